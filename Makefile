@@ -1,0 +1,73 @@
+# Needs python3 (3.11 to 3.13), make and git; everything else is put inside this checkout.
+
+PYTHON ?= python3
+AIRFLOW ?= 3.3.2
+OLDEST := 2.11.2
+NEWEST := 3.3.2
+
+VENV := $(if $(filter $(NEWEST),$(AIRFLOW)),.venv,.venv-$(AIRFLOW))
+PY := $(VENV)/bin/python
+UV := .tools/bin/uv --quiet
+CONSTRAINTS := constraints/airflow-$(AIRFLOW).txt
+
+# uv would otherwise download an interpreter of its own where the one asked for is missing.
+export UV_PYTHON_DOWNLOADS := never
+# uv reads none of pip's settings: hand over the index that pip is set up to use, where it is another.
+PIP_INDEX := $(shell $(PYTHON) -m pip config list 2>/dev/null | sed -n "s/^[a-z:]*\.index-url='\(.*\)'$$/\1/p" | tail -n 1)
+ifneq ($(PIP_INDEX),)
+export UV_DEFAULT_INDEX := $(PIP_INDEX)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help install test test-oldest lint demo ui constraints clean
+
+help:  ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@echo "AIRFLOW=$(OLDEST) works on the oldest supported Airflow, PYTHON=... on another Python."
+
+install: $(VENV)/.installed  ## Set up the virtual environment of AIRFLOW (default: the newest)
+	@:
+
+.tools/bin/uv:
+	@echo "Setting up .tools"
+	@$(PYTHON) -m venv .tools
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+# The pins are the environment: what they do not name is removed. The real path of the interpreter is
+# asked for because uv does not see through the shims of pyenv and the like.
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
+	@echo "Setting up $(VENV): Airflow $(AIRFLOW)"
+	@test -x $(PY) || $(UV) venv --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV)
+	@$(UV) pip sync --python $(PY) $(CONSTRAINTS)
+	@$(UV) pip install --python $(PY) --no-deps --editable .
+	@touch $@
+
+test: install  ## Run the whole test suite on AIRFLOW
+	@$(PY) -m pytest
+
+test-oldest:  ## Run discovery, unit and integration tests on the oldest supported Airflow
+	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
+	@.venv-$(OLDEST)/bin/python -m pytest tests/unit tests/integration
+
+lint: install  ## Check style, format and types
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(PY) -m mypy
+
+demo: install  ## Let Airflow run the nightly DAG against a local server and show the snapshot
+	@$(PY) scripts/demo.py
+
+ui: install  ## Start Airflow's web interface with a local server, a connection and the sample DAGs
+	@$(PY) scripts/ui.py
+
+constraints: .tools/bin/uv  ## Pin the newest versions of everything anew, per supported Airflow
+	@for version in $(OLDEST) $(NEWEST); do \
+		echo "apache-airflow==$$version" | ($(UV) pip compile --universal --python-version 3.11 \
+			--no-header --no-annotate --upgrade --all-extras --group dev \
+			--no-emit-package airflow-provider-analytics pyproject.toml - \
+			--output-file constraints/airflow-$$version.txt > /dev/null) || exit 1; \
+	done
+
+clean:  ## Remove what the other targets made, the virtual environments too
+	@rm -rf .tools .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist
+	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,81 @@
+"""Take secrets out of text that is about to be shown."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+MASK = "***"
+#: What is shown of a text that holds a secret in a spelling that cannot be told apart from its surroundings.
+HIDDEN = "*** (not shown: it holds a secret)"
+
+#: How often a text may have been encoded, one encoder after another.
+_DEPTH = 2
+
+
+class Redactor:
+    """Replaces every secret it was told of, plain as well as percent-encoded, JSON- or HTML-escaped.
+
+    Encoders differ in what they escape. A text that holds a secret in a way of writing that is not foreseen, or
+    encoded twice, is hidden as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._secrets: set[str] = set()
+        #: Longest first, so that a secret which holds another one is replaced whole.
+        self._forms: list[str] = []
+        self._lock = threading.Lock()
+
+    def add(self, secret: str) -> None:
+        """Hide this text from now on; an empty text is ignored."""
+        if not secret or secret in self._secrets:
+            return
+        with self._lock:
+            self._forms = sorted({*self._forms, *_written_forms(secret)}, key=len, reverse=True)
+            self._secrets = self._secrets | {secret}
+
+    def __call__(self, text: str) -> str:
+        """Return the text with every known secret replaced by ``***``."""
+        for form in self._forms:
+            text = text.replace(form, MASK)
+        secrets = self._secrets
+        if any(secret in decoded for decoded in _decoded(text, _DEPTH) for secret in secrets):
+            return HIDDEN
+        return text
+
+
+def _written_forms(secret: str) -> set[str]:
+    forms = {secret, html.escape(secret)}
+    for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        forms |= {encoded, re.sub(r"%[0-9A-F]{2}", lambda escape: escape[0].lower(), encoded)}
+    for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        forms |= {escaped, escaped.replace("/", "\\/")}
+    return forms
+
+
+def _decoded(text: str, depth: int) -> Iterator[str]:
+    """Yield what the text can be decoded to, by up to ``depth`` decoders one after another."""
+    for decode in _DECODERS:
+        decoded = decode(text)
+        if decoded != text:
+            yield decoded
+            if depth > 1:
+                yield from _decoded(decoded, depth - 1)
+
+
+def _from_json(text: str) -> str:
+    units = re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", _unescape, text, flags=re.DOTALL)
+    # A character beyond the first 65,536 is escaped as two halves.
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else _SHORT_ESCAPES.get(escape[2], escape[2])
+
+
+_SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_DECODERS: tuple[Callable[[str], str], ...] = (html.unescape, unquote, unquote_plus, _from_json)

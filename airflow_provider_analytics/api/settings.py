@@ -1,0 +1,154 @@
+"""What a client needs to know, checked once: every problem is reported at the same time."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.exceptions import AnalyticsConfigError
+
+MAX_TIMEOUT = 600
+MAX_RETRIES = 10
+
+_SPELLING = "such as https://stats.example.com or https://stats.example.com:8443/app"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of one client; the API key and the proxies stay out of its repr.
+
+    :param base_url: where the service is: scheme, host, perhaps port and sub-path, without ``/api/v1``.
+        A bare host means https.
+    :param api_key: key of an account, sent as Bearer token (interface.md, part 5).
+    :param timeout: seconds to wait for a connection, and for the next bytes of an answer.
+    :param max_retries: how often a request that may safely be repeated is tried again.
+    :param requests_per_minute: most requests in any minute, over all threads; None for no limit.
+    :param verify: whether TLS certificates are verified, or the path of a CA bundle to verify them with.
+    :param proxies: scheme to proxy URL; empty means those of the environment.
+    :param page_parameter: query parameter that selects a page of the list.
+    :param boolean_format: how booleans are written, a key of :data:`dialect.BOOLEAN_FORMATS`.
+    :param update_method: ``PATCH`` or ``PUT``; the interface takes both for an update.
+    :param allow_insecure_http: permit plain http to another machine: the key crosses the network in clear.
+    :param source: what messages call these settings, such as ``connection 'analytics_default'``.
+    :raises AnalyticsConfigError: with all problems at once.
+    """
+
+    base_url: str
+    api_key: str = field(repr=False)
+    timeout: float = 30.0
+    max_retries: int = 3
+    requests_per_minute: int | None = None
+    verify: bool | str = True
+    proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
+    page_parameter: str = dialect.PAGE_PARAMETER
+    boolean_format: str = "true/false"
+    update_method: str = dialect.UPDATE_METHODS[0]
+    allow_insecure_http: bool = False
+    source: str = "the connection"
+
+    def __post_init__(self) -> None:
+        problems: list[str] = []
+        try:
+            object.__setattr__(self, "base_url", base_url(self.base_url, self.allow_insecure_http))
+        except ValueError as problem:
+            problems.append(str(problem))
+        try:
+            object.__setattr__(self, "api_key", _api_key(self.api_key))
+        except ValueError as problem:
+            problems.append(str(problem))
+        if not 0 < self.timeout <= MAX_TIMEOUT:
+            problems.append(f"timeout={self.timeout!r} is not allowed; allowed: seconds above 0, up to {MAX_TIMEOUT}.")
+        if not 0 <= self.max_retries <= MAX_RETRIES:
+            problems.append(f"max_retries={self.max_retries!r} is not allowed; allowed: 0 to {MAX_RETRIES}.")
+        if self.requests_per_minute is not None and self.requests_per_minute < 1:
+            problems.append(f"requests_per_minute={self.requests_per_minute!r} is not allowed; allowed: 1 or more.")
+        if isinstance(self.verify, str) and not Path(self.verify).exists():
+            problems.append(f"verify={self.verify!r} is not allowed; allowed: true, false or a CA file that exists.")
+        problems += _proxy_problems(self.proxies)
+        if not re.fullmatch(r"[A-Za-z_][\w.\[\]-]*", self.page_parameter):
+            problems.append(f"page_parameter={self.page_parameter!r} is not allowed; allowed: a parameter name.")
+        if self.boolean_format not in dialect.BOOLEAN_FORMATS:
+            allowed = ", ".join(dialect.BOOLEAN_FORMATS)
+            problems.append(f"boolean_format={self.boolean_format!r} is not allowed; allowed: {allowed}.")
+        if self.update_method not in dialect.UPDATE_METHODS:
+            allowed = ", ".join(dialect.UPDATE_METHODS)
+            problems.append(f"update_method={self.update_method!r} is not allowed; allowed: {allowed}.")
+        if problems:
+            raise AnalyticsConfigError(problems, self.source)
+
+    @property
+    def host(self) -> str:
+        """Host and port of the service, for messages."""
+        return urlsplit(self.base_url).netloc
+
+    @property
+    def boolean_texts(self) -> tuple[str, str]:
+        """How false and true are written."""
+        return dialect.BOOLEAN_FORMATS[self.boolean_format]
+
+
+def base_url(text: str, allow_insecure_http: bool = False) -> str:
+    """Return the base URL without a slash at its end; :class:`ValueError` says what is wrong with it."""
+    text = text.strip()
+    if not text:
+        raise ValueError(f"The base URL (field host) is missing; write it {_SPELLING}.")
+    try:
+        url = urlsplit(text if "://" in text else f"https://{text}")
+        port = url.port
+    except ValueError:
+        raise ValueError(f"host={text!r} is no URL; write it {_SPELLING}.") from None
+    if "@" in url.netloc:
+        # Not shown: what stands before the @ may be a secret.
+        raise ValueError("host holds a user name or password; the key belongs into the password field.")
+    if url.scheme not in ("http", "https"):
+        raise ValueError(f"host={text!r} has the scheme {url.scheme!r}; allowed: https, http. Write it {_SPELLING}.")
+    if not url.hostname or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})", text) or port == 0:
+        raise ValueError(f"host={text!r} is no URL; write it {_SPELLING}.")
+    if url.query or url.fragment:
+        raise ValueError(f"host={text!r} holds a query or a fragment; write it {_SPELLING}.")
+    path = url.path.rstrip("/")
+    if path.endswith(dialect.API_PREFIX):
+        raise ValueError(f"host={text!r} ends with {dialect.API_PREFIX}, which is added to it; leave that out.")
+    if url.scheme == "http" and not allow_insecure_http and not is_loopback(url.hostname):
+        raise ValueError(
+            f"host={text!r} would send the key over the network in clear; use https, or set the extra "
+            "allow_insecure_http to true."
+        )
+    return SplitResult(url.scheme, url.netloc, path, "", "").geturl()
+
+
+def is_loopback(hostname: str) -> bool:
+    """Tell whether a host name or address surely is this machine."""
+    try:
+        return ipaddress.ip_address(hostname).is_loopback
+    except ValueError:
+        return hostname == "localhost"
+
+
+def _api_key(text: str) -> str:
+    key = text.strip()
+    if not key:
+        raise ValueError("The API key (field password) is missing.")
+    if key == "***":
+        raise ValueError(
+            "The API key is '***', the mask that Airflow shows for a secret: it was saved over the key. "
+            "Enter the key itself."
+        )
+    # The value stays out of these messages: they end in logs and on screens.
+    if not re.fullmatch(r"[\x21-\x7e]+", key):
+        raise ValueError("The API key holds a space, a line end or a character that is not ASCII; copy it anew.")
+    return key
+
+
+def _proxy_problems(proxies: Mapping[str, str]) -> list[str]:
+    allowed = 'a JSON object such as {"https": "http://proxy.example.com:3128"}'
+    return [
+        f"proxies: the entry {scheme!r} is not allowed; allowed: {allowed}."
+        for scheme, url in proxies.items()
+        if not isinstance(url, str) or "://" not in url or not re.match(r"^(https?|all)(://|$)", str(scheme))
+    ]

@@ -1,0 +1,96 @@
+"""What Airflow reads about this package; it is read by every Airflow process, so it imports nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_analytics import __version__
+
+#: The connection type: its form, and the names that :mod:`airflow_provider_analytics.hooks.analytics` shares.
+CONNECTION_TYPE: dict[str, Any] = {
+    "connection-type": "analytics",
+    "hook-class-name": "airflow_provider_analytics.hooks.analytics.AnalyticsHook",
+    "hook-name": "Website Analytics",
+    "ui-field-behaviour": {
+        "hidden-fields": ["login", "port", "schema"],
+        "relabeling": {"host": "Base URL", "password": "API key"},
+        "placeholders": {"host": "https://stats.example.com", "password": "API key of the account"},
+    },
+    "conn-fields": {
+        "timeout": {
+            "label": "Timeout (s)",
+            "description": "Seconds to wait for a connection and for the next bytes of an answer; 30 if empty.",
+            "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 600},
+        },
+        "max_retries": {
+            "label": "Retries",
+            "description": "How often a request that may safely be repeated is tried again; 3 if empty.",
+            "schema": {"type": ["integer", "null"], "minimum": 0, "maximum": 10},
+        },
+        "requests_per_minute": {
+            "label": "Requests per minute",
+            "description": "Most requests in any minute; no limit if empty.",
+            "schema": {"type": ["integer", "null"], "minimum": 1},
+        },
+        "verify": {
+            "label": "Verify TLS",
+            "description": "true, false, or the path of a CA bundle on the worker; true if empty.",
+            "schema": {"type": ["string", "null"]},
+        },
+        "proxies": {
+            "label": "Proxies",
+            "description": 'Scheme to proxy, {"https": "http://proxy:3128"}; those of the environment if empty.',
+            "schema": {"type": ["object", "null"]},
+        },
+        "page_parameter": {
+            "label": "Page parameter",
+            "description": "Query parameter that selects a page of the list; page if empty.",
+            "schema": {"type": ["string", "null"]},
+        },
+        "boolean_format": {
+            "label": "Boolean format",
+            "description": "How the service wants favorite to be written; true/false if empty.",
+            "schema": {"type": ["string", "null"], "enum": ["true/false", "1/0", None]},
+        },
+        "update_method": {
+            "label": "Update method",
+            "description": "PUT helps where a proxy blocks PATCH; PATCH if empty.",
+            "schema": {"type": ["string", "null"], "enum": ["PATCH", "PUT", None]},
+        },
+        "allow_insecure_http": {
+            "label": "Allow insecure http",
+            "description": "Permit plain http to another machine: the key crosses the network in clear.",
+            "schema": {"type": ["boolean", "null"], "default": False},
+        },
+    },
+}
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider metadata that the entry point ``apache_airflow_provider`` promises."""
+    integration = "Website Analytics"
+
+    def modules(room: str, *names: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "integration-name": integration,
+                "python-modules": [f"airflow_provider_analytics.{room}.{name}" for name in names],
+            }
+        ]
+
+    return {
+        "package-name": "airflow-provider-analytics",
+        "name": integration,
+        "description": "Websites and account of a self-hosted web-analytics service: hook, operators, snapshots.",
+        "versions": [__version__],
+        "integrations": [
+            {
+                "integration-name": integration,
+                "external-doc-url": "https://pypi.org/project/airflow-provider-analytics/",
+                "tags": ["service"],
+            }
+        ],
+        "hooks": modules("hooks", "analytics"),
+        "operators": modules("operators", "account", "snapshots", "websites"),
+        "connection-types": [CONNECTION_TYPE],
+    }

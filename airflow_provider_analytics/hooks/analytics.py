@@ -1,0 +1,243 @@
+"""The hook: an Airflow connection on one side, the six operations of the service on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+from airflow.providers.common.compat.sdk import BaseHook
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.fields import Privacy
+from airflow_provider_analytics.api.listing import Listing
+from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
+from airflow_provider_analytics.hooks.connection import settings_from_connection
+
+
+class AnalyticsHook(BaseHook):
+    """Talks to a website-analytics service with the API key of an Airflow connection.
+
+    Records are plain dicts as the service sent them, taken out of an envelope; interface.md does not show their
+    fields, so that only ``id`` is certain. Every method raises the errors of
+    :mod:`airflow_provider_analytics.exceptions`, and :class:`ValueError` for a bad argument before anything is
+    sent. One hook keeps one pool of connections, which many threads may share; close it, or use it in a ``with``.
+
+    :param analytics_conn_id: id of a connection of type ``analytics``. Nothing is read before the first request.
+    """
+
+    conn_name_attr = "analytics_conn_id"
+    default_conn_name = "analytics_default"
+    conn_type = CONNECTION_TYPE["connection-type"]
+    hook_name = CONNECTION_TYPE["hook-name"]
+
+    def __init__(self, analytics_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.analytics_conn_id = analytics_conn_id
+
+    def __enter__(self) -> Self:
+        """Return the hook itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    @cached_property
+    def client(self) -> AnalyticsClient:
+        """The client that this connection describes.
+
+        :raises AnalyticsConfigError: with all problems of the connection at once.
+        """
+        connection = self.get_connection(self.analytics_conn_id)
+        return AnalyticsClient(settings_from_connection(connection, self.analytics_conn_id))
+
+    def get_conn(self) -> AnalyticsClient:
+        """Return the client, as every Airflow hook does."""
+        return self.client
+
+    def close(self) -> None:
+        """Close the connections to the service, if there are any."""
+        if "client" in self.__dict__:
+            self.client.close()
+
+    def list_websites(
+        self,
+        *,
+        search: str | None = None,
+        search_by: str | None = None,
+        favorite: bool | None = None,
+        sort_by: str | None = None,
+        sort: str | None = None,
+        per_page: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the complete list of websites (interface.md, part 4, "List"); read again while it moves.
+
+        :param search: search query; what it matches is up to the service.
+        :param search_by: field that is searched: ``domain``.
+        :param favorite: only favourites, or only the others.
+        :param sort_by: ``id`` (date created) or ``domain``; default ``id``.
+        :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
+        :param per_page: websites per request: 10, 25, 50 or 100; default 100.
+        :raises IncompleteListError: where the list cannot be proven complete.
+        """
+        return self.client.list_websites(
+            search=search, search_by=search_by, favorite=favorite, sort_by=sort_by, sort=sort, per_page=per_page
+        )
+
+    def iter_websites(
+        self,
+        *,
+        search: str | None = None,
+        search_by: str | None = None,
+        favorite: bool | None = None,
+        sort_by: str | None = None,
+        sort: str | None = None,
+        per_page: int | None = None,
+    ) -> Listing:
+        """Return an iterator over the list, with the arguments of :meth:`list_websites`.
+
+        Memory does not grow with the list, but for the ids. The iterator never starts again: it raises
+        :class:`IncompleteListError` where the proof fails, perhaps after the last record. So publish what it
+        gave only after exhaustion; its ``proof`` then says why the list is complete.
+        """
+        return self.client.iter_websites(
+            search=search, search_by=search_by, favorite=favorite, sort_by=sort_by, sort=sort, per_page=per_page
+        )
+
+    def get_website(self, website_id: int | str) -> dict[str, Any]:
+        """Return a website (interface.md, part 4, "Show").
+
+        :raises NotFoundError: where there is none with this id.
+        """
+        return self.client.get_website(website_id)
+
+    def find_website(self, domain: str) -> dict[str, Any] | None:
+        """Return the website of exactly this domain, or None; letter case and a dot at the end do not count.
+
+        Costs one request where the service's search finds it, else the whole list.
+
+        :raises DuplicateWebsiteError: where several websites have the domain.
+        """
+        return self.client.find_website(domain)
+
+    def create_website(
+        self,
+        domain: str,
+        *,
+        privacy: Privacy | int | str | None = None,
+        password: str | None = None,
+        email: bool | None = None,
+        exclude_bots: bool | None = None,
+        exclude_params: Iterable[str] | str | None = None,
+        exclude_ips: Iterable[str] | str | None = None,
+    ) -> dict[str, Any]:
+        """Create a website and return it (interface.md, part 4, "Store"). It is never created twice by one call.
+
+        What is not given takes the service's default: privacy 0, email 0, exclude_bots 1.
+
+        :param domain: a domain name, without scheme, port or path.
+        :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
+        :param password: for the statistics page; counts only with privacy 2.
+        :param email: whether periodic reports are sent.
+        :param exclude_bots: whether common bots are excluded.
+        :param exclude_params: query parameters to exclude: a list, or text with an entry per line.
+        :param exclude_ips: IP addresses to exclude: a list, or text with an entry per line. Sent as given.
+        :raises AmbiguousWriteError: where it may or may not have been created; look the domain up.
+        """
+        return self.client.create_website(
+            domain,
+            privacy=privacy,
+            password=password,
+            email=email,
+            exclude_bots=exclude_bots,
+            exclude_params=exclude_params,
+            exclude_ips=exclude_ips,
+        )
+
+    def update_website(
+        self,
+        website_id: int | str,
+        *,
+        privacy: Privacy | int | str | None = None,
+        password: str | None = None,
+        email: bool | None = None,
+        exclude_bots: bool | None = None,
+        exclude_params: Iterable[str] | str | None = None,
+        exclude_ips: Iterable[str] | str | None = None,
+        favorite: bool | None = None,
+    ) -> dict[str, Any]:
+        """Change the given settings of a website and return it (interface.md, part 4, "Update").
+
+        An argument that is None is not sent, so that its setting stays as it is; ``[]`` or ``""`` clears a list.
+        The domain cannot be changed. Arguments are those of :meth:`create_website`, and
+
+        :param favorite: whether the website is marked as favourite.
+        :raises NotFoundError: where there is no website with this id.
+        """
+        return self.client.update_website(
+            website_id,
+            privacy=privacy,
+            password=password,
+            email=email,
+            exclude_bots=exclude_bots,
+            exclude_params=exclude_params,
+            exclude_ips=exclude_ips,
+            favorite=favorite,
+        )
+
+    def delete_website(self, website_id: int | str) -> None:
+        """Delete a website (interface.md, part 4).
+
+        :raises NotFoundError: where there is none with this id, unless an attempt of this very call, whose answer
+            was lost, deleted it.
+        """
+        self.client.delete_website(website_id)
+
+    def get_account(self) -> dict[str, Any]:
+        """Return the account that the API key belongs to (interface.md, parts 4 and 5); its fields are not shown."""
+        return self.client.get_account()
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Ask for the account, for the Test button of the connection screen.
+
+        It asks once, whatever ``max_retries`` says: a person waits for it, and with them the API server.
+
+        :return: whether it worked, and a sentence that names the host and the reason.
+        """
+        host = None
+        try:
+            settings = replace(self.client.settings, max_retries=0)
+            host = settings.host
+            with AnalyticsClient(settings) as client:
+                client.get_account()
+        except AnalyticsError as error:
+            return False, f"{host}: {error}" if host else str(error)
+        return True, f"{host} answered with status 200: it accepts the API key."
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return what Airflow before 3.2 reads here; from 3.2 on it reads provider info."""
+        behaviour = CONNECTION_TYPE["ui-field-behaviour"]
+        return {
+            "hidden_fields": behaviour["hidden-fields"],
+            "relabeling": behaviour["relabeling"],
+            "placeholders": behaviour["placeholders"],
+        }
+
+    @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """Return the form fields of the extras, for Airflow before 3.2; from 3.2 on it reads provider info."""
+        from flask_appbuilder.fieldwidgets import BS3TextFieldWidget
+        from wtforms import StringField
+
+        # Text for all of them: the hook reads numbers and flags from text, and an empty field means the default.
+        return {
+            name: StringField(field["label"], description=field["description"], widget=BS3TextFieldWidget())
+            for name, field in CONNECTION_TYPE["conn-fields"].items()
+        }

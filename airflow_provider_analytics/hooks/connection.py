@@ -1,0 +1,185 @@
+"""From an Airflow connection to the settings of a client. Pure: the hook hands the connection over."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+from airflow_provider_analytics.api.fields import parse_flag
+from airflow_provider_analytics.api.redaction import Redactor
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.exceptions import AnalyticsConfigError
+
+
+class ConnectionLike(Protocol):
+    """The attributes of an Airflow connection that are read here."""
+
+    host: str | None
+    port: int | None
+    schema: str | None
+    login: str | None
+    password: str | None
+    extra: str | None
+
+
+def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settings:
+    """Return the settings that a connection of type ``analytics`` describes.
+
+    Extras may come as text, as they do from a URI, and unset ones as null, as they do from the connection form.
+
+    :raises AnalyticsConfigError: with all problems at once, none of which shows the key.
+    """
+    source = f"connection {conn_id!r}"
+    problems: list[str] = []
+
+    def attempt(read: Callable[[], Any], fallback: Any) -> Any:
+        try:
+            return read()
+        except ValueError as problem:
+            problems.append(str(problem))
+            return fallback
+
+    extras = attempt(partial(_extras, connection.extra), {})
+    values: dict[str, Any] = {}
+    for name, value in extras.items():
+        if name not in EXTRAS:
+            problems.append(_unknown_extra(name))
+        elif value is not None and (not isinstance(value, str) or value.strip()):
+            value = attempt(partial(EXTRAS[name], name, value), None)
+            if value is not None:
+                values[name] = value
+    attempt(partial(_check_schema, connection), None)
+    host = attempt(partial(_host, connection), None)
+    try:
+        settings = Settings(
+            # A host that was found wrong already must not be reported as missing.
+            base_url=host if host is not None else "https://unknown.invalid",
+            api_key=connection.password or "",
+            source=source,
+            **values,
+        )
+    except AnalyticsConfigError as error:
+        problems += error.problems
+    if problems:
+        # Values are quoted, and the key may stand in the wrong field as well.
+        redact = Redactor()
+        redact.add((connection.password or "").strip())
+        raise AnalyticsConfigError([redact(problem) for problem in problems], source)
+    return settings
+
+
+def _check_schema(connection: ConnectionLike) -> None:
+    schema = (connection.schema or "").strip("/ ")
+    if not schema:
+        return
+    host = (connection.host or "").strip().rstrip("/") or "stats.example.com"
+    if schema in ("http", "https"):
+        what, right = "the scheme", f"{schema}://{host.rpartition('://')[2]}"
+    else:
+        what, right = "a sub-path", f"{host}/{schema}"
+    # Not shown: what stands before an @ may be a secret.
+    spelling = "" if "@" in host else f", {right!r}"
+    raise ValueError(
+        f"schema={connection.schema!r} is not used: {what} belongs into the host{spelling}. "
+        "In a connection URI, write the whole base URL percent-encoded as the host, such as "
+        "analytics://:KEY@https%3A%2F%2Fstats.example.com%2Fapp."
+    )
+
+
+def _host(connection: ConnectionLike) -> str:
+    """Return the base URL as one text: a separate port goes before the sub-path."""
+    host = (connection.host or "").strip()
+    if not host or not connection.port:
+        return host
+    try:
+        url = urlsplit(host if "://" in host else f"https://{host}")
+        port = url.port
+    except ValueError:
+        return host  # reported with the rest of the URL
+    if "@" in url.netloc:
+        return host  # refused with the rest of the URL, and not shown: it may hold a secret
+    if port is None:
+        return urlunsplit(url._replace(netloc=f"{url.netloc.rstrip(':')}:{connection.port}"))
+    if port != int(connection.port):
+        raise ValueError(f"host={host!r} and port={connection.port} name two different ports; give one of them.")
+    return host
+
+
+def _extras(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if text and text.strip() else {}
+    except ValueError:
+        raise ValueError("extra is not JSON.") from None
+    if not isinstance(found, dict):
+        raise ValueError("extra is not a JSON object.")
+    return found
+
+
+def _unknown_extra(name: str) -> str:
+    near = difflib.get_close_matches(name, EXTRAS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(EXTRAS)}."
+    return f"The extra {name!r} is unknown; {hint}"
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name}={value!r} is not allowed; allowed: text.")
+    return value.strip()
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError  # noqa: TRY301
+        return float(value)  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):
+        raise ValueError(f"{name}={value!r} is not allowed; allowed: a number.") from None
+
+
+def _whole_number(name: str, value: object) -> int:
+    number = _number(name, value)
+    if not number.is_integer():
+        raise ValueError(f"{name}={value!r} is not allowed; allowed: a whole number.")
+    return int(number)
+
+
+def _verify(name: str, value: object) -> bool | str:
+    try:
+        return parse_flag(name, value)
+    except ValueError:
+        return _text(name, value)  # the path of a CA bundle
+
+
+def _proxies(name: str, value: object) -> dict[str, str]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f'{name} is not allowed as given; allowed: a JSON object such as {{"https": "http://proxy:3128"}}.'
+        )
+    return dict(value)
+
+
+def _upper(name: str, value: object) -> str:
+    return _text(name, value).upper()
+
+
+#: The extras that a connection may have, each with what reads it. Nothing else is ever passed on.
+EXTRAS: dict[str, Callable[[str, object], Any]] = {
+    "timeout": _number,
+    "max_retries": _whole_number,
+    "requests_per_minute": _whole_number,
+    "verify": _verify,
+    "proxies": _proxies,
+    "page_parameter": _text,
+    "boolean_format": _text,
+    "update_method": _upper,
+    "allow_insecure_http": parse_flag,
+}

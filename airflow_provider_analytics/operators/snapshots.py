@@ -1,0 +1,349 @@
+"""Operators that take and compare snapshots of the website list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSkipException,
+    Asset,
+    BaseOperator,
+)
+
+from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.operators.base import PERMANENT_ERRORS, AnalyticsOperator
+from airflow_provider_analytics.operators.links import REPORT_URL_KEY, SnapshotReportLink
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.snapshots.layout import Partition
+    from airflow_provider_analytics.snapshots.reader import Snapshot
+    from airflow_provider_analytics.snapshots.storage import StoragePath
+
+LATE = ("fail", "skip", "label")
+ON_CHANGE = ("report", "fail", "skip")
+
+
+def snapshot_asset(analytics_conn_id: str = "analytics_default") -> Asset:
+    """Return the asset that stands for the website list of a connection.
+
+    ``SnapshotWebsitesOperator`` appends it to its outlets; a DAG with ``schedule=[snapshot_asset()]`` runs after
+    each snapshot and finds path, manifest, count and digest in the extra of the event.
+    """
+    return Asset(f"analytics://{quote(analytics_conn_id, safe='')}/websites")
+
+
+class SnapshotWebsitesOperator(AnalyticsOperator):
+    """Write the complete list of websites as a dated snapshot that a warehouse can load (docs/snapshots.md).
+
+    The snapshot lies in ``<base_path>/websites/snapshot_date=YYYY-MM-DD/``; running the task again replaces it.
+    Readers see all of a snapshot or none of it. Passwords are never written.
+
+    The day is the first of: ``partition_date`` given here, the run's partition date, the end of its data interval,
+    its logical date, its ``run_after``; in the time zone of the DAG. The service only knows its list of now, so
+    that a run for a day that is over since ``late_tolerance`` fails, unless ``late`` says otherwise.
+
+    Returns path and name of the manifest, count, digest and what changed since the snapshot before; emits an event
+    of ``asset`` with the same facts.
+
+    :param base_path: any URL or absolute path that Airflow's ``ObjectStoragePath`` takes. (templated)
+    :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
+    :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet compresses with snappy
+        where none is given. (templated)
+    :param exclude_ips: ``keep`` (default), ``hash`` (SHA-256 of each address) or ``drop``. (templated)
+    :param partition_date: a date or a date with a time, to name the day; default: the run's. (templated)
+    :param late: what a run for a day long over does: ``fail`` (default, without retry), ``skip``, or ``label``:
+        file the list of now under that day, with ``late`` true in the manifest. (templated)
+    :param late_tolerance: how long after the day, or the moment, of the run its list may be read; default a day.
+    :param search: only what the service's search finds. Give it a base path of its own. (templated)
+    :param favorite: only favourites, or only the others; likewise. (templated)
+    :param min_websites: fewer websites are refused; default 0. (templated)
+    :param max_drop_fraction: a list that lost more than this part of the websites of the last snapshot is
+        refused; default 0.3; counts from 10 websites up. (templated)
+    :param force: publish in spite of these guards, and of an earlier manifest that cannot be read. (templated)
+    :param report: also write an HTML page for people (extra ``report``); default False.
+    :param report_base_url: web address under which ``base_path`` can be opened, for the link to the report;
+        not needed where ``base_path`` is such an address itself. (templated)
+    :param asset: the asset that the snapshot updates; default ``snapshot_asset(analytics_conn_id)``.
+    """
+
+    template_fields: Sequence[str] = (
+        *AnalyticsOperator.template_fields,
+        "base_path",
+        "format",
+        "compression",
+        "exclude_ips",
+        "partition_date",
+        "late",
+        "search",
+        "favorite",
+        "min_websites",
+        "max_drop_fraction",
+        "force",
+        "report_base_url",
+    )
+    operator_extra_links = (SnapshotReportLink(),)
+
+    def __init__(
+        self,
+        *,
+        base_path: str,
+        format: str = "jsonl",  # noqa: A002 - the word that every warehouse uses
+        compression: str | None = None,
+        exclude_ips: str = "keep",
+        partition_date: date | str | None = None,
+        late: str = "fail",
+        late_tolerance: timedelta = timedelta(days=1),
+        search: str | None = None,
+        favorite: bool | None = None,
+        min_websites: int = 0,
+        max_drop_fraction: float = 0.3,
+        force: bool = False,
+        report: bool = False,
+        report_base_url: str | None = None,
+        asset: Asset | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.base_path = base_path
+        self.format = format
+        self.compression = compression
+        self.exclude_ips = exclude_ips
+        self.partition_date = partition_date
+        self.late = late
+        self.late_tolerance = late_tolerance
+        self.search = search
+        self.favorite = favorite
+        self.min_websites = min_websites
+        self.max_drop_fraction = max_drop_fraction
+        self.force = force
+        self.report = report
+        self.report_base_url = report_base_url
+        self.asset = asset or snapshot_asset(self.analytics_conn_id)
+        self.outlets = [*self.outlets, self.asset]
+        self.data_uris: list[str] = []
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Take the snapshot."""
+        now = datetime.now(UTC)
+        with self.connected() as hook:
+            partition, late = self._partition(context, now)
+            snapshot = self._take(hook, partition.day, now, late=late)
+        self._announce(context, snapshot)
+        manifest = snapshot.manifest
+        self.log.info(
+            "%s: %s websites observed at %s, %s", snapshot.partition, manifest.count, now, manifest.proof["method"]
+        )
+        return describe(snapshot)
+
+    def _partition(self, context: Context, now: datetime) -> tuple[Partition, bool]:
+        """Return the run's partition, and whether it is late, as far as ``late`` allows that."""
+        from airflow_provider_analytics.snapshots.layout import choose_partition, is_early, is_late
+
+        if self.late not in LATE:
+            raise ValueError(f"late={self.late!r} is not allowed; allowed: {', '.join(LATE)}")
+        partition = choose_partition(
+            context["dag"].timezone,
+            partition_date=self.partition_date or context.get("partition_date"),
+            data_interval_end=context.get("data_interval_end"),
+            logical_date=context.get("logical_date"),
+            # Airflow 2 has none, and always has a logical date.
+            run_after=getattr(context["dag_run"], "run_after", None),
+        )
+        named = f"The run is for {partition.day} (by its {partition.named_by})"
+        if is_early(partition, now, self.late_tolerance):
+            raise UnsafePlanError(f"{named}, and the clock says {now}: either the date or the clock is wrong.")
+        if not is_late(partition, now, self.late_tolerance):
+            return partition, False
+        explained = (
+            f"{named}, the clock says {now}. The service only knows its list of now, which is not the list of "
+            f"that day: filing it there would falsify the past."
+        )
+        if self.late == "fail":
+            raise UnsafePlanError(f"{explained} Set late='skip', late='label', or a longer late_tolerance.")
+        if self.late == "skip":
+            raise AirflowSkipException(f"{explained} Skipped, as told by late='skip'.")
+        self.log.warning("%s Done all the same, as told by late='label'.", explained)
+        return partition, True
+
+    def _take(self, hook: AnalyticsHook, day: date, now: datetime, *, late: bool) -> Snapshot:
+        from airflow_provider_analytics.api.fields import parse_flag
+        from airflow_provider_analytics.snapshots.manifest import Source
+        from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+
+        options = Options(
+            file_format=self.format,
+            compression=self.compression or None,
+            exclude_ips=self.exclude_ips,
+            min_websites=int(self.min_websites),
+            max_drop_fraction=float(self.max_drop_fraction),
+            force=parse_flag("force", self.force),
+            report=self.report,
+        )
+        options.check()
+        filters: dict[str, Any] = {"search": self.search} if self.search else {}
+        if self.favorite is not None:
+            filters["favorite"] = parse_flag("favorite", self.favorite)
+        account_id = hook.get_account().get("id")
+        return take_snapshot(
+            storage_path(self.base_path),
+            day,
+            lambda: hook.iter_websites(**filters),
+            stats=hook.client.stats,
+            source=Source(
+                host=urlsplit(hook.client.base_url).hostname or "",
+                account_id=None if account_id is None else str(account_id),
+            ),
+            now=now,
+            options=options,
+            filters=filters,
+            late=late,
+        )
+
+    def _announce(self, context: Context, snapshot: Snapshot) -> None:
+        """Tell Airflow what was written: asset event, lineage, link to the report."""
+        from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+
+        manifest = snapshot.manifest
+        collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
+        context["outlet_events"][self.asset].extra = describe(snapshot)
+        self.data_uris = [_uri(snapshot.partition / file.name) for file in manifest.files]
+        for uri in self.data_uris:
+            collector.add_output_asset(context=self, uri=uri)
+        if manifest.report:
+            relative = f"{snapshot.partition.name}/{manifest.report}"
+            if self.report_base_url:
+                url = f"{self.report_base_url.rstrip('/')}/websites/{relative}"
+            else:
+                url = _uri(snapshot.partition / manifest.report)
+            if urlsplit(url).scheme in {"http", "https", "file"}:
+                context["ti"].xcom_push(key=REPORT_URL_KEY, value=url)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return the files written, for OpenLineage; called only where its provider is installed."""
+        from airflow.providers.common.compat.openlineage.facet import Dataset
+        from airflow.providers.openlineage.extractors import OperatorLineage  # type: ignore[import-not-found,unused-ignore]
+
+        return OperatorLineage(outputs=[Dataset(*_openlineage_name(uri)) for uri in self.data_uris])
+
+
+class CompareSnapshotsOperator(BaseOperator):
+    """Compare two snapshots: websites added, removed and changed, field by field.
+
+    All changes go to ``_comparison/since-<previous>.jsonl`` and ``.md`` in the folder of the current snapshot; what
+    is returned is bounded. Where there is no earlier snapshot there is nothing to compare: all counts are 0 and
+    ``previous`` is null.
+
+    :param base_path: where the snapshots are. (templated)
+    :param current: day of the newer snapshot; default the latest published one. (templated)
+    :param previous: day of the older one; default the latest published one before ``current``. (templated)
+    :param on_change: what a difference does: ``report`` (default), ``fail`` (without retry) or ``skip`` (the tasks
+        that follow); the files are written in any case. (templated)
+    :param ignore_fields: names of fields that do not count, such as a counter that the service keeps. (templated)
+    :param max_changes: how many changes are returned; default 50.
+    """
+
+    template_fields: Sequence[str] = ("base_path", "current", "previous", "on_change", "ignore_fields")
+
+    def __init__(
+        self,
+        *,
+        base_path: str,
+        current: str | None = None,
+        previous: str | None = None,
+        on_change: str = "report",
+        ignore_fields: Iterable[str] = (),
+        max_changes: int = 50,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.base_path = base_path
+        self.current = current
+        self.previous = previous
+        self.on_change = on_change
+        self.ignore_fields = ignore_fields
+        self.max_changes = max_changes
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Compare, write both files, and return the counts and the first changes."""
+        from airflow_provider_analytics.snapshots.comparison import compare_snapshots
+
+        try:
+            if self.on_change not in ON_CHANGE:
+                raise ValueError(f"on_change={self.on_change!r} is not allowed; allowed: {', '.join(ON_CHANGE)}")
+            result = compare_snapshots(
+                storage_path(self.base_path),
+                current=_day(self.current),
+                previous=_day(self.previous),
+                ignore=tuple(self.ignore_fields),
+                max_changes=self.max_changes,
+            )
+        except PERMANENT_ERRORS as error:
+            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+        counts = f"{result['added']} added, {result['removed']} removed, {result['changed']} changed"
+        summary = f"{result['previous']} to {result['current']}: {counts}"
+        self.log.info("%s", summary)
+        if result["added"] or result["removed"] or result["changed"]:
+            if self.on_change == "fail":
+                raise AirflowFailException(f"The website list changed, {summary}. See {result['markdown']}")
+            if self.on_change == "skip":
+                raise AirflowSkipException(f"The website list changed, {summary}. See {result['markdown']}")
+        return result
+
+
+def storage_path(base_path: str) -> StoragePath:
+    """Return the path of a base path; :class:`ValueError` for one that depends on where the worker runs."""
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    from airflow_provider_analytics.snapshots.storage import StoragePath
+
+    text = str(base_path)
+    if "://" not in text and not text.startswith("/"):
+        raise ValueError(f"base_path={text!r} is not allowed; allowed: a URL such as s3://bucket/path, or /path")
+    return StoragePath.of(ObjectStoragePath(text))
+
+
+def describe(snapshot: Snapshot) -> dict[str, Any]:
+    """Return what an operator and an asset event tell of a snapshot: plain JSON values, bounded in size."""
+    from airflow_provider_analytics.snapshots.layout import MANIFEST
+
+    manifest = snapshot.manifest
+    previous = manifest.previous
+    return {
+        "path": str(snapshot.partition),
+        "manifest": str(snapshot.partition / MANIFEST),
+        "digest": snapshot.digest,
+        "snapshot_date": manifest.snapshot_date.isoformat(),
+        "observed_at": manifest.observed_at.isoformat(),
+        "late": manifest.late,
+        "count": manifest.count,
+        "previous": previous.snapshot_date.isoformat() if previous else None,
+        "added": previous.added if previous else None,
+        "removed": previous.removed if previous else None,
+        "changed": previous.changed if previous else None,
+        "files": [str(snapshot.partition / file.name) for file in manifest.files],
+        "report": str(snapshot.partition / manifest.report) if manifest.report else None,
+    }
+
+
+def _day(text: str | None) -> date | None:
+    from airflow_provider_analytics.snapshots.layout import parse_day
+
+    return None if text is None or str(text) in {"", "None"} else parse_day(str(text))
+
+
+def _uri(path: StoragePath) -> str:
+    text = str(path)
+    return text if "://" in text else f"file://{text}"
+
+
+def _openlineage_name(uri: str) -> tuple[str, str]:
+    """Return namespace and name of a file as OpenLineage writes them."""
+    scheme, host, path = urlsplit(uri)[:3]
+    return ("file", path) if scheme == "file" else (f"{scheme}://{host}", path.lstrip("/"))

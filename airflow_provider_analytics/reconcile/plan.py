@@ -1,0 +1,320 @@
+"""A plan: what would be changed on which websites, as a value that can be read, guarded, approved and applied.
+
+Nothing here reads or sends anything. A plan never holds a password, only where one is to be taken from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, canonical, domain_key
+from airflow_provider_analytics.exceptions import UnsafePlanError
+
+Action = Literal["create", "update", "delete"]
+
+#: Fractions say little about few things: guards count from this many entries or websites up (as octoDNS does).
+MIN_COUNTED = 10
+MAX_REMOVAL_FRACTION = 0.3
+
+_SHOWN_CHANGES = 100
+_SHOWN_ENTRIES = 20
+_SHOWN_CHARACTERS = 120
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """One field of one website, before and after.
+
+    Values are what :func:`plain` makes of them. ``before`` is None where the website does not exist yet or its
+    record does not show the field; ``after`` is None where the website is deleted.
+    """
+
+    field: str
+    before: Any
+    after: Any
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Entries of a list that are new; empty for other fields."""
+        return _without(self.after, self.before) if self.field in LINE_FIELDS else ()
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Entries of a list that go; empty for other fields."""
+        return _without(self.before, self.after) if self.field in LINE_FIELDS else ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to one website.
+
+    ``website_id`` is None for a create. The fields of a create are what it sends; the pseudo field
+    ``password_from`` names where the password is taken from (``connection:NAME`` or ``variable:NAME``).
+    """
+
+    action: Action
+    domain: str
+    website_id: str | None
+    fields: tuple[FieldChange, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(sorted(self.fields, key=lambda change: change.field)))
+
+    @property
+    def website(self) -> str:
+        """The website as logs and errors name it."""
+        if not self.website_id:
+            return self.domain
+        return f"{self.domain} (id {self.website_id})" if self.domain else f"id {self.website_id}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The values to send, under their field names."""
+        return {
+            change.field: list(change.after) if isinstance(change.after, tuple) else change.after
+            for change in self.fields
+        }
+
+    @property
+    def summary(self) -> str:
+        """One line of bounded length."""
+        parts = []
+        for change in self.fields if self.action != "delete" else ():
+            if change.field in LINE_FIELDS:
+                parts.append(f"{change.field} +{len(change.added)} -{len(change.removed)}")
+            elif self.action == "create" or change.field == "password_from":
+                parts.append(f"{change.field} {_short(change.after)}")
+            else:
+                parts.append(f"{change.field} {_short(change.before)} -> {_short(change.after)}")
+        return ": ".join(filter(None, (f"{self.action} {self.website}", ", ".join(parts))))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The change as JSON-safe values; :meth:`from_dict` reads it back."""
+        return {
+            "action": self.action,
+            "domain": self.domain,
+            "website_id": self.website_id,
+            "fields": {change.field: [_listed(change.before), _listed(change.after)] for change in self.fields},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Change:
+        """Return the change that :meth:`to_dict` described."""
+        fields = tuple(
+            FieldChange(name, _tupled(before), _tupled(after)) for name, (before, after) in data["fields"].items()
+        )
+        return cls(data["action"], data["domain"], data["website_id"], fields)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Changes in a fixed order, with what is needed to judge them. Two plans are equal if their changes are.
+
+    :param changes: the changes; they are sorted by domain.
+    :param websites: how many websites were compared, those without a change included.
+    :param entries: per list field, how many distinct entries the compared websites hold.
+    """
+
+    changes: tuple[Change, ...]
+    websites: int = field(default=0, compare=False)
+    entries: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "changes", tuple(sorted(self.changes, key=_order)))
+
+    @classmethod
+    def of(cls, changes: Iterable[Change], compared: Iterable[Mapping[str, Any]]) -> Plan:
+        """Return the plan of these changes to these current records."""
+        websites = 0
+        entries = dict.fromkeys(LINE_FIELDS, 0)
+        for record in compared:
+            websites += 1
+            for name in LINE_FIELDS:
+                entries[name] += len(_without(plain(name, record.get(name)), ()))
+        return cls(tuple(changes), websites, entries)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the changes, as hex: equal if and only if the plans are equal."""
+        text = json.dumps([change.to_dict() for change in self.changes], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def count(self, action: Action) -> int:
+        """Return how many changes are of this kind."""
+        return sum(change.action == action for change in self.changes)
+
+    def removed_entries(self, name: str) -> int:
+        """Return how many entries of a list field go from websites that stay."""
+        return sum(
+            len(change.removed)
+            for website in self.changes
+            if website.action != "delete"
+            for change in website.fields
+            if change.field == name
+        )
+
+    def added_entries(self, name: str) -> int:
+        """Return how many entries of a list field are new."""
+        return sum(len(change.added) for website in self.changes for change in website.fields if change.field == name)
+
+    def raise_if_unsafe(self, max_removal_fraction: float = MAX_REMOVAL_FRACTION) -> None:
+        """Raise :class:`UnsafePlanError` if the plan removes too large a part of what there is.
+
+        Counted are the websites deleted, and per list field the entries removed from the compared websites;
+        each only where there are :data:`MIN_COUNTED` or more. Only a fraction strictly greater trips.
+
+        :raises ValueError: if ``max_removal_fraction`` is not between 0 and 1.
+        """
+        if not 0 <= max_removal_fraction <= 1:
+            raise ValueError(
+                f"max_removal_fraction={max_removal_fraction!r} is not allowed; allowed: 0 to 1, such as 0.3"
+            )
+        counted = [("websites", self.count("delete"), self.websites)]
+        counted += [(f"{name} entries", self.removed_entries(name), self.entries.get(name, 0)) for name in LINE_FIELDS]
+        problems = [
+            f"{removed:,} of {there:,} {what} would be removed ({removed / there:.0%})"
+            for what, removed, there in counted
+            if there >= MIN_COUNTED and removed / there > max_removal_fraction
+        ]
+        if problems:
+            raise UnsafePlanError(
+                f"{'; '.join(problems)}; allowed without force=True is {max_removal_fraction:.0%}. "
+                f"Nothing was sent. Plan digest {self.digest}."
+            )
+
+    def to_dict(self, limit: int | None = None) -> dict[str, Any]:
+        """The plan as JSON-safe values.
+
+        :param limit: None gives every change whole, which :meth:`from_dict` reads back; a number gives that
+            many changes as one line each, so that the size is bounded.
+        """
+        shown = self.changes[:limit]
+        return {
+            "digest": self.digest,
+            "websites": self.websites,
+            "creates": self.count("create"),
+            "updates": self.count("update"),
+            "deletes": self.count("delete"),
+            "entries_added": sum(self.added_entries(name) for name in LINE_FIELDS),
+            "entries_removed": sum(self.removed_entries(name) for name in LINE_FIELDS),
+            "changes": [change.to_dict() if limit is None else change.summary for change in shown],
+            "changes_left_out": len(self.changes) - len(shown),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
+        """Return the plan that :meth:`to_dict` described, without the counts that guards need.
+
+        :raises ValueError: if the text is not that of a whole plan, or was edited since.
+        """
+        try:
+            plan = cls(tuple(Change.from_dict(change) for change in data["changes"]), data["websites"])
+            digest = data["digest"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"this is not a whole plan: {error!r}") from error
+        if plan.digest != digest:
+            raise ValueError(f"the plan was edited: its digest is {plan.digest}, written down is {digest}")
+        return plan
+
+    def remainder_of(self, approved: Plan) -> bool:
+        """Tell whether every change of this plan is part of an approved one: what is left after a crash.
+
+        An update that gives a website, created in between, the rest of its approved settings is part of it.
+        """
+        whole = {(change.action, change.domain, change.website_id): change for change in approved.changes}
+        for change in self.changes:
+            created = whole.get(("create", change.domain, None))
+            if created and change.action == "update":
+                wanted = {one.field: one.after for one in created.fields}
+                if any(wanted.get(one.field, one) != one.after for one in change.fields):
+                    return False
+            elif whole.get((change.action, change.domain, change.website_id)) != change:
+                return False
+        return True
+
+    def to_markdown(self, limit: int = _SHOWN_CHANGES) -> str:
+        """The plan for people, bounded: at most ``limit`` changes are shown, and the rest is counted."""
+        counts = ", ".join(f"{self.count(action):,} to {action}" for action in ("create", "update", "delete"))
+        lines = [f"**{counts}**, {self.websites:,} websites compared.", "", f"Digest `{self.digest}`"]
+        if not self.changes:
+            lines += ["", "Nothing to change."]
+        left = limit
+        for action, title in (("delete", "Delete"), ("create", "Create"), ("update", "Update")):
+            changes = [change for change in self.changes if change.action == action]
+            if not changes:
+                continue
+            lines += ["", f"### {title} ({len(changes):,})", ""]
+            for change in changes[: max(left, 0)]:
+                lines.append(f"- {_code(change.website)}")
+                if action != "delete":
+                    lines += [f"    - {_markdown(one, new=action == 'create')}" for one in change.fields]
+            if len(changes) > left:
+                lines.append(f"- and {len(changes) - max(left, 0):,} more")
+            left -= len(changes)
+        return "\n".join(lines) + "\n"
+
+
+def plain(name: str, value: object) -> Any:
+    """Return a field's value as plans hold it: privacy as its name, flags as bool, a list as a tuple of entries.
+
+    A value that cannot be read as one of these is given as text; None stays None.
+    """
+    value = canonical(name, value)
+    if isinstance(value, Privacy):
+        return value.name.lower()
+    if value is None or isinstance(value, (bool, tuple)):
+        return value
+    return str(value)
+
+
+def website_of(record: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the domain (empty if not shown) and the id of a record."""
+    return str(record.get("domain") or ""), str(record["id"])
+
+
+def _order(change: Change) -> tuple[str, str, str]:
+    return domain_key(change.domain), change.website_id or "", change.action
+
+
+def _without(entries: Any, others: Any) -> tuple[str, ...]:
+    """Return the distinct entries, comment lines aside, that are not among the others."""
+    known = set(others) if isinstance(others, tuple) else set()
+    if not isinstance(entries, tuple):
+        return ()
+    return tuple(dict.fromkeys(one for one in entries if one not in known and not one.startswith("#")))
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _short(value: Any) -> str:
+    text = "not shown" if value is None else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def _code(value: Any) -> str:
+    # Entries and domains come from the service: as code, none of them is taken for Markdown or HTML.
+    return "`" + " ".join(_short(value).replace("`", "'").split()) + "`"
+
+
+def _markdown(change: FieldChange, *, new: bool) -> str:
+    if change.field not in LINE_FIELDS:
+        if new or change.field == "password_from":
+            return f"{change.field}: {_code(change.after)}"
+        return f"{change.field}: {_code(change.before)} → {_code(change.after)}"
+    parts = []
+    for word, entries in (("add", change.added), ("remove", change.removed)):
+        if entries:
+            shown = ", ".join(_code(entry) for entry in entries[:_SHOWN_ENTRIES])
+            more = len(entries) - _SHOWN_ENTRIES
+            parts.append(f"{word} {shown}" + (f" and {more:,} more" if more > 0 else ""))
+    return f"{change.field}: {'; '.join(parts) or 'comments only'}"

@@ -1,0 +1,65 @@
+"""Command line of the sandbox: ``python -m airflow_provider_analytics.sandbox``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Sequence
+
+_LAST_PORT = 65535
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGINT or SIGTERM; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m airflow_provider_analytics.sandbox",
+        description="A local server that implements the website analytics interface. It models the interface, not "
+        "the vendor's code. Prints one line, the Airflow connection to it, and serves until it is interrupted.",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
+    parser.add_argument("--websites", type=int, default=0, metavar="N", help="websites in an empty store")
+    parser.add_argument("--seed", type=int, default=7, help="which websites are invented (default: %(default)s)")
+    parser.add_argument("--database", default=None, metavar="FILE", help="keep the websites in this SQLite file")
+    parser.add_argument("--api-key", default=None, metavar="KEY", help="key that clients must send (default: random)")
+    given = parser.parse_args(arguments)
+    if given.websites < 0:
+        parser.error("argument --websites: must not be negative")
+    if not 0 <= given.port <= _LAST_PORT:
+        parser.error(f"argument --port: must be between 0 and {_LAST_PORT}")
+
+    try:
+        from airflow_provider_analytics.sandbox.server import CONNECTION_VARIABLE, SandboxServer
+    except ModuleNotFoundError as error:
+        return _fail(str(error))
+    settings = {} if given.database is None else {"database": given.database}
+    server = SandboxServer(host=given.host, port=given.port, api_key=given.api_key, **settings)
+    try:
+        server.start()
+    except OSError as error:
+        return _fail(str(error))
+    except sqlite3.Error as error:
+        return _fail(f"{given.database}: {error}")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    if not server.websites():
+        server.seed(given.websites, given.seed)
+    sys.stdout.write(f"{CONNECTION_VARIABLE}={shlex.quote(server.connection_json())}\n")
+    sys.stdout.flush()
+    stop.wait()
+    server.stop()
+    return 0
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"{message}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""The service itself: the six operations of the interface as a FastAPI application.
+
+It models the interface and not the vendor's code. What the interface does not show is an assumption, and every
+assumption is listed in ``docs/sandbox.md``; those a test may want to change are in
+:class:`airflow_provider_analytics.sandbox.shapes.Options`.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.exceptions import HTTPException
+
+from airflow_provider_analytics import __version__
+from airflow_provider_analytics.sandbox import documentation
+from airflow_provider_analytics.sandbox.forms import (
+    CREATE_FIELDS,
+    LIST_PARAMETERS,
+    UPDATE_FIELDS,
+    InvalidInputError,
+    Parameter,
+    decode_pairs,
+    page_parameter,
+    read_values,
+)
+from airflow_provider_analytics.sandbox.routes import PREFIX, ROUTES, Operation, routes_of
+from airflow_provider_analytics.sandbox.shapes import Options, Page, render_deleted, render_list, render_record
+from airflow_provider_analytics.sandbox.store import DuplicateDomainError, Store
+
+ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
+
+_FORM = "application/x-www-form-urlencoded"
+_WEBSITE_ID = re.compile(r"[1-9][0-9]{0,17}")
+_HOME = "<!DOCTYPE html><title>Sandbox</title><p>Sandbox of airflow-provider-analytics. The interface is under {}."
+
+_Bearer = HTTPBearer(auto_error=False, description="The API key of the account.")
+_Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_Bearer)]
+
+
+class ApiError(Exception):
+    """An answer that is not a success: status, message, messages by field and extra headers."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        message: str,
+        errors: Mapping[str, list[str]] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.errors = dict(errors or {})
+        self.headers = dict(headers or {})
+
+
+def create_app(store: Store, api_key: str, options_for: Callable[[Request], Options], root: str = "") -> FastAPI:
+    """Return the application that serves ``store`` below ``root``.
+
+    ``root`` is empty or a sub-path such as ``/app``. ``options_for`` gives the options that hold for a request.
+    """
+    service = _Service(store, options_for, f"{root}{PREFIX}/websites")
+    app = FastAPI(
+        title="Sandbox of the website analytics service",
+        summary="Models the interface, not the vendor's code.",
+        version=__version__,
+        openapi_url=f"{root}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+
+    async def authenticate(credentials: _Credentials) -> None:
+        if credentials is None or not secrets.compare_digest(credentials.credentials.encode(), api_key.encode()):
+            raise ApiError(HTTPStatus.UNAUTHORIZED, "Unauthenticated.", headers={"WWW-Authenticate": "Bearer"})
+
+    router = APIRouter(prefix=root + PREFIX, dependencies=[Depends(authenticate)])
+    endpoints: dict[Operation, Callable[[Request], Awaitable[Response]]] = {
+        "list": service.list_websites,
+        "create": service.create_website,
+        "show": service.show_website,
+        "update": service.update_website,
+        "delete": service.delete_website,
+        "account": service.show_account,
+    }
+    for route in ROUTES:
+        router.add_api_route(
+            route.path, endpoints[route.operation], methods=[route.method], **documentation.describe(route)
+        )
+    app.include_router(router)
+
+    async def home() -> HTMLResponse:
+        return HTMLResponse(_HOME.format(f"{root}{PREFIX}"))
+
+    app.add_api_route(f"{root}/", home, include_in_schema=False)
+
+    async def on_api_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ApiError)  # noqa: S101 - registered for this class only
+        if error.status == HTTPStatus.UNPROCESSABLE_ENTITY and "json" not in request.headers.get("accept", ""):
+            return RedirectResponse(f"{root}/", HTTPStatus.FOUND)
+        return _error_answer(error.status, error.message, error.errors, error.headers)
+
+    async def on_http_exception(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(sorted(route.method for route in routes_of(request.url.path, root)))
+        return _error_answer(error.status_code, error.detail, {}, headers)
+
+    app.add_exception_handler(ApiError, on_api_error)
+    app.add_exception_handler(HTTPException, on_http_exception)
+    return app
+
+
+class _Service:
+    """The endpoints. They are coroutines, so one request at a time touches the store."""
+
+    def __init__(self, store: Store, options_for: Callable[[Request], Options], list_path: str) -> None:
+        self._store = store
+        self._options_for = options_for
+        self._list_path = list_path
+
+    async def list_websites(self, request: Request) -> Response:
+        options = self._options_for(request)
+        parameters = (*LIST_PARAMETERS, page_parameter(options.page_parameter))
+        values = _checked(request.scope["query_string"], parameters, options)
+        url = f"{request.base_url}".rstrip("/") + self._list_path
+        return JSONResponse(render_list(self._page(values, options), url, options))
+
+    async def create_website(self, request: Request) -> Response:
+        options = self._options_for(request)
+        _refuse_query(request, options)
+        values = await _form(request, CREATE_FIELDS, options)
+        try:
+            website = self._store.add(unique=not options.allow_duplicates, **values)
+        except DuplicateDomainError as error:
+            raise _invalid({"domain": ["The domain has already been taken."]}) from error
+        return _write_answer("create", options.create_status, render_record(website, options), options)
+
+    async def show_website(self, request: Request) -> Response:
+        options = self._options_for(request)
+        website_id = self._existing_id(request)
+        _refuse_query(request, options)
+        return JSONResponse(render_record(self._store.get(website_id) or {}, options))
+
+    async def update_website(self, request: Request) -> Response:
+        options = self._options_for(request)
+        website_id = self._existing_id(request)
+        _refuse_query(request, options)
+        values = await _form(request, UPDATE_FIELDS, options)
+        website = self._store.update(website_id, values) or {}
+        return _write_answer("update", options.update_status, render_record(website, options), options)
+
+    async def delete_website(self, request: Request) -> Response:
+        options = self._options_for(request)
+        website_id = self._existing_id(request)
+        _refuse_query(request, options)
+        self._store.delete(website_id)
+        return _write_answer("delete", options.delete_status, render_deleted(website_id, options), options)
+
+    async def show_account(self, request: Request) -> Response:
+        options = self._options_for(request)
+        _refuse_query(request, options)
+        return JSONResponse(render_record(ACCOUNT, options))
+
+    def _existing_id(self, request: Request) -> int:
+        text = request.path_params["id"]
+        if not _WEBSITE_ID.fullmatch(text) or self._store.get(int(text)) is None:
+            raise ApiError(HTTPStatus.NOT_FOUND, "The website does not exist.")
+        return int(text)
+
+    def _page(self, values: Mapping[str, Any], options: Options) -> Page:
+        ignored = options.ignored
+        asked = values.get(options.page_parameter, 1)
+        served = 1 if "page" in ignored else max(1, asked + options.page_offset)
+        size = None if "per_page" in ignored else values.get("per_page", 100)
+        if options.page_size_limit is not None:
+            size = min(size or options.page_size_limit, options.page_size_limit)
+        websites, total = self._store.page(
+            search="" if "search" in ignored else values.get("search", ""),
+            favorite=None if "favorite" in ignored else values.get("favorite"),
+            sort_by="id" if "sort" in ignored else values.get("sort_by", "id"),
+            descending="sort" in ignored or values.get("sort", "desc") == "desc",
+            limit=size,
+            offset=0 if size is None else (served - 1) * size,
+        )
+        if size is None and served > 1:
+            websites = []
+        return Page(websites, asked=asked, served=served, size=size or max(1, total), total=total)
+
+
+def _checked(raw: bytes, parameters: Sequence[Parameter], options: Options) -> dict[str, Any]:
+    try:
+        return read_values(decode_pairs(raw), parameters, strict=options.strict_parameters)
+    except InvalidInputError as error:
+        raise _invalid(error.errors) from error
+
+
+async def _form(request: Request, fields: Sequence[Parameter], options: Options) -> dict[str, Any]:
+    body = await request.body()
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # An update without any field may come without a body, and then without a type.
+    if content_type != _FORM and (body or content_type):
+        raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The body must be sent as {_FORM}.")
+    return _checked(body, fields, options)
+
+
+def _refuse_query(request: Request, options: Options) -> None:
+    """Only the list has query parameters."""
+    _checked(request.scope["query_string"], (), options)
+
+
+def _invalid(errors: Mapping[str, list[str]]) -> ApiError:
+    return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "The given data was invalid.", errors)
+
+
+def _write_answer(operation: str, status: int, content: Any, options: Options) -> Response:
+    if operation in options.empty_answers or status == HTTPStatus.NO_CONTENT:
+        return Response(status_code=status)
+    return JSONResponse(content, status)
+
+
+def _error_answer(
+    status: int, message: str, errors: Mapping[str, list[str]], headers: Mapping[str, str]
+) -> JSONResponse:
+    return JSONResponse({"message": message, "errors": dict(errors)}, status, dict(headers))

@@ -1,0 +1,31 @@
+"""pytest plugin: the fixture ``analytics_sandbox``. Loading it imports neither FastAPI nor uvicorn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from airflow_provider_analytics.sandbox.server import SandboxServer
+
+
+@pytest.fixture(scope="session")
+def _analytics_sandbox_server() -> Iterator[SandboxServer]:
+    from airflow_provider_analytics.sandbox.server import SandboxServer
+
+    with SandboxServer() as server:
+        yield server
+
+
+@pytest.fixture
+def analytics_sandbox(_analytics_sandbox_server: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> SandboxServer:
+    """A local server that implements the analytics interface: empty, with default options, without faults.
+
+    For the time of the test it is Airflow's connection ``analytics_default``.
+    """
+    _analytics_sandbox_server.reset()
+    for name, value in _analytics_sandbox_server.connection_env.items():
+        monkeypatch.setenv(name, value)
+    return _analytics_sandbox_server

@@ -1,0 +1,73 @@
+"""Invented websites for a sandbox to start with, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_ADJECTIVES = (
+    "amber", "bold", "brisk", "calm", "clear", "copper", "crisp", "early", "fair", "gentle", "golden", "green",
+    "happy", "humble", "ivory", "keen", "lively", "lucky", "mellow", "misty", "noble", "quiet", "rapid", "rustic",
+    "silver", "solar", "steady", "sunny", "tidy", "vivid",
+)  # fmt: skip
+_NOUNS = (
+    "acorn", "anchor", "bakery", "beacon", "bridge", "brook", "cedar", "cellar", "comet", "drum", "falcon", "forge",
+    "garden", "harbor", "kettle", "lantern", "ledger", "maple", "meadow", "mill", "orchard", "pebble", "press",
+    "river", "sail", "studio", "tailor", "trail", "valley", "workshop",
+)  # fmt: skip
+_PREFIXES = ("", "", "", "", "blog.", "docs.", "shop.", "www.")
+# Names and addresses reserved for documentation: none of them belongs to anybody.
+_SUFFIXES = (".example", ".example.com", ".example.net", ".example.org")
+_IPV4_NETWORKS = ("192.0.2.", "198.51.100.", "203.0.113.")
+_QUERY_PARAMETERS = ("utm_source", "utm_medium", "utm_campaign", "gclid", "fbclid", "ref", "session", "token")
+_FIRST_CREATED = datetime(2021, 1, 4, 8, 0, tzinfo=UTC)
+
+
+def generate_websites(count: int, seed: int, taken: AbstractSet[str] = frozenset()) -> Iterator[dict[str, Any]]:
+    """Yield ``count`` websites with distinct domains, none of them in ``taken``, oldest first.
+
+    Most are public with defaults; about a third have excluded addresses or parameters, a tenth are favourites.
+    """
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    used = set(taken)
+    created = _FIRST_CREATED
+    for _ in range(count):
+        domain = _new_domain(rng, used)
+        used.add(domain)
+        created += timedelta(minutes=rng.randint(1, 300))
+        privacy = rng.choices((0, 1, 2), weights=(70, 20, 10))[0]
+        yield {
+            "domain": domain,
+            "privacy": privacy,
+            "password": f"sandbox-{rng.getrandbits(32):08x}" if privacy == 2 else None,
+            "email": int(rng.random() < 0.25),
+            "exclude_bots": int(rng.random() < 0.9),
+            "exclude_params": _lines(rng, 0.25, lambda: rng.choice(_QUERY_PARAMETERS)),
+            "exclude_ips": _lines(rng, 0.3, lambda: _address(rng)),
+            "favorite": rng.random() < 0.1,
+            "created_at": created.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        }
+
+
+def _new_domain(rng: random.Random, used: AbstractSet[str]) -> str:
+    stem = f"{rng.choice(_PREFIXES)}{rng.choice(_ADJECTIVES)}-{rng.choice(_NOUNS)}"
+    suffix = rng.choice(_SUFFIXES)
+    domain, number = stem + suffix, 2
+    while domain in used:
+        domain, number = f"{stem}-{number}{suffix}", number + 1
+    return domain
+
+
+def _address(rng: random.Random) -> str:
+    if rng.random() < 0.2:
+        return f"2001:db8::{rng.randrange(1, 0xFFFF):x}"
+    return f"{rng.choice(_IPV4_NETWORKS)}{rng.randrange(1, 255)}"
+
+
+def _lines(rng: random.Random, share: float, entry: Callable[[], str]) -> str | None:
+    if rng.random() >= share:
+        return None
+    return "\n".join(dict.fromkeys(entry() for _ in range(rng.randint(1, 4))))

@@ -1,0 +1,234 @@
+"""A sandbox as a real HTTP server in a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+import threading
+from os import PathLike, fspath
+from types import TracebackType
+from typing import Any, Literal, Self
+
+try:
+    import uvicorn
+
+    from airflow_provider_analytics.sandbox.app import create_app
+    from airflow_provider_analytics.sandbox.control import create_control
+    from airflow_provider_analytics.sandbox.faults import Fault
+    from airflow_provider_analytics.sandbox.routes import Operation
+    from airflow_provider_analytics.sandbox.shapes import Options
+    from airflow_provider_analytics.sandbox.wire import Wire, options_for
+    from airflow_provider_analytics.sandbox.world import RecordedRequest, World
+except ModuleNotFoundError as error:
+    if error.name not in {"fastapi", "pydantic", "starlette", "uvicorn"}:
+        raise
+    msg = f"The sandbox needs {error.name}: pip install 'airflow-provider-analytics[sandbox]'"
+    raise ModuleNotFoundError(msg, name=error.name) from error
+
+from airflow_provider_analytics.sandbox.store import MEMORY, Store, Website
+
+CONNECTION_VARIABLE = "AIRFLOW_CONN_ANALYTICS_DEFAULT"
+
+_START_SECONDS = 10
+
+
+class SandboxServer:
+    """A stateful local server that implements the interface, for tests and demonstrations.
+
+    Use it as a context manager::
+
+        with SandboxServer() as sandbox:
+            sandbox.seed(250)
+            requests.get(f"{sandbox.url}/api/v1/websites", headers={"Authorization": f"Bearer {sandbox.api_key}"})
+
+    :param host: address to listen on; only loopback by default.
+    :param port: port to listen on; 0 takes a free one.
+    :param api_key: the key that clients must send; invented when not given.
+    :param database: a file that keeps the websites; in memory by default.
+    :param root: sub-path of the base URL, such as ``/app``.
+    :param ssl_certfile: certificate (PEM) to speak TLS with, together with ``ssl_keyfile``.
+    :param options: names and values of :class:`~airflow_provider_analytics.sandbox.shapes.Options`.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        api_key: str | None = None,
+        database: str | PathLike[str] = MEMORY,
+        root: str = "",
+        ssl_certfile: str | PathLike[str] | None = None,
+        ssl_keyfile: str | PathLike[str] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.api_key = api_key or secrets.token_hex(16)
+        self._address = (host, port)
+        self._root = root.rstrip("/")
+        self._database = fspath(database)
+        self._tls = {"ssl_certfile": ssl_certfile, "ssl_keyfile": ssl_keyfile} if ssl_certfile else {}
+        self._options = Options().changed(options or {})
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Listen, and return once requests are answered. Raises OSError when the address cannot be used."""
+        with contextlib.ExitStack() as undo:
+            store = undo.enter_context(contextlib.closing(Store(self._database)))
+            listener = undo.enter_context(self._listen())
+            world = World(store, self.api_key, self._options)
+            wire = Wire(
+                world,
+                create_app(store, self.api_key, options_for, self._root),
+                create_control(world),
+                root=self._root,
+                transport_of=lambda client: server.transport_of(client),
+            )
+            server = _Uvicorn(self._config(wire))
+            undo.pop_all()
+        self._world = world
+        self._server = server
+        self._port = listener.getsockname()[1]
+        self._thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listener]}, name="analytics-sandbox", daemon=True
+        )
+        self._thread.start()
+        if not server.ready.wait(_START_SECONDS):
+            msg = "The sandbox did not start to listen."
+            raise RuntimeError(msg)
+
+    def _listen(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
+        listener = socket.create_server(self._address, family=family)
+        # Inherited by its connections. asyncio sets it only for sockets created with an explicit protocol number.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+
+    def _config(self, application: Wire) -> uvicorn.Config:
+        config = uvicorn.Config(
+            application,
+            # The same protocol code everywhere, whatever else is installed.
+            http="h11",
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=1,
+            **self._tls,  # type: ignore[arg-type]
+        )
+        config.load()
+        return config
+
+    def stop(self) -> None:
+        """Break open connections off, stop listening and forget an in-memory store."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._world.store.close()
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a slash at the end."""
+        host = self._address[0]
+        scheme = "https" if self._tls else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self._port}{self._root}"
+
+    def connection_json(self) -> str:
+        """Return an Airflow connection to this server, as JSON."""
+        return json.dumps({"conn_type": "analytics", "host": self.url, "password": self.api_key})
+
+    @property
+    def connection_env(self) -> dict[str, str]:
+        """The environment variable that makes this server Airflow's connection ``analytics_default``."""
+        return {CONNECTION_VARIABLE: self.connection_json()}
+
+    def reset(self) -> None:
+        """Back to the start: no websites, the options given at the start, no faults, an empty log."""
+        self._world.reset()
+
+    def seed(self, count: int, seed: int = 7) -> None:
+        """Add invented websites, the same ones for the same seed."""
+        self._world.store.seed(count, seed)
+
+    def add_website(self, domain: str, **settings: Any) -> Website:
+        """Add one website directly, whether or not its domain is taken, and return it."""
+        return self._world.store.add(domain, unique=False, **settings)
+
+    def websites(self) -> list[Website]:
+        """Return the stored websites, oldest first, without passwords."""
+        return self._world.store.websites()
+
+    def stored_password(self, website_id: int) -> str | None:
+        """Return the stored password of a website, which no answer ever holds."""
+        return self._world.store.password(website_id)
+
+    @property
+    def options(self) -> Options:
+        """The options in force."""
+        return self._world.options
+
+    def configure(self, **options: Any) -> None:
+        """Change options until the next :meth:`reset`."""
+        self._world.options = self._world.options.changed(options)
+
+    def fault(self, operation: Operation | Literal["any"] = "any", **fields: Any) -> None:
+        """Let something go wrong with the next requests of an operation.
+
+        ``fields`` are those of :class:`~airflow_provider_analytics.sandbox.faults.Fault`; a wrong one is a ValueError.
+        """
+        self._world.faults.add(Fault(operation=operation, **fields))
+
+    @property
+    def pending_faults(self) -> list[Fault]:
+        """The faults in force; ``skip`` and ``times`` are what is left of them."""
+        return self._world.faults.pending()
+
+    def clear_faults(self) -> None:
+        """Forget all faults."""
+        self._world.faults.clear()
+
+    @property
+    def requests(self) -> list[RecordedRequest]:
+        """The requests since the last :meth:`reset` or :meth:`clear_requests`, in order of arrival."""
+        return list(self._world.requests)
+
+    def clear_requests(self) -> None:
+        """Forget the requests recorded so far."""
+        self._world.requests.clear()
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn that says when it listens, and does not wait for clients when it stops."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    def transport_of(self, client: tuple[str, int]) -> asyncio.Transport | None:
+        for connection in self.server_state.connections:
+            transport = connection.transport
+            if transport.get_extra_info("peername")[:2] == client:
+                return transport
+        return None
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await super().shutdown(sockets)

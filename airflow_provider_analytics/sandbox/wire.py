@@ -1,0 +1,204 @@
+"""The layer between the socket and the service: it records requests and carries out faults."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from airflow_provider_analytics.sandbox.control import PREFIX as CONTROL_PREFIX
+from airflow_provider_analytics.sandbox.faults import Answer, Fault, make_answer
+from airflow_provider_analytics.sandbox.routes import routes_of
+from airflow_provider_analytics.sandbox.shapes import Options
+from airflow_provider_analytics.sandbox.world import RecordedRequest, World
+
+_OPTIONS_KEY = "analytics_sandbox.options"
+_FLOOD_BYTES = 64 * 1024
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+def options_for(request: Request) -> Options:
+    """Return the options that hold for a request which came through :class:`Wire`."""
+    options: Options = request.scope[_OPTIONS_KEY]
+    return options
+
+
+class Wire:
+    """ASGI application around the service and the control endpoints.
+
+    ``transport_of`` finds the transport of a client, by its address and port: an ASGI application by itself can
+    neither reset a connection nor end an answer early.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        service: ASGIApp,
+        control: ASGIApp,
+        *,
+        root: str,
+        transport_of: Callable[[tuple[str, int]], asyncio.Transport | None],
+    ) -> None:
+        self._world = world
+        self._service = service
+        self._control = control
+        self._root = root
+        self._transport_of = transport_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["path"].startswith(f"{CONTROL_PREFIX}/"):
+            await self._control(scope, receive, send)
+            return
+        body = await _whole_body(receive)
+        if body is None:
+            return
+        request = self._record(scope, body)
+        self._world.requests.append(request)
+        fault = self._world.faults.take(request.operation, request.target)
+        if fault is None:
+            answer = await self._carry_out(scope, body, self._world.options)
+            request.status = answer.status
+            await _send_whole(send, answer)
+        else:
+            await self._answer_with_fault(fault, request, scope, receive, send)
+
+    async def _answer_with_fault(
+        self, fault: Fault, request: RecordedRequest, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        real = None
+        if fault.commits:
+            real = await self._carry_out(scope, request.body, self._world.options.changed(fault.options))
+        if fault.drift is not None:
+            fault.drift.apply(self._world.store)
+        if fault.delay and await _gone_within(receive, fault.delay):
+            return
+        transport = self._transport_of(scope["client"])
+        if transport is None:
+            return
+        if fault.drop:
+            _reset(transport)
+        else:
+            answer = make_answer(fault, real, authorization=request.header("authorization") or "", form=request.body)
+            request.status = answer.status
+            if await _send_damaged(fault, answer, receive, send):
+                return
+            # What is written is still delivered, then the connection ends.
+            transport.close()
+        # uvicorn takes a return without a whole answer for a bug, unless it knows that the connection is gone.
+        await _gone(receive)
+
+    async def _carry_out(self, scope: Scope, body: bytes, options: Options) -> Answer:
+        status = 0
+        headers: dict[str, str] = {}
+        content = b""
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal status, headers, content
+            if message["type"] == "http.response.start":
+                # No operation answers with the same header twice.
+                status = int(message["status"])
+                headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
+            else:
+                content += message.get("body", b"")
+
+        await self._service({**scope, _OPTIONS_KEY: options}, receive, send)
+        headers.pop("content-length", None)
+        return Answer(status, headers, content)
+
+    def _record(self, scope: Scope, body: bytes) -> RecordedRequest:
+        target = scope["raw_path"].decode("latin-1")
+        if scope["query_string"]:
+            target += "?" + scope["query_string"].decode("latin-1")
+        routes = routes_of(scope["path"], self._root)
+        request = RecordedRequest(
+            operation=next((route.operation for route in routes if route.method == scope["method"]), None),
+            method=scope["method"],
+            target=target,
+            headers=list(scope["headers"]),
+            body=body,
+        )
+        scheme, _, key = (request.header("authorization") or "").partition(" ")
+        request.authorized = scheme.lower() == "bearer" and key == self._world.api_key
+        return request
+
+
+async def _whole_body(receive: Receive) -> bytes | None:
+    """Return the request's body, or None if the client went away before it was whole."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _send_whole(send: Send, answer: Answer) -> None:
+    await _send_head(send, answer, length=len(answer.body))
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _send_head(send: Send, answer: Answer, *, length: int | None) -> None:
+    """Send status and headers; without a length the body goes out in chunks."""
+    headers = dict(answer.headers)
+    # 204 and 304 have no body and no length.
+    if length is not None and answer.status not in (204, 304):
+        headers["content-length"] = str(length)
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+
+
+async def _send_damaged(fault: Fault, answer: Answer, receive: Receive, send: Send) -> bool:
+    """Send an answer as the fault says; False if the connection has to end with what was sent."""
+    sent = answer.body[: fault.cut]
+    chunked = fault.endless or fault.framing == "chunked"
+    announced = sent if fault.framing == "matching" else answer.body
+    await _send_head(send, answer, length=None if chunked else len(announced))
+    step = 1 if fault.interval else max(1, len(sent))
+    for start in range(0, len(sent), step):
+        await _send_part(send, sent[start : start + step])
+        if fault.interval and await _gone_within(receive, fault.interval):
+            return True
+    if fault.endless:
+        filler = b" " if fault.interval else b" " * _FLOOD_BYTES
+        while not await _gone_within(receive, fault.interval):
+            await _send_part(send, filler)
+        return True
+    if len(sent) < len(announced) or (chunked and fault.cut is not None):
+        return False
+    await send({"type": "http.response.body"})
+    return True
+
+
+async def _send_part(send: Send, part: bytes) -> None:
+    await send({"type": "http.response.body", "body": part, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _gone_within(receive: Receive, seconds: float) -> bool:
+    """Let time pass, and tell whether the client went away meanwhile."""
+    try:
+        async with asyncio.timeout(seconds):
+            await _gone(receive)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    # Without this option the client sees an ordinary end of the connection instead of a reset.
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    transport.abort()

@@ -1,0 +1,138 @@
+"""A snapshot as one HTML page for people. It loads nothing: no script, font or picture from anywhere.
+
+Needs the extra ``report``: Matplotlib draws the chart, Jinja2 escapes what the service sent.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import islice
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from airflow_provider_analytics.api.fields import Privacy
+from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.snapshots import layout
+from airflow_provider_analytics.snapshots.compare import bounded, list_difference, read_changes
+from airflow_provider_analytics.snapshots.manifest import Manifest, read_manifest
+from airflow_provider_analytics.snapshots.rows import Row
+from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.snapshots.writers import read_rows
+
+#: What a page can hold and still open at once on a phone.
+MAX_ROWS = 5_000
+MAX_CHANGES = 200
+MAX_EXCLUSIONS = 15
+#: Snapshots in the chart.
+MAX_HISTORY = 60
+
+_PRIVACY = {setting.value: setting.name.lower() for setting in Privacy}
+
+
+@dataclass
+class Summary:
+    """What is counted while the rows pass by."""
+
+    privacy: Counter[str] = field(default_factory=Counter)
+    settings: Counter[str] = field(default_factory=Counter)
+    exclude_params: Counter[str] = field(default_factory=Counter)
+    exclude_ips: Counter[str] = field(default_factory=Counter)
+    rows: list[Row] = field(default_factory=list)
+
+
+def write_report(path: Path, base: StoragePath, manifest: Manifest, data: Path, changes: Path) -> None:
+    """Write the report of a snapshot that is about to be published.
+
+    :param base: where the snapshots before it are.
+    :param data: local data file of the snapshot.
+    :param changes: local JSON Lines file of what changed since the snapshot before; empty where there is none.
+    """
+    with data.open("rb") as stored:
+        summary = summarise(read_rows(stored, data.name))
+    counts = [*history(base, manifest.snapshot_date), (manifest.snapshot_date, manifest.count)]
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("airflow_provider_analytics.snapshots", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["difference"] = _difference
+    page = environment.get_template("report.html.j2").render(
+        manifest=manifest,
+        summary=summary,
+        chart=Markup(chart(counts)),  # noqa: S704 - drawn here, from dates and numbers
+        snapshots=len(counts),
+        changes=[bounded(change) for change in islice(read_changes(changes), MAX_CHANGES)],
+        privacy_names=_PRIVACY,
+        exclusions={
+            "Query parameters": summary.exclude_params.most_common(MAX_EXCLUSIONS),
+            "IP addresses": summary.exclude_ips.most_common(MAX_EXCLUSIONS),
+        },
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def summarise(rows: Iterable[Row]) -> Summary:
+    """Count what the page shows, and keep the first rows for its table."""
+    summary = Summary()
+    for row in rows:
+        summary.privacy[_PRIVACY.get(row["privacy"], "not shown")] += 1
+        summary.settings["favourites"] += row["favorite"] is True
+        summary.settings["with e-mail reports"] += row["email"] == 1
+        summary.settings["bots excluded"] += row["exclude_bots"] == 1
+        summary.exclude_params.update(set((row["exclude_params"] or "").split("\n")) - {""})
+        summary.exclude_ips.update(set((row["exclude_ips"] or "").split("\n")) - {""})
+        if len(summary.rows) < MAX_ROWS:
+            summary.rows.append(row)
+    return summary
+
+
+def history(base: StoragePath, before: date) -> list[tuple[date, int]]:
+    """Return day and count of the published snapshots before a day, oldest first."""
+    counts = []
+    for day in [day for day in layout.partition_days(base) if day < before][: MAX_HISTORY - 1]:
+        try:
+            manifest = read_manifest(layout.partition_path(base, day))
+        except SnapshotError:
+            continue  # a gap in a chart; who needs that snapshot is told by the guards
+        if manifest:
+            counts.append((day, manifest.count))
+    return counts[::-1]
+
+
+def chart(counts: list[tuple[date, int]]) -> str:
+    """Return the number of websites over time as SVG; the same numbers give the same text."""
+    drawing = io.StringIO()
+    with rc_context({"svg.hashsalt": "report", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(9, 2.8), layout="constrained")
+        axes = figure.subplots()
+        axes.plot([day.isoformat() for day, _ in counts], [count for _, count in counts], marker="o", color="#2563eb")
+        axes.set_ylim(0, max(count for _, count in counts) * 1.15 or 1)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        step = len(counts) // 6 + 1
+        axes.set_xticks(range(0, len(counts), step), [day.isoformat() for day, _ in counts][::step])
+        axes.grid(axis="y", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_ylabel("websites")
+        figure.savefig(drawing, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = drawing.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _difference(values: dict[str, object]) -> str:
+    """Return before and after of a field as one text."""
+    before, after = values["before"], values["after"]
+    if isinstance(before, list) or isinstance(after, list):
+        lost, gained = list_difference(before, after)
+        return ", ".join([f"+{entry}" for entry in gained] + [f"\u2212{entry}" for entry in lost])
+    return f"{'none' if before is None else before} \u2192 {'none' if after is None else after}"

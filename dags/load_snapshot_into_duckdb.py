@@ -1,0 +1,102 @@
+"""After each snapshot, load what is new into DuckDB and answer a question in SQL.
+
+Copy this file beside ``nightly_website_snapshot.py``; it runs whenever that DAG has written a snapshot. Needed:
+``pip install duckdb``. It finds snapshots by their manifests, so that one run catches up with all that came before it
+and a repeated run changes nothing. For a base path in object storage load DuckDB's ``httpfs`` extension first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pendulum
+from airflow.providers.common.compat.sdk import Param, dag, task
+
+from airflow_provider_analytics.operators.snapshots import snapshot_asset
+
+CREATE = """
+CREATE TABLE IF NOT EXISTS websites (
+    id VARCHAR, domain VARCHAR, privacy BIGINT, email BIGINT, exclude_bots BIGINT,
+    exclude_params VARCHAR, exclude_ips VARCHAR, favorite BOOLEAN,
+    record JSON, record_hash VARCHAR, snapshot_date DATE, observed_at TIMESTAMPTZ
+);
+"""
+
+# The files that manifests name, of snapshots that are new here or were replaced since.
+FIND = """
+SELECT m.snapshot_date, list(replace(m.filename, 'manifest.json', m.file.name)) AS files
+FROM (
+    SELECT filename, snapshot_date::DATE AS snapshot_date, observed_at::TIMESTAMPTZ AS observed_at,
+           unnest(files) AS file
+    FROM read_json($manifests, filename = true, hive_partitioning = false)
+) AS m
+WHERE NOT EXISTS (
+    FROM websites AS w WHERE w.snapshot_date = m.snapshot_date AND w.observed_at = m.observed_at
+)
+GROUP BY m.snapshot_date
+ORDER BY m.snapshot_date;
+"""
+
+REMOVE = "DELETE FROM websites WHERE snapshot_date = $day;"
+
+LOAD = """
+INSERT INTO websites
+SELECT * FROM read_json($files, format = 'newline_delimited', hive_partitioning = false, columns = {
+    id: 'VARCHAR', domain: 'VARCHAR', privacy: 'BIGINT', email: 'BIGINT', exclude_bots: 'BIGINT',
+    exclude_params: 'VARCHAR', exclude_ips: 'VARCHAR', favorite: 'BOOLEAN',
+    record: 'VARCHAR', record_hash: 'VARCHAR', snapshot_date: 'DATE', observed_at: 'TIMESTAMPTZ'
+});
+"""
+
+# How many websites each night, how many of them with a public statistics page, and how many were new?
+ANSWER = """
+SELECT s.snapshot_date::VARCHAR AS night, count(*) AS websites, count(*) FILTER (s.privacy = 0) AS public,
+       count(*) FILTER (NOT EXISTS (
+           FROM websites AS b WHERE b.id = s.id AND b.snapshot_date < s.snapshot_date
+       )) AS new
+FROM websites AS s GROUP BY ALL ORDER BY night DESC LIMIT 10;
+"""
+
+
+@dag(
+    schedule=[snapshot_asset()],
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    params={
+        "base_path": Param("/tmp/website_analytics", type="string", description="Where snapshots are"),  # noqa: S108
+        "database": Param("/tmp/website_analytics/websites.duckdb", type="string"),  # noqa: S108
+    },
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def load_snapshot_into_duckdb() -> None:
+    @task
+    def load(base_path: str, database: str) -> list[str]:
+        import duckdb
+
+        loaded = []
+        with duckdb.connect(database) as connection:
+            connection.execute(CREATE)
+            manifests = f"{base_path.removeprefix('file://')}/websites/*/manifest.json"
+            for day, files in connection.execute(FIND, {"manifests": manifests}).fetchall():
+                connection.begin()
+                connection.execute(REMOVE, {"day": day})
+                connection.execute(LOAD, {"files": files})
+                connection.commit()
+                loaded.append(str(day))
+        return loaded
+
+    @task
+    def answer(database: str) -> list[dict[str, Any]]:
+        import duckdb
+
+        with duckdb.connect(database, read_only=True) as connection:
+            cursor = connection.execute(ANSWER)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    load("{{ params.base_path }}", "{{ params.database }}") >> answer("{{ params.database }}")
+
+
+load_snapshot_into_duckdb()

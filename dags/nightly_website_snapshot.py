@@ -1,0 +1,34 @@
+"""Every night, write the complete list of websites to storage.
+
+Copy this file into your DAG folder. Needed: a connection ``analytics_default`` of type Website Analytics, and a
+place for the snapshots, which may be any URL that Airflow's ObjectStoragePath takes, such as ``s3://bucket/path``.
+"""
+
+from __future__ import annotations
+
+import pendulum
+from airflow.providers.common.compat.sdk import Param, dag, task
+
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+
+
+@dag(
+    schedule="@daily",
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
+    params={"base_path": Param("file:///tmp/website_analytics", type="string", description="Where snapshots go")},
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def nightly_website_snapshot():
+    snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path="{{ params.base_path }}")
+
+    @task
+    def announce(written: dict) -> None:
+        print(f"{written['count']} websites are in {written['path']}")
+
+    announce(snapshot.output)
+
+
+nightly_website_snapshot()

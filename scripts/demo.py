@@ -1,0 +1,106 @@
+"""Let a fresh Airflow run the nightly DAG against a local server, and show the snapshot it leaves on disk.
+
+Exit status 0 means: Airflow calls the run a success, and the snapshot on disk holds every website of the server.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from local_airflow import CHECKOUT, airflow, environment, stop_on_sigterm
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+DAG_ID = "nightly_website_snapshot"
+WEBSITES = 250
+OUTPUT = CHECKOUT / ".demo"
+LOG = OUTPUT / "airflow.log"
+#: Seconds for one airflow command; they take about ten.
+PATIENCE = 300
+
+
+class DemoError(Exception):
+    """The demo did not show what it is there to show."""
+
+
+def main() -> int:
+    stop_on_sigterm()
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    OUTPUT.mkdir()
+    try:
+        with SandboxServer() as sandbox, tempfile.TemporaryDirectory(prefix="airflow-demo-") as home:
+            sandbox.seed(WEBSITES)
+            say(f"Started a local analytics server with {WEBSITES} websites at {sandbox.url}")
+            env = environment(Path(home), sandbox.connection_env)
+            say("Setting up a fresh Airflow: airflow db migrate")
+            run(env, "db", "migrate")
+            say(f"Letting Airflow run the DAG: airflow dags test {DAG_ID}")
+            run(env, "dags", "test", DAG_ID, "--conf", json.dumps({"base_path": OUTPUT.as_uri()}))
+            say(f"Airflow says: {run_state(Path(home))}")
+        show_snapshot()
+    except DemoError as error:
+        say(f"FAILED: {error}\nAirflow's log is in {LOG}")
+        return 1
+    except KeyboardInterrupt:
+        say("\nInterrupted; everything that was started is stopped.")
+        return 130
+    return 0
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def run(env: dict[str, str], *arguments: str) -> None:
+    with LOG.open("ab") as log, airflow(*arguments, env=env, log=log) as process:
+        try:
+            status = process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise DemoError(f"airflow {arguments[0]} {arguments[1]} took more than {PATIENCE} s") from None
+    if status != 0:
+        raise DemoError(f"airflow {arguments[0]} {arguments[1]} ended with status {status}")
+
+
+def run_state(home: Path) -> str:
+    """Return the state that Airflow's own database has for the run, which must be success."""
+    with closing(sqlite3.connect(home / "airflow.db")) as database:
+        states = [state for (state,) in database.execute("SELECT state FROM dag_run WHERE dag_id = ?", (DAG_ID,))]
+    if states != ["success"]:
+        raise DemoError(f"the run of {DAG_ID} should be in state success, seen: {states}")
+    return f"the run of {DAG_ID} is in state {states[0]}"
+
+
+def show_snapshot() -> None:
+    """Read the snapshot back from disk and show it."""
+    published = [marker.parent for marker in OUTPUT.glob("websites/snapshot_date=*/_SUCCESS")]
+    if len(published) != 1:
+        raise DemoError(f"there should be one published snapshot, seen: {len(published)}")
+    files = sorted(published[0].glob("*.jsonl"))
+    rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    say(f"Snapshot: {published[0]}")
+    for file in sorted(published[0].iterdir()):
+        say(f"  {file.name}  {file.stat().st_size:,} bytes")
+    ids = {row["id"] for row in rows}
+    say(f"Websites on disk: {len(rows)}, distinct ids: {len(ids)}; the first three:")
+    for row in rows[:3]:
+        say(f"  {summary(row)}")
+    if len(rows) != WEBSITES or len(ids) != WEBSITES:
+        raise DemoError(f"the snapshot should hold {WEBSITES} websites")
+
+
+def summary(row: dict[str, Any]) -> str:
+    shown = {name: value for name, value in row.items() if name not in ("record", "record_hash")}
+    return json.dumps(shown, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Start Airflow's web interface with a local server, a connection to it and the sample DAGs, until Ctrl-C.
+
+Nothing runs by its schedule here: a sample DAG runs when it is triggered.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+import requests
+from local_airflow import CHECKOUT, airflow, environment, free_port, stop_on_sigterm
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+#: Of a server on loopback that lives until Ctrl-C.
+USER, PASSWORD = "admin", "admin"
+WEBSITES = 250
+OUTPUT = CHECKOUT / ".ui"
+LOG = OUTPUT / "airflow.log"
+#: Seconds until the web interface must be up; it takes about thirty.
+PATIENCE = 180
+
+
+class UIError(Exception):
+    """The web interface could not be started, or stopped by itself."""
+
+
+def main() -> int:
+    stop_on_sigterm()
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    OUTPUT.mkdir()
+    try:
+        with (
+            LOG.open("ab") as log,
+            SandboxServer() as sandbox,
+            tempfile.TemporaryDirectory(prefix="airflow-ui-") as home,
+        ):
+            sandbox.seed(WEBSITES)
+            serve(Path(home), sandbox, log)
+    except UIError as error:
+        say(f"FAILED: {error}\nAirflow's log is in {LOG}")
+        return 1
+    except KeyboardInterrupt:
+        say("\nStopped.")
+    return 0
+
+
+def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    passwords = home / "passwords.json"
+    passwords.write_text(json.dumps({USER: PASSWORD}))
+    env = environment(
+        home,
+        {
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": url.rpartition(":")[2],
+            "AIRFLOW__API__BASE_URL": url,
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+            # One worker process per task that may run at once, all started with the scheduler.
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
+        },
+    )
+    say("Setting up a fresh Airflow")
+    run(env, log, "db", "migrate")
+    # Kept in the database and not in the environment: only there the list of connections shows it.
+    run(env, log, "connections", "add", "analytics_default", "--conn-json", connection_json(sandbox))
+    say("Starting the web interface")
+    with airflow("standalone", env=env, log=log) as process:
+        wait_until_up(url, process)
+        say(f"\nAirflow:          {url}  (user {USER}, password {PASSWORD})")
+        say(f"Analytics server: {sandbox.url}  (API key {sandbox.api_key}, {WEBSITES} websites)")
+        say("Ctrl-C stops both.")
+        raise UIError(f"airflow standalone ended with status {process.wait()}")
+
+
+def connection_json(sandbox: SandboxServer) -> str:
+    """Return the connection with a port of its own: Airflow 3.3.2 refuses to test one without (its PR 73298)."""
+    host, _, port = sandbox.url.rpartition(":")
+    return json.dumps({**json.loads(sandbox.connection_json()), "host": host, "port": int(port)})
+
+
+def run(env: dict[str, str], log: IO[bytes], *arguments: str) -> None:
+    with airflow(*arguments, env=env, log=log) as process:
+        if status := process.wait(timeout=PATIENCE):
+            raise UIError(f"airflow {arguments[0]} {arguments[1]} ended with status {status}")
+
+
+def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    with requests.Session() as session:
+        # Neither a proxy nor a ~/.netrc of the environment has a say on loopback.
+        session.trust_env = False
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                health = session.get(f"{url}/api/v2/monitor/health", timeout=5).json()
+                if all(health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor")):
+                    return
+            except (requests.RequestException, KeyError):
+                pass
+            time.sleep(0.5)
+    raise UIError("the web interface did not come up")
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""What Airflow makes of each error: the final state of the task and the number of its last try."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from task_list import Task, ends
+
+from airflow_provider_analytics import exceptions
+from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.base import AnalyticsOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    GetWebsiteOperator,
+    ListWebsitesOperator,
+    UpdateWebsiteOperator,
+)
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+RunTasks = Callable[..., Any]
+FAILS_AT_ONCE = ("failed", 1)
+IS_RETRIED = ("failed", 2)
+
+API_ERROR = (499, "GET", "/api/v1/account", "no")
+#: An error of every class, and how a task with one retry ends that raises it.
+ERRORS: list[tuple[Exception, tuple[str, int]]] = [
+    (exceptions.AnalyticsConfigError(["no"]), FAILS_AT_ONCE),
+    (exceptions.AuthenticationError(*API_ERROR), FAILS_AT_ONCE),
+    (exceptions.PermissionDeniedError(*API_ERROR), FAILS_AT_ONCE),
+    (exceptions.ValidationError(*API_ERROR), FAILS_AT_ONCE),
+    (exceptions.DuplicateWebsiteError("www.example.com", ["1", "2"]), FAILS_AT_ONCE),
+    (exceptions.UnsafePlanError("no"), FAILS_AT_ONCE),
+    (ValueError("no"), FAILS_AT_ONCE),
+    (exceptions.AnalyticsError("no"), IS_RETRIED),
+    (exceptions.AnalyticsApiError(*API_ERROR), IS_RETRIED),
+    (exceptions.NotFoundError(*API_ERROR), IS_RETRIED),
+    (exceptions.RateLimitError(*API_ERROR), IS_RETRIED),
+    (exceptions.ServerError(*API_ERROR), IS_RETRIED),
+    (exceptions.AnalyticsConnectionError("no"), IS_RETRIED),
+    (exceptions.AnalyticsTimeoutError("no"), IS_RETRIED),
+    (exceptions.UnexpectedResponseError("no", 200, "GET", "/api/v1/account"), IS_RETRIED),
+    (exceptions.IncompleteListError("total", "no"), IS_RETRIED),
+    (exceptions.AmbiguousWriteError("no"), IS_RETRIED),
+    (exceptions.BulkError({"www.example.com": "no"}), IS_RETRIED),
+    (exceptions.SnapshotError("no"), IS_RETRIED),
+    (RuntimeError("no"), IS_RETRIED),
+]
+
+
+class RaiseOperator(AnalyticsOperator):
+    def __init__(self, *, error: Exception, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.error = error
+
+    def execute(self, context: Any) -> None:
+        with self.connected():
+            raise self.error
+
+
+def test_there_is_an_error_of_every_class() -> None:
+    classes = {kind for _, kind in inspect.getmembers(exceptions, inspect.isclass) if issubclass(kind, Exception)}
+    assert classes <= {type(error) for error, _ in ERRORS}
+
+
+def test_an_error_of_every_class(run_tasks: RunTasks) -> None:
+    tasks = run_tasks(**{type(error).__name__: Task(RaiseOperator, error=error) for error, _ in ERRORS})
+    assert ends(tasks) == {type(error).__name__: expected for error, expected in ERRORS}
+
+
+FAULTS: dict[str, tuple[dict[str, Any], tuple[str, int], str]] = {
+    "wrong_key": ({"status": 401}, FAILS_AT_ONCE, "AuthenticationError"),
+    "forbidden": ({"status": 403}, FAILS_AT_ONCE, "PermissionDeniedError"),
+    "refused": ({"status": 422}, FAILS_AT_ONCE, "ValidationError"),
+    "gone": ({"status": 404}, IS_RETRIED, "NotFoundError"),
+    "strange": ({"status": 418}, IS_RETRIED, "AnalyticsApiError"),
+    "too_many": ({"status": 429}, IS_RETRIED, "RateLimitError"),
+    "too_long": ({"status": 429, "headers": {"Retry-After": "3600"}}, IS_RETRIED, "RateLimitError"),
+    "broken": ({"status": 500}, IS_RETRIED, "ServerError"),
+    "away": ({"status": 503}, IS_RETRIED, "ServerError"),
+    "moved": ({"status": 301, "headers": {"Location": "/elsewhere"}}, IS_RETRIED, "UnexpectedResponseError"),
+    "html": ({"body": "<html>Welcome</html>"}, IS_RETRIED, "UnexpectedResponseError"),
+    "dropped": ({"drop": True}, IS_RETRIED, "AnalyticsConnectionError"),
+    "cut": ({"cut": -5}, IS_RETRIED, "AnalyticsConnectionError"),
+    "slow": ({"delay": 0.4}, IS_RETRIED, "AnalyticsTimeoutError"),
+}
+
+
+def test_what_goes_wrong_on_the_wire(
+    sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Callable[..., None], task_log: Callable[[], str]
+) -> None:
+    connect_sandbox("hasty", extra={"max_retries": 0, "timeout": 0.1})
+    tasks = {}
+    for number, (name, (fault, _, _)) in enumerate(FAULTS.items(), start=1):
+        sandbox.add_website(f"{name}.example.com")
+        sandbox.fault("show", target=rf"/websites/{number}$", times=None, **fault)
+        conn_id = "hasty" if name == "slow" else "analytics_default"
+        tasks[name] = Task(GetWebsiteOperator, website_id=number, analytics_conn_id=conn_id)
+    done = run_tasks(**tasks)
+    assert ends(done) == {name: expected for name, (_, expected, _) in FAULTS.items()}
+    sent = [request.path.rpartition("/")[2] for request in sandbox.requests]
+    for number, (_, (_, tries), _) in enumerate(FAULTS.values(), start=1):
+        assert sent.count(str(number)) == tries
+    logged = task_log()
+    for _, _, kind in FAULTS.values():
+        assert kind in logged
+
+
+def test_what_is_wrong_with_the_list_or_the_arguments(
+    sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Callable[..., None]
+) -> None:
+    connect_sandbox("wrong", extra={"timeuot": 1})
+    for _ in range(2):
+        sandbox.add_website("twice.example.com")
+    sandbox.fault("list", target="search=never", options={"total_offset": 1}, times=None)
+    tasks = run_tasks(
+        config=Task(GetAccountOperator, analytics_conn_id="wrong"),
+        argument=Task(ListWebsitesOperator, per_page=30),
+        duplicate=Task(DeleteWebsiteOperator, domain="twice.example.com"),
+        incomplete=Task(ListWebsitesOperator, search="never"),
+    )
+    assert ends(tasks) == {
+        **dict.fromkeys(("config", "argument", "duplicate"), FAILS_AT_ONCE),
+        "incomplete": IS_RETRIED,
+    }
+
+
+def test_a_retry_mends_what_was_passing(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+    sandbox.add_website("www.example.com")
+    sandbox.add_website("old.example.com")
+    for operation in ("account", "show", "list", "update", "delete", "create"):
+        sandbox.fault(operation, status=503, headers={"Retry-After": "0"})
+    tasks = run_tasks(
+        account=Task(GetAccountOperator),
+        get=Task(GetWebsiteOperator, website_id=1),
+        websites=Task(ListWebsitesOperator),
+        update=Task(UpdateWebsiteOperator, website_id=1, favorite=True),
+        delete=Task(DeleteWebsiteOperator, website_id=2),
+        create=Task(CreateWebsiteOperator, domain="new.example.com"),
+    )
+    assert set(ends(tasks).values()) == {("success", 2)}
+    assert [website["domain"] for website in sandbox.websites()] == ["www.example.com", "new.example.com"]
+
+
+def created(sandbox: SandboxServer) -> list[str]:
+    return [dict(request.form)["domain"] for request in sandbox.requests if request.operation == "create"]
+
+
+@pytest.mark.parametrize("fault", [{"drop": True}, {"status": 500}, {"cut": -5}, {"status": 504}], ids=str)
+def test_a_create_whose_answer_is_lost_is_found_again(
+    sandbox: SandboxServer, run_tasks: RunTasks, fault: dict[str, Any]
+) -> None:
+    sandbox.fault("create", commit=True, **fault)
+    tasks = run_tasks(create=Task(CreateWebsiteOperator, domain="new.example.com"))
+    assert ends(tasks) == {"create": ("success", 1)}
+    assert [website["domain"] for website in sandbox.websites()] == ["new.example.com"]
+    assert created(sandbox) == ["new.example.com"]
+    assert tasks["create"].returned == sandbox.websites()[0]
+
+
+@pytest.mark.parametrize(
+    ("if_exists", "state"),
+    # Whether the website of an earlier try is an old one or its own, nobody can tell: fail says so.
+    [("skip", "success"), ("update", "success"), ("fail", "failed")],
+)
+def test_a_create_is_never_done_twice(sandbox: SandboxServer, run_tasks: RunTasks, if_exists: str, state: str) -> None:
+    """The answer is lost, the service is away when the hook looks, and Airflow tries the task again."""
+    sandbox.fault("create", commit=True, drop=True)
+    looks_before = 2
+    sandbox.fault("list", skip=looks_before, status=500)
+    arguments = {"domain": "new.example.com", "privacy": 1, "if_exists": if_exists}
+    tasks = run_tasks(create=Task(CreateWebsiteOperator, **arguments))
+    assert ends(tasks) == {"create": (state, 2)}
+    assert [(website["domain"], website["privacy"]) for website in sandbox.websites()] == [("new.example.com", 1)]
+    assert created(sandbox) == ["new.example.com"]
+    assert not sandbox.pending_faults
+
+
+def test_a_create_that_never_arrived_is_done_by_the_retry(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+    sandbox.fault("create", drop=True)
+    tasks = run_tasks(create=Task(CreateWebsiteOperator, domain="new.example.com"))
+    assert ends(tasks) == {"create": ("success", 2)}
+    assert [website["domain"] for website in sandbox.websites()] == ["new.example.com"]
+    assert created(sandbox) == ["new.example.com"] * 2
+
+
+def test_a_failed_look_never_leads_to_a_create(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+    sandbox.fault("list", status=500, times=None)
+    tasks = run_tasks(create=Task(CreateWebsiteOperator, domain="new.example.com"))
+    assert ends(tasks) == {"create": IS_RETRIED}
+    assert created(sandbox) == []
+
+
+def test_a_delete_whose_answer_is_lost(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+    sandbox.add_website("old.example.com")
+    sandbox.fault("delete", commit=True, drop=True)
+    tasks = run_tasks(delete=Task(DeleteWebsiteOperator, domain="old.example.com"))
+    assert ends(tasks) == {"delete": ("success", 2)}
+    assert sandbox.websites() == []

@@ -1,0 +1,180 @@
+"""The API key and website passwords: used, and shown nowhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from task_list import Task
+
+from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    GetWebsiteOperator,
+    ListWebsitesOperator,
+    UpdateWebsiteOperator,
+)
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+
+@pytest.fixture
+def page_password(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A password in the connection ``statistics_page``."""
+    password = "p4ge&=%s3cret/'ü"
+    monkeypatch.setenv("AIRFLOW_CONN_STATISTICS_PAGE", json.dumps({"conn_type": "generic", "password": password}))
+    return password
+
+
+TEMPLATE = "{{ conn.statistics_page.password }}"
+
+
+def test_a_password_may_be_a_template(
+    sandbox: SandboxServer, run_tasks: Callable[..., Any], page_password: str, task_log: Callable[[], str]
+) -> None:
+    settings = {"privacy": 2, "password": TEMPLATE}
+    tasks = run_tasks(
+        create=Task(CreateWebsiteOperator, **{"domain": "www.example.com", **settings}),
+        again=Task(CreateWebsiteOperator, **{"domain": "www.example.com", "if_exists": "update", **settings}),
+        update=Task(UpdateWebsiteOperator, **{"domain": "www.example.com", **settings}),
+    )
+    assert {task.state for task in tasks.values()} == {"success"}
+    assert sandbox.stored_password(1) == page_password
+    assert [dict(request.form)["password"] for request in sandbox.requests if request.body] == [page_password] * 3
+    for task in tasks.values():
+        assert page_password not in json.dumps(dict(task.xcom), ensure_ascii=False)
+    assert page_password not in task_log()
+
+
+def test_a_native_template_without_a_value_is_no_password(
+    sandbox: SandboxServer, run_tasks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the website would be created with privacy 2 and no password at all."""
+    monkeypatch.setenv("AIRFLOW_CONN_STATISTICS_PAGE", '{"conn_type": "generic"}')
+    create = Task(CreateWebsiteOperator, domain="www.example.com", privacy=2, password=TEMPLATE)
+    for native in (True, False):
+        tasks = run_tasks(dag_arguments={"render_template_as_native_obj": native}, create=create)
+        assert (tasks["create"].state, tasks["create"].try_number) == ("failed", 1)
+    assert sandbox.requests == []
+
+
+def test_what_an_answer_tells_of_secrets_is_not_returned(sandbox: SandboxServer, run_tasks: Callable[..., Any]) -> None:
+    told = {
+        "id": 1,
+        "domain": "www.example.com",
+        "password": "s3cret-page",
+        "page": {"password": "s3cret-page", "url": f"https://stats.example.com/?key={sandbox.api_key}"},
+        "keys": [sandbox.api_key, {"password": "s3cret-page", "id": 7}],
+    }
+    for operation in ("account", "show", "update", "create"):
+        sandbox.fault(operation, body={"data": told})
+    meta = {"total": 1, "current_page": 1, "last_page": 1, "per_page": 10}
+    sandbox.fault("list", body={"data": [told], "meta": meta}, target=r"per_page=10\b")
+    create = {"domain": "new.example.com", "privacy": 2, "password": "s3cret-page"}
+    tasks = run_tasks(
+        account=Task(GetAccountOperator),
+        get=Task(GetWebsiteOperator, website_id=1),
+        update=Task(UpdateWebsiteOperator, website_id=1, privacy=2, password="s3cret-page"),
+        create=Task(CreateWebsiteOperator, **create),
+        websites=Task(ListWebsitesOperator, per_page="10"),
+    )
+    assert {name: task.state for name, task in tasks.items()} == dict.fromkeys(tasks, "success")
+    assert not sandbox.pending_faults
+    for name, task in tasks.items():
+        record = task.returned[0] if name == "websites" else task.returned
+        assert record == {
+            "id": 1,
+            "domain": "www.example.com",
+            "page": {"url": "https://stats.example.com/?key=***"},
+            "keys": ["***", {"id": 7}],
+        }
+
+
+DAG_FILE = """
+from datetime import datetime, timedelta, timezone
+from airflow.providers.common.compat.sdk import DAG
+from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.websites import *
+
+again = {"retries": 1, "retry_delay": timedelta(0), "trigger_rule": "all_done"}
+with DAG("secrets", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc), default_args=again):
+    (
+        CreateWebsiteOperator(task_id="create", domain="www.example.com", privacy=2,
+                              password="{{ conn.statistics_page.password }}")
+        >> UpdateWebsiteOperator(task_id="update", website_id=1, password="{{ var.value.page_phrase }}")
+        >> UpdateWebsiteOperator(task_id="no_effect", website_id=1, privacy=1, password="{{ var.value.page_phrase }}")
+        >> UpdateWebsiteOperator(task_id="refused", website_id=77, password="{{ conn.statistics_page.password }}")
+        >> UpdateWebsiteOperator(task_id="broken", website_id=78, password="{{ conn.statistics_page.password }}")
+        >> GetWebsiteOperator(task_id="unauthorized", website_id=79)
+        >> GetAccountOperator(task_id="account")
+        >> GetAccountOperator(task_id="bad_connection", analytics_conn_id="bad")
+    )
+"""
+
+
+COMMANDS = """
+import contextlib, sys
+from airflow.__main__ import main
+
+for arguments in (["db", "migrate"], ["dags", "test", "secrets"]):
+    sys.argv = ["airflow", *arguments]
+    with contextlib.suppress(SystemExit):
+        main()
+"""
+
+
+def said_by_airflow(home: Path, **environment: str) -> str:
+    """Return all that ``airflow dags test`` says in a fresh home."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
+    settings = {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS],
+        env={**inherited, **settings, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_airflow_dags_test_shows_no_secret(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+    """``airflow dags test`` masks nothing; and what the run leaves behind is searched byte by byte."""
+    sandbox = analytics_sandbox
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / "secrets.py").write_text(DAG_FILE)
+    for website_id, status in ((77, 422), (78, 500), (79, 401)):
+        sandbox.fault("any", target=f"/websites/{website_id}$", status=status, echo=True, times=None)
+    sandbox.fault("account", body={"data": {"id": 1, "api_key": sandbox.api_key}}, times=None)
+    fields = {**json.loads(sandbox.connection_json()), "extra": {"max_retries": 1}}
+    secrets = ["p4ge&=%s3cret/'ü", "another s3cret phrase", sandbox.api_key]
+    said = said_by_airflow(
+        tmp_path,
+        AIRFLOW_CONN_ANALYTICS_DEFAULT=json.dumps(fields),
+        AIRFLOW_CONN_BAD=json.dumps(
+            {**fields, "host": f"ftp://{sandbox.api_key}", "extra": {"timeout": sandbox.api_key}}
+        ),
+        AIRFLOW_CONN_STATISTICS_PAGE=json.dumps({"conn_type": "generic", "password": secrets[0]}),
+        AIRFLOW_VAR_PAGE_PHRASE=secrets[1],
+    )
+    sent = {dict(request.form).get("password") for request in sandbox.requests}
+    assert set(secrets[:2]) <= sent
+    for part in ("has no effect", "ValidationError", "status 500", "AuthenticationError", "connection 'bad'"):
+        assert part in said
+    for secret in secrets:
+        for written in (secret, json.dumps(secret)[1:-1], *re.findall(r"[\w/]*s3cret[\w/]*", secret)):
+            assert written not in said
+            for path in tmp_path.rglob("*"):
+                if path.is_file():
+                    assert written.encode() not in path.read_bytes(), path

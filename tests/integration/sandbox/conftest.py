@@ -1,0 +1,27 @@
+"""A plain HTTP client for the sandbox: the package's own client is not used, so that neither vouches for the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import requests
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+Call = Callable[..., requests.Response]
+
+
+@pytest.fixture
+def call(analytics_sandbox: SandboxServer) -> Iterator[Call]:
+    """Send one request as a good client does: ``call("GET", "/websites", params=...)``."""
+    with requests.Session() as session:
+        session.trust_env = False
+        session.headers["Authorization"] = f"Bearer {analytics_sandbox.api_key}"
+        session.headers["Accept"] = "application/json"
+
+        def send(method: str, path: str, **arguments: object) -> requests.Response:
+            url = f"{analytics_sandbox.url}/api/v1{path}"
+            return session.request(method, url, allow_redirects=False, timeout=10, **arguments)  # type: ignore[arg-type]
+
+        yield send

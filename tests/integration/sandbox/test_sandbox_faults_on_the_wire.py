@@ -1,0 +1,415 @@
+"""Every field of a fault, as a client on a real socket meets it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from urllib.parse import urlsplit
+
+import pytest
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+class Client:
+    """One connection, kept open as long as the server lets it."""
+
+    def __init__(self, sandbox) -> None:
+        self.connection = http.client.HTTPConnection(urlsplit(sandbox.url).netloc, timeout=10)
+        self._headers = {"Authorization": f"Bearer {sandbox.api_key}", "Accept": "application/json"}
+
+    def send(self, method: str, path: str, form: str | None = None) -> http.client.HTTPResponse:
+        headers = {**self._headers, **(FORM if form else {})}
+        self.connection.request(method, f"/api/v1{path}", body=form, headers=headers)
+        return self.connection.getresponse()
+
+
+@pytest.fixture
+def client(analytics_sandbox) -> Iterator[Client]:
+    client = Client(analytics_sandbox)
+    with contextlib.closing(client.connection):
+        yield client
+
+
+@pytest.fixture
+def sandbox(analytics_sandbox):
+    """A sandbox with two websites."""
+    analytics_sandbox.add_website("a.example")
+    analytics_sandbox.add_website("b.example")
+    return analytics_sandbox
+
+
+def stored(sandbox) -> list[str]:
+    return [website["domain"] for website in sandbox.websites()]
+
+
+# Which requests
+
+
+def test_a_fault_ends_after_its_times(call, sandbox):
+    sandbox.fault("list", status=503, skip=1, times=2)
+
+    assert [call("GET", "/websites").status_code for _ in range(5)] == [200, 503, 503, 200, 200]
+
+
+def test_a_fault_concerns_its_operation_only(call, sandbox):
+    sandbox.fault("show", status=500)
+
+    assert [call("GET", path).status_code for path in ("/websites", "/account", "/websites/1")] == [200, 200, 500]
+
+
+@pytest.mark.parametrize(
+    ("operation", "method", "path"),
+    [
+        ("list", "GET", "/websites"),
+        ("create", "POST", "/websites"),
+        ("show", "GET", "/websites/1"),
+        ("update", "PUT", "/websites/1"),
+        ("update", "PATCH", "/websites/1"),
+        ("delete", "DELETE", "/websites/1"),
+        ("account", "GET", "/account"),
+        ("any", "GET", "/nothing"),
+    ],
+)
+def test_every_operation_can_fail(call, sandbox, operation, method, path):
+    sandbox.fault(operation, status=500)
+    before = sandbox.websites()
+
+    answer = call(method, path)
+
+    assert (answer.status_code, answer.json()) == (500, {"message": "Internal Server Error", "errors": {}})
+    assert sandbox.websites() == before
+    assert sandbox.pending_faults == []
+
+
+def test_a_fault_may_concern_one_page_or_one_website(call, sandbox):
+    sandbox.fault("list", status=500, target=r"page=3\b")
+    sandbox.fault("show", status=502, target=r"/websites/2$", times=None)
+
+    assert [call("GET", f"/websites?page={page}").status_code for page in (30, 2, 3, 3)] == [200, 200, 500, 200]
+    assert [call("GET", f"/websites/{number}").status_code for number in (1, 2, 2)] == [200, 502, 502]
+
+
+def test_a_fault_reaches_clients_without_the_right_key(call, sandbox):
+    sandbox.fault(status=503)
+
+    assert call("GET", "/account", headers={"Authorization": "Bearer wrong"}).status_code == 503
+    assert call("GET", "/account", headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+# Answers
+
+
+@pytest.mark.parametrize("retry_after", ["2", format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)])
+@pytest.mark.parametrize("status", [429, 503])
+def test_status_with_headers(call, sandbox, status, retry_after):
+    sandbox.fault("list", status=status, headers={"Retry-After": retry_after, "X-RateLimit-Remaining": "0"})
+
+    answer = call("GET", "/websites")
+
+    assert answer.status_code == status
+    assert (answer.headers["Retry-After"], answer.headers["X-RateLimit-Remaining"]) == (retry_after, "0")
+
+
+def test_headers_alone_are_added_to_the_real_answer(call, sandbox):
+    sandbox.fault("list", headers={"X-RateLimit-Remaining": "1", "content-type": "text/plain"})
+
+    answer = call("GET", "/websites")
+
+    assert (answer.headers["X-RateLimit-Remaining"], answer.headers["Content-Type"]) == ("1", "text/plain")
+    assert len(answer.json()["data"]) == 2
+
+
+def test_a_header_can_be_removed(call, sandbox):
+    sandbox.fault("list", headers={"Content-Type": None})
+
+    answer = call("GET", "/websites")
+
+    assert "Content-Type" not in answer.headers
+    assert len(answer.json()["data"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "kind"),
+    [
+        ("<h1>Maintenance</h1>", b"<h1>Maintenance</h1>", "text/html; charset=utf-8"),
+        ("", b"", "text/html; charset=utf-8"),
+        (b"\x00\xff", b"\x00\xff", None),
+        ({"unexpected": True}, b'{"unexpected": true}', "application/json"),
+        ([1, 2], b"[1, 2]", "application/json"),
+    ],
+)
+def test_another_body(call, sandbox, body, sent, kind):
+    sandbox.fault("create", body=body)
+
+    answer = call("POST", "/websites", data={"domain": "c.example"})
+
+    assert (answer.status_code, answer.content, answer.headers.get("Content-Type")) == (200, sent, kind)
+    assert "c.example" not in stored(sandbox)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect(call, sandbox, status):
+    sandbox.fault("delete", status=status, headers={"Location": "http://127.0.0.1:9/login"})
+
+    answer = call("DELETE", "/websites/1")
+
+    assert (answer.status_code, answer.headers["Location"], answer.content) == (status, "http://127.0.0.1:9/login", b"")
+    assert len(stored(sandbox)) == 2
+
+
+def test_a_replaced_answer_after_the_request_was_carried_out(call, sandbox):
+    sandbox.fault("create", status=502, commit=True)
+    sandbox.fault("create", body="", commit=True)
+
+    answers = [call("POST", "/websites", data={"domain": f"{name}.example"}) for name in ("c", "d")]
+
+    assert [(answer.status_code, answer.text) for answer in answers][1] == (201, "")
+    assert answers[0].status_code == 502
+    assert stored(sandbox)[2:] == ["c.example", "d.example"]
+
+
+def test_a_bodiless_status(call, sandbox):
+    sandbox.fault("update", status=204, body="text that cannot be sent")
+
+    answer = call("PATCH", "/websites/1")
+
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert "Content-Length" not in answer.headers
+    assert call("GET", "/account").status_code == 200
+
+
+def test_options_for_one_request(call, sandbox):
+    sandbox.fault("list", skip=1, options={"total_offset": 5})
+
+    totals = [call("GET", "/websites").json()["meta"]["total"] for _ in range(3)]
+
+    assert totals == [2, 7, 2]
+    assert sandbox.options.total_offset == 0
+
+
+def test_an_echo_of_key_and_password(call, sandbox):
+    sandbox.fault("update", status=422, echo=True)
+
+    answer = call("PATCH", "/websites/1", data={"privacy": "2", "password": "open sesame"})
+
+    assert answer.status_code == 422
+    assert f"Bearer {sandbox.api_key}" in answer.json()["message"]
+    assert "password=open+sesame" in answer.json()["message"]
+    assert answer.json()["errors"] == {"privacy": ["2"], "password": ["open sesame"]}
+
+
+# Time
+
+
+def test_a_delay_before_the_answer(call, sandbox):
+    sandbox.fault("account", delay=0.2)
+
+    started = time.monotonic()
+    answer = call("GET", "/account")
+
+    assert answer.status_code == 200
+    assert time.monotonic() - started >= 0.2
+
+
+def test_a_delay_does_not_hold_up_others(call, sandbox):
+    sandbox.fault("list", delay=60)
+    waiting = Client(sandbox)
+    waiting.connection.request("GET", "/api/v1/websites")
+
+    assert call("GET", "/account").status_code == 200
+    waiting.connection.close()
+
+
+def test_a_write_may_be_stored_although_the_answer_is_late(client, sandbox):
+    sandbox.fault("create", delay=60)
+    client.connection.timeout = 0.1
+
+    with pytest.raises(TimeoutError):
+        client.send("POST", "/websites", "domain=c.example")
+
+    assert "c.example" in stored(sandbox)
+    assert sandbox.requests[-1].status is None
+
+
+# The connection
+
+
+@pytest.mark.parametrize("commit", [None, False, True])
+def test_a_dropped_connection(client, sandbox, commit):
+    sandbox.fault("create", drop=True, commit=commit)
+
+    with pytest.raises(ConnectionResetError) as caught:
+        client.send("POST", "/websites", "domain=c.example")
+
+    # http.client raises a subclass of this error for an ordinary end of the connection.
+    assert caught.value.errno == errno.ECONNRESET
+    assert ("c.example" in stored(sandbox)) is (commit is True)
+    assert [(request.operation, request.status) for request in sandbox.requests] == [("create", None)]
+
+
+def test_the_sandbox_goes_on_after_a_drop(call, sandbox):
+    sandbox.fault("list", drop=True)
+    with contextlib.suppress(OSError):
+        call("GET", "/websites")
+
+    assert call("GET", "/websites").status_code == 200
+
+
+@pytest.mark.parametrize("cut", [0, 10, -1])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_body_cut_on_the_wire(client, sandbox, cut, framing):
+    sandbox.fault("list", cut=cut, framing=framing)
+
+    answer = client.send("GET", "/websites")
+    with pytest.raises(http.client.IncompleteRead) as caught:
+        answer.read()
+
+    assert answer.status == 200
+    whole = client_body(sandbox)
+    if framing == "length":
+        assert answer.getheader("Content-Length") == str(len(whole))
+        assert caught.value.partial == whole[:cut]
+    else:
+        assert answer.getheader("Transfer-Encoding") == "chunked"
+
+
+def client_body(sandbox) -> bytes:
+    client = Client(sandbox)
+    with contextlib.closing(client.connection):
+        return client.send("GET", "/websites").read()
+
+
+def test_a_cut_content_with_a_matching_length(client, sandbox):
+    sandbox.fault("list", cut=-1, framing="matching")
+
+    answer = client.send("GET", "/websites").read()
+
+    assert answer == client_body(sandbox)[:-1]
+    assert client.send("GET", "/account").status == 200
+
+
+def test_a_whole_body_in_chunks(client, sandbox):
+    sandbox.fault("list", framing="chunked")
+
+    answer = client.send("GET", "/websites")
+
+    assert answer.getheader("Transfer-Encoding") == "chunked"
+    assert answer.read() == client_body(sandbox)
+    assert client.send("GET", "/account").status == 200
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "matching"])
+def test_gzip_whole(client, sandbox, framing):
+    sandbox.fault("list", gzip=True, framing=framing)
+
+    answer = client.send("GET", "/websites")
+
+    assert answer.getheader("Content-Encoding") == "gzip"
+    assert gzip.decompress(answer.read()) == client_body(sandbox)
+
+
+def test_gzip_cut_short_in_a_well_framed_answer(client, sandbox):
+    sandbox.fault("list", gzip=True, cut=-5, framing="matching")
+
+    body = client.send("GET", "/websites").read()
+
+    with pytest.raises(EOFError):
+        gzip.decompress(body)
+
+
+def test_gzip_cut_on_the_wire(client, sandbox):
+    sandbox.fault("list", gzip=True, cut=20)
+
+    with pytest.raises(http.client.IncompleteRead):
+        client.send("GET", "/websites").read()
+
+
+def test_a_slow_body(client, sandbox):
+    sandbox.fault("account", body="slow", interval=0.02)
+
+    started = time.monotonic()
+    answer = client.send("GET", "/account")
+
+    assert answer.read() == b"slow"
+    assert time.monotonic() - started >= 0.06
+
+
+def test_an_endless_flood(client, sandbox):
+    sandbox.fault("list", endless=True)
+
+    answer = client.send("GET", "/websites")
+    begin = answer.read(5_000_000)
+
+    assert len(begin) == 5_000_000
+    assert len(json.loads(begin)["data"]) == 2
+    client.connection.close()
+    assert client.send("GET", "/account").status == 200
+
+
+def test_an_endless_drip(client, sandbox):
+    sandbox.fault("account", body="", endless=True, interval=0.001)
+
+    answer = client.send("GET", "/account")
+
+    assert answer.read(20) == b" " * 20
+
+
+def test_a_client_that_leaves_is_noticed(sandbox, call):
+    sandbox.fault("list", endless=True, times=None)
+    for _ in range(5):
+        with socket.create_connection(urlsplit(sandbox.url).netloc.split(":")) as raw:
+            raw.sendall(b"GET /api/v1/websites HTTP/1.1\r\nHost: x\r\n\r\n")
+            raw.recv(1000)
+
+    assert call("GET", "/account").status_code == 200
+
+
+# Drift
+
+
+def test_drift_happens_between_two_requests(call, sandbox):
+    sandbox.fault("list", skip=1, drift={"create": ["new.example"], "delete": ["a.example", 2]})
+
+    readings = [[website["domain"] for website in call("GET", "/websites").json()["data"]] for _ in range(3)]
+
+    assert readings == [["b.example", "a.example"], ["b.example", "a.example"], ["new.example"]]
+
+
+def test_drift_at_random_is_repeatable(call, sandbox):
+    def after_drift() -> list[dict[str, object]]:
+        sandbox.reset()
+        sandbox.seed(20)
+        sandbox.fault("list", times=None, drift={"create": 2, "delete": 3, "flip_favorite": 1})
+        for _ in range(3):
+            call("GET", "/websites")
+        return sandbox.websites()
+
+    first = after_drift()
+
+    assert len(first) == 17
+    assert first == after_drift()
+
+
+def test_drift_flips_favorites(call, sandbox):
+    sandbox.fault("list", times=2, drift={"flip_favorite": ["a.example"]})
+
+    shown = [call("GET", "/websites?favorite=true").json()["meta"]["total"] for _ in range(3)]
+
+    assert shown == [0, 1, 0]
+
+
+def test_drift_may_delete_more_than_there_are(call, sandbox):
+    sandbox.fault("list", drift={"delete": 50})
+
+    call("GET", "/websites")
+
+    assert sandbox.websites() == []

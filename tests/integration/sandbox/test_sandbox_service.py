@@ -1,0 +1,530 @@
+"""The six operations, rule by rule: interface parts 2, 4, 5 and 8, and the sandbox's own assumptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+import requests
+
+FORM = "application/x-www-form-urlencoded"
+SETTINGS = ("privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite")
+OPERATIONS = [
+    ("GET", "/websites"),
+    ("POST", "/websites"),
+    ("GET", "/websites/1"),
+    ("PUT", "/websites/1"),
+    ("PATCH", "/websites/1"),
+    ("DELETE", "/websites/1"),
+    ("GET", "/account"),
+]
+
+
+def ids(answer: requests.Response) -> list[int]:
+    return [website["id"] for website in answer.json()["data"]]
+
+
+def domains(answer: requests.Response) -> list[str]:
+    return [website["domain"] for website in answer.json()["data"]]
+
+
+# Create
+
+
+def test_create_answers_201_with_the_record_and_its_defaults(call, analytics_sandbox):
+    answer = call("POST", "/websites", data={"domain": "a.example"})
+
+    assert answer.status_code == 201
+    record = answer.json()["data"]
+    assert record.pop("created_at").endswith("Z")
+    assert record == {
+        "id": 1,
+        "domain": "a.example",
+        "privacy": 0,
+        "email": 0,
+        "exclude_bots": 1,
+        "exclude_params": None,
+        "exclude_ips": None,
+        "favorite": False,
+    }
+    assert call("GET", "/websites/1").json() == answer.json()
+    assert [website["domain"] for website in analytics_sandbox.websites()] == ["a.example"]
+
+
+def test_create_takes_every_field_of_the_store_table(call, analytics_sandbox):
+    fields = {
+        "domain": "a.example",
+        "privacy": "2",
+        "password": "open sesame",
+        "email": "1",
+        "exclude_bots": "0",
+        "exclude_params": "utm_source\nref",
+        "exclude_ips": "192.0.2.1\r\n2001:db8::1",
+    }
+
+    record = call("POST", "/websites", data=fields).json()["data"]
+
+    assert (record["privacy"], record["email"], record["exclude_bots"]) == (2, 1, 0)
+    assert record["exclude_params"] == "utm_source\nref"
+    assert record["exclude_ips"] == "192.0.2.1\r\n2001:db8::1"
+    assert "password" not in record
+    assert analytics_sandbox.stored_password(1) == "open sesame"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({}, "domain"),
+        ({"domain": ""}, "domain"),
+        ({"domain": "https://a.example"}, "domain"),
+        ({"domain": "a.example/path"}, "domain"),
+        ({"domain": "a b.example"}, "domain"),
+        ({"domain": "a.example", "privacy": "3"}, "privacy"),
+        ({"domain": "a.example", "privacy": "01"}, "privacy"),
+        ({"domain": "a.example", "privacy": ""}, "privacy"),
+        ({"domain": "a.example", "email": "2"}, "email"),
+        ({"domain": "a.example", "email": "true"}, "email"),
+        ({"domain": "a.example", "exclude_bots": "-1"}, "exclude_bots"),
+        ({"domain": "a.example", "favorite": "true"}, "favorite"),
+        ({"domain": "a.example", "id": "7"}, "id"),
+        ([("domain", "a.example"), ("domain", "b.example")], "domain"),
+    ],
+)
+def test_create_refuses(call, analytics_sandbox, fields, wrong):
+    answer = call("POST", "/websites", data=fields)
+
+    assert answer.status_code == 422
+    assert list(answer.json()["errors"]) == [wrong]
+    assert analytics_sandbox.websites() == []
+
+
+def test_all_wrong_fields_are_reported_at_once(call):
+    answer = call("POST", "/websites", data={"privacy": "9", "email": "x", "colour": "red"})
+
+    assert sorted(answer.json()["errors"]) == ["colour", "domain", "email", "privacy"]
+
+
+@pytest.mark.parametrize("domain", ["a.example", "localhost", "xn--bcher-kva.example", "bücher.example", "a.example."])
+def test_create_accepts_domain_names(call, domain):
+    assert call("POST", "/websites", data={"domain": domain}).json()["data"]["domain"] == domain
+
+
+def test_a_domain_is_taken_once_in_whatever_letter_case(call, analytics_sandbox):
+    analytics_sandbox.add_website("a.example")
+
+    answer = call("POST", "/websites", data={"domain": "A.Example"})
+
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == {"domain": ["The domain has already been taken."]}
+
+
+def test_duplicates_can_be_allowed(call, analytics_sandbox):
+    analytics_sandbox.configure(allow_duplicates=True)
+
+    statuses = [call("POST", "/websites", data={"domain": "a.example"}).status_code for _ in range(2)]
+
+    assert statuses == [201, 201]
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/websites"), ("PUT", "/websites/1"), ("PATCH", "/websites/1")])
+@pytest.mark.parametrize("kind", ["json", "multipart", "none"])
+def test_a_body_that_is_not_form_encoded_is_refused(call, analytics_sandbox, method, path, kind):
+    analytics_sandbox.add_website("a.example")
+    body: dict[str, Any] = {
+        "json": {"json": {"privacy": 1}},
+        "multipart": {"files": {"privacy": (None, "1")}},
+        "none": {"data": b"privacy=1"},
+    }[kind]
+
+    assert call(method, path, **body).status_code == 415
+
+
+@pytest.mark.parametrize("body", [b"domain", b"domain=%FF", b"domain=a.example&&email=1", "domain=é".encode()])
+def test_a_malformed_form_is_refused(call, body):
+    answer = call("POST", "/websites", data=body, headers={"Content-Type": FORM})
+
+    assert answer.status_code == 422
+
+
+# Update
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("privacy", "1", 1),
+        ("email", "1", 1),
+        ("exclude_bots", "0", 0),
+        ("exclude_params", "a\nb", "a\nb"),
+        ("exclude_ips", "192.0.2.9", "192.0.2.9"),
+        ("favorite", "true", True),
+        ("favorite", "1", True),
+    ],
+)
+def test_update_changes_what_is_sent_and_nothing_else(call, analytics_sandbox, method, field, text, value):
+    before = analytics_sandbox.add_website("a.example", exclude_params="old", exclude_ips="192.0.2.1")
+
+    answer = call(method, "/websites/1", data={field: text})
+
+    assert answer.status_code == 200
+    assert answer.json()["data"] == {**before, field: value}
+    assert analytics_sandbox.websites() == [{**before, field: value}]
+
+
+@pytest.mark.parametrize("text", ["false", "0"])
+def test_update_takes_a_favorite_back(call, analytics_sandbox, text):
+    analytics_sandbox.add_website("a.example", favorite=True)
+
+    assert call("PATCH", "/websites/1", data={"favorite": text}).json()["data"]["favorite"] is False
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_update_without_any_field_changes_nothing(call, analytics_sandbox, method):
+    before = analytics_sandbox.add_website("a.example", privacy=1, email=1, exclude_bots=0, favorite=True)
+
+    assert call(method, "/websites/1").json()["data"] == before
+
+
+@pytest.mark.parametrize("field", ["exclude_params", "exclude_ips"])
+def test_an_empty_list_clears(call, analytics_sandbox, field):
+    analytics_sandbox.add_website("a.example", exclude_params="a", exclude_ips="192.0.2.1")
+
+    assert call("PATCH", "/websites/1", data={field: ""}).json()["data"][field] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"domain": "b.example"}, "domain"),
+        ({"favorite": "yes"}, "favorite"),
+        ({"favorite": "True"}, "favorite"),
+        ({"favorite": ""}, "favorite"),
+        ({"privacy": "4"}, "privacy"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_update_refuses(call, analytics_sandbox, method, fields, wrong):
+    before = analytics_sandbox.add_website("a.example")
+
+    answer = call(method, "/websites/1", data={**fields, "email": "1"})
+
+    assert answer.status_code == 422
+    assert list(answer.json()["errors"]) == [wrong]
+    assert analytics_sandbox.websites() == [before]
+
+
+# The password (rule 1)
+
+
+@pytest.mark.parametrize("privacy", [{}, {"privacy": "0"}, {"privacy": "1"}])
+def test_a_password_has_no_effect_on_create_without_privacy_2(call, analytics_sandbox, privacy):
+    call("POST", "/websites", data={"domain": "a.example", "password": "x", **privacy})
+
+    assert analytics_sandbox.stored_password(1) is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "sent", "effect"), [(0, None, None), (2, None, "new"), (0, "2", "new"), (2, "1", "old")]
+)
+def test_a_password_has_an_effect_on_update_when_privacy_is_or_becomes_2(call, analytics_sandbox, stored, sent, effect):
+    analytics_sandbox.add_website("a.example", privacy=stored, password="old")
+    fields = {"password": "new"} if sent is None else {"password": "new", "privacy": sent}
+
+    assert call("PATCH", "/websites/1", data=fields).status_code == 200
+    assert analytics_sandbox.stored_password(1) == effect
+
+
+def test_no_answer_shows_a_password(call, analytics_sandbox):
+    analytics_sandbox.add_website("a.example", privacy=2, password="open-sesame")
+    answers = [
+        call("GET", "/websites"),
+        call("GET", "/websites/1"),
+        call("PATCH", "/websites/1", data={"password": "open-sesame"}),
+        call("PATCH", "/websites/1", data={"password": "open-sesame", "privacy": "7"}),
+        call("POST", "/websites", data={"domain": "b.example", "privacy": "2", "password": "open-sesame"}),
+        call("DELETE", "/websites/1"),
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 422, 201, 200]
+    assert not [answer.text for answer in answers if "open-sesame" in answer.text or "password" in answer.text]
+
+
+# Show, delete, account
+
+
+def test_delete_removes_the_website_and_its_id_is_not_given_again(call, analytics_sandbox):
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+
+    answer = call("DELETE", "/websites/2")
+
+    assert (answer.status_code, answer.json()) == (200, {"id": 2, "object": "website", "deleted": True})
+    assert call("GET", "/websites/2").status_code == 404
+    assert call("DELETE", "/websites/2").status_code == 404
+    assert call("POST", "/websites", data={"domain": "b.example"}).json()["data"]["id"] == 3
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("website_id", ["2", "0", "-1", "01", "x", "9" * 18, "9" * 30])
+def test_an_unknown_id_is_404(call, analytics_sandbox, method, website_id):
+    analytics_sandbox.add_website("a.example")
+
+    answer = call(method, f"/websites/{website_id}")
+
+    assert answer.status_code == 404
+    assert answer.json() == {"message": "The website does not exist.", "errors": {}}
+
+
+def test_the_account_of_the_key(call):
+    answer = call("GET", "/account")
+
+    assert answer.status_code == 200
+    assert answer.json() == {"data": {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}}
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS[1:])
+def test_only_the_list_has_query_parameters(call, analytics_sandbox, method, path):
+    analytics_sandbox.add_website("a.example")
+
+    answer = call(method, path, params={"per_page": "10"})
+
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["per_page"])
+
+
+# List
+
+
+def test_the_list_is_newest_first_with_100_per_page(call, analytics_sandbox):
+    analytics_sandbox.seed(250)
+
+    first, second, third, fourth = (call("GET", "/websites", params={"page": page}) for page in (1, 2, 3, 4))
+
+    assert ids(call("GET", "/websites")) == ids(first) == list(range(250, 150, -1))
+    assert ids(second) == list(range(150, 50, -1))
+    assert ids(third) == list(range(50, 0, -1))
+    assert ids(fourth) == []
+    assert third.json()["meta"] == {
+        "current_page": 3,
+        "per_page": 100,
+        "last_page": 3,
+        "from": 201,
+        "to": 250,
+        "total": 250,
+    }
+    assert fourth.json()["meta"]["from"] is None
+    list_url = f"{analytics_sandbox.url}/api/v1/websites"
+    assert third.json()["links"] == {
+        "first": f"{list_url}?page=1",
+        "last": f"{list_url}?page=3",
+        "prev": f"{list_url}?page=2",
+        "next": None,
+    }
+
+
+def test_the_list_of_an_empty_account(call):
+    answer = call("GET", "/websites").json()
+
+    assert answer["data"] == []
+    assert answer["meta"] == {
+        "current_page": 1,
+        "per_page": 100,
+        "last_page": 1,
+        "from": None,
+        "to": None,
+        "total": 0,
+    }
+
+
+@pytest.mark.parametrize("per_page", [10, 25, 50, 100])
+def test_the_allowed_page_sizes(call, analytics_sandbox, per_page):
+    analytics_sandbox.seed(120)
+
+    answer = call("GET", "/websites", params={"per_page": per_page})
+
+    assert ids(answer) == list(range(120, 120 - per_page, -1))
+    assert answer.json()["meta"]["per_page"] == per_page
+
+
+@pytest.mark.parametrize("search_by", [{}, {"search_by": "domain"}])
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("shop", ["shop.b.example", "a-Shop.example"]),
+        ("SHOP", ["shop.b.example", "a-Shop.example"]),
+        ("a-shop.example", ["a-Shop.example"]),
+        ("%", []),
+        ("_", ["_dmarc.example"]),
+        ("", ["_dmarc.example", "shop.b.example", "a-Shop.example"]),
+        ("nothing", []),
+    ],
+)
+def test_search_finds_a_part_of_the_domain(call, analytics_sandbox, search, found, search_by):
+    for domain in ("a-Shop.example", "shop.b.example", "_dmarc.example"):
+        analytics_sandbox.add_website(domain)
+
+    answer = call("GET", "/websites", params={"search": search, **search_by})
+
+    assert domains(answer) == found
+    assert answer.json()["meta"]["total"] == len(found)
+
+
+@pytest.mark.parametrize(("favorite", "found"), [("true", [2]), ("1", [2]), ("false", [3, 1]), ("0", [3, 1])])
+def test_filter_by_favorite(call, analytics_sandbox, favorite, found):
+    for number, is_favorite in enumerate((False, True, False)):
+        analytics_sandbox.add_website(f"site-{number}.example", favorite=is_favorite)
+
+    assert ids(call("GET", "/websites", params={"favorite": favorite})) == found
+
+
+@pytest.mark.parametrize(
+    ("order", "found"),
+    [
+        ({}, [3, 2, 1]),
+        ({"sort": "asc"}, [1, 2, 3]),
+        ({"sort_by": "id", "sort": "desc"}, [3, 2, 1]),
+        ({"sort_by": "domain"}, [1, 3, 2]),
+        ({"sort_by": "domain", "sort": "asc"}, [2, 3, 1]),
+    ],
+)
+def test_sort(call, analytics_sandbox, order, found):
+    for domain in ("c.example", "a.example", "B.example"):
+        analytics_sandbox.add_website(domain)
+
+    assert ids(call("GET", "/websites", params=order)) == found
+
+
+@pytest.mark.parametrize("order", [{}, {"sort": "asc"}, {"sort_by": "domain"}, {"sort_by": "domain", "sort": "asc"}])
+def test_pages_of_any_order_together_hold_every_website_once(call, analytics_sandbox, order):
+    analytics_sandbox.seed(60)
+    for _ in range(12):
+        analytics_sandbox.add_website("same.example")
+
+    pages = [call("GET", "/websites", params={"per_page": 10, "page": page, **order}) for page in range(1, 9)]
+
+    assert sorted(website_id for page in pages for website_id in ids(page)) == list(range(1, 73))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "per_page=30", "per_page=0", "per_page=010", "per_page=ten", "per_page=", "sort=up", "sort=DESC",
+        "sort_by=email", "search_by=id", "favorite=yes", "favorite=True", "favorite=", "page=0", "page=-1", "page=x",
+        "page=", "page=1.0", "colour=red", "domain=a.example", "page=1&page=2",
+    ],
+)  # fmt: skip
+def test_the_list_refuses(call, query):
+    answer = call("GET", f"/websites?{query}")
+
+    assert answer.status_code == 422
+    assert list(answer.json()["errors"]) == [query.partition("=")[0]]
+
+
+def test_unknown_names_can_be_left_unread(call, analytics_sandbox):
+    analytics_sandbox.configure(strict_parameters=False)
+
+    assert call("GET", "/websites?colour=red").status_code == 200
+    assert call("POST", "/websites", data={"domain": "a.example", "favorite": "true"}).status_code == 201
+    assert analytics_sandbox.websites()[0]["favorite"] is False
+
+
+# Authentication (part 5), methods, paths, redirect
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+@pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer", "Basic {key}", "{key}", "Bearer {key}x"])
+def test_every_operation_needs_the_key(analytics_sandbox, method, path, header):
+    before = analytics_sandbox.add_website("a.example")
+    headers = {"Accept": "application/json"}
+    if header is not None:
+        headers["Authorization"] = header.format(key=analytics_sandbox.api_key)
+
+    answer = requests.request(
+        method, f"{analytics_sandbox.url}/api/v1{path}", headers=headers, data={}, allow_redirects=False, timeout=10
+    )
+
+    assert answer.status_code == 401
+    assert answer.json() == {"message": "Unauthenticated.", "errors": {}}
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert analytics_sandbox.websites() == [before]
+    assert [request.authorized for request in analytics_sandbox.requests] == [False]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/websites", "GET, POST"),
+        ("PATCH", "/websites", "GET, POST"),
+        ("POST", "/websites/1", "DELETE, GET, PATCH, PUT"),
+        ("POST", "/account", "GET"),
+        ("HEAD", "/account", "GET"),
+    ],
+)
+def test_another_method_is_405(call, method, path, allowed):
+    answer = call(method, path)
+
+    assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/websites/", "/account/", "/account/1", "/websites/1/2", "/nothing"])
+def test_another_path_is_404(call, path):
+    answer = call("GET", path)
+
+    assert answer.status_code == 404
+    assert answer.json() == {"message": "Not Found", "errors": {}}
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/html", None])
+def test_invalid_data_is_answered_by_a_redirect_when_json_is_not_accepted(call, analytics_sandbox, accept):
+    answer = call("POST", "/websites", data={"domain": ""}, headers={"Accept": accept})
+
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/")
+    home = requests.get(f"{analytics_sandbox.url}/", timeout=10)
+    assert (home.status_code, home.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+
+
+# Description
+
+
+def test_the_openapi_description_fits_the_answers(call, analytics_sandbox):
+    analytics_sandbox.seed(3)
+    description = requests.get(f"{analytics_sandbox.url}/openapi.json", timeout=10).json()
+    paths = description["paths"]
+    answers = {
+        ("/api/v1/websites", "get", 200): call("GET", "/websites"),
+        ("/api/v1/websites", "get", 422): call("GET", "/websites?page=0"),
+        ("/api/v1/websites", "post", 201): call("POST", "/websites", data={"domain": "new.example"}),
+        ("/api/v1/websites", "post", 415): call("POST", "/websites", json={"domain": "other.example"}),
+        ("/api/v1/websites/{id}", "get", 200): call("GET", "/websites/1"),
+        ("/api/v1/websites/{id}", "get", 404): call("GET", "/websites/99"),
+        ("/api/v1/websites/{id}", "put", 200): call("PUT", "/websites/1", data={"favorite": "true"}),
+        ("/api/v1/websites/{id}", "patch", 200): call("PATCH", "/websites/1", data={"favorite": "true"}),
+        ("/api/v1/websites/{id}", "delete", 200): call("DELETE", "/websites/1"),
+        ("/api/v1/account", "get", 200): call("GET", "/account"),
+    }
+
+    assert {(path, method) for path, method, _ in answers} == {(p, m) for p, item in paths.items() for m in item}
+    for (path, method, status), answer in answers.items():
+        assert answer.status_code == status
+        response = paths[path][method]["responses"][str(status)]
+        jsonschema.validate(answer.json(), response["content"]["application/json"]["schema"])
+
+
+def test_the_openapi_description_names_every_parameter_and_field(analytics_sandbox):
+    paths = requests.get(f"{analytics_sandbox.url}/openapi.json", timeout=10).json()["paths"]
+
+    def names(path: str, method: str) -> list[str]:
+        return [parameter["name"] for parameter in paths[path][method].get("parameters", [])]
+
+    def fields(path: str, method: str) -> set[str]:
+        return set(paths[path][method]["requestBody"]["content"][FORM]["schema"]["properties"])
+
+    listed = ["search", "search_by", "favorite", "sort_by", "sort", "per_page", "page"]
+    assert names("/api/v1/websites", "get") == listed
+    assert fields("/api/v1/websites", "post") == {"domain", "password", *SETTINGS} - {"favorite"}
+    assert fields("/api/v1/websites/{id}", "put") == {"password", *SETTINGS}
+    assert fields("/api/v1/websites/{id}", "patch") == {"password", *SETTINGS}
+    assert names("/api/v1/websites/{id}", "get") == ["id"]
+    assert names("/api/v1/account", "get") == []

@@ -1,0 +1,204 @@
+"""Every option changes the answers as it says, on the wire."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+METADATA = {"current_page", "per_page", "last_page", "from", "to", "total"}
+
+
+def ids(answer, key="data"):
+    body = answer.json()
+    return [website["id"] for website in (body if key is None else body[key])]
+
+
+@pytest.fixture
+def three(analytics_sandbox):
+    """A sandbox with three websites."""
+    for domain in ("c.example", "a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    return analytics_sandbox
+
+
+@pytest.mark.parametrize("key", ["data", "websites"])
+@pytest.mark.parametrize("metadata", ["meta", "flat", "none"])
+def test_an_enveloped_list(call, three, key, metadata):
+    three.configure(list_key=key, metadata=metadata)
+
+    body = call("GET", "/websites").json()
+
+    assert [website["id"] for website in body.pop(key)] == [3, 2, 1]
+    if metadata == "meta":
+        assert set(body) == {"links", "meta"}
+        assert set(body["meta"]) == METADATA
+    else:
+        assert set(body) == (METADATA if metadata == "flat" else set())
+
+
+@pytest.mark.parametrize("metadata", ["meta", "flat", "none"])
+def test_a_bare_list_has_no_metadata(call, three, metadata):
+    three.configure(list_key=None, metadata=metadata)
+
+    assert [website["id"] for website in call("GET", "/websites").json()] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("key", ["data", "website", None])
+def test_a_record_bare_or_under_a_key(call, three, key):
+    three.configure(record_key=key)
+    answers = [
+        call("GET", "/websites/1"),
+        call("PATCH", "/websites/1"),
+        call("POST", "/websites", data={"domain": "d.example"}),
+        call("GET", "/account"),
+    ]
+
+    for answer in answers:
+        body = answer.json()
+        assert "id" in (body if key is None else body[key])
+        assert key is None or list(body) == [key]
+
+
+def test_numbers_as_text(call, three):
+    three.configure(numbers_as_text=True)
+
+    body = call("GET", "/websites").json()
+    record = call("GET", "/websites/1").json()["data"]
+
+    assert body["meta"]["total"] == "3"
+    assert body["meta"]["current_page"] == "1"
+    assert (record["id"], record["privacy"], record["exclude_bots"], record["favorite"]) == ("1", "0", "1", False)
+    assert call("DELETE", "/websites/1").json() == {"id": "1", "object": "website", "deleted": True}
+
+
+@pytest.mark.parametrize(("rendering", "value"), [("boolean", False), ("integer", 0), ("text", "false")])
+def test_favorite_rendering(call, three, rendering, value):
+    three.configure(favorite_as=rendering)
+
+    rendered = call("GET", "/websites/1").json()["data"]["favorite"]
+
+    assert (rendered, type(rendered)) == (value, type(value))
+
+
+def test_flags_rendering(call, three):
+    three.configure(flags_as="boolean", numbers_as_text=True)
+
+    record = call("GET", "/websites/1").json()["data"]
+
+    assert (record["email"], record["exclude_bots"], record["privacy"]) == (False, True, "0")
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+@pytest.mark.parametrize(
+    ("operation", "method", "path"),
+    [("create", "POST", "/websites"), ("update", "PATCH", "/websites/1"), ("delete", "DELETE", "/websites/1")],
+)
+@pytest.mark.parametrize("empty", [True, False])
+def test_write_statuses_and_empty_answers(call, three, operation, method, path, status, empty):
+    three.configure(**{f"{operation}_status": status, "empty_answers": {operation} if empty else set()})
+
+    answer = call(method, path, data={"domain": "d.example"} if operation == "create" else {})
+
+    assert answer.status_code == status
+    assert (answer.content == b"") == (empty or status == 204)
+    assert len(three.websites()) == {"create": 4, "update": 3, "delete": 2}[operation]
+
+
+def test_the_page_parameter_may_have_another_name(call, three):
+    three.configure(page_parameter="p")
+
+    assert ids(call("GET", "/websites?p=2")) == []
+    assert call("GET", "/websites?page=2").status_code == 422
+    assert call("GET", "/websites?p=0").json()["errors"] == {"p": ["The p field must be a whole number from 1."]}
+
+
+@pytest.mark.parametrize(
+    ("ignored", "query", "found"),
+    [
+        ("page", "page=2", [3, 2, 1]),
+        ("sort", "sort=asc", [3, 2, 1]),
+        ("sort", "sort_by=domain", [3, 2, 1]),
+        ("search", "search=nothing", [3, 2, 1]),
+        ("favorite", "favorite=true", [3, 2, 1]),
+    ],
+)
+def test_an_ignored_parameter_is_checked_and_has_no_effect(call, three, ignored, query, found):
+    assert ids(call("GET", f"/websites?{query}")) != found
+
+    three.configure(ignored={ignored})
+
+    assert ids(call("GET", f"/websites?{query}")) == found
+    assert call("GET", "/websites?sort=up").status_code == 422
+
+
+def test_without_per_page_a_page_holds_the_whole_list(call, analytics_sandbox):
+    analytics_sandbox.seed(120)
+    analytics_sandbox.configure(ignored={"per_page"})
+
+    first, second = (call("GET", f"/websites?per_page=10&page={page}") for page in (1, 2))
+
+    assert ids(first) == list(range(120, 0, -1))
+    assert first.json()["meta"]["last_page"] == 1
+    assert ids(second) == []
+
+
+@pytest.mark.parametrize("ignored", [set(), {"per_page"}])
+def test_a_page_size_limit(call, analytics_sandbox, ignored):
+    analytics_sandbox.seed(65)
+    analytics_sandbox.configure(page_size_limit=30, ignored=ignored)
+
+    third = call("GET", "/websites?page=3")
+
+    assert ids(third) == [5, 4, 3, 2, 1]
+    assert (third.json()["meta"]["per_page"], third.json()["meta"]["last_page"]) == (30, 3)
+    asked_less = 30 if ignored else 10
+    assert len(ids(call("GET", "/websites?per_page=10"))) == asked_less
+
+
+def test_page_offset(call, analytics_sandbox):
+    analytics_sandbox.seed(30)
+    analytics_sandbox.configure(page_offset=-1)
+
+    answers = [call("GET", f"/websites?per_page=10&page={page}") for page in (1, 2, 3)]
+
+    assert [ids(answer)[0] for answer in answers] == [30, 30, 20]
+    assert [answer.json()["meta"]["current_page"] for answer in answers] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("metadata", ["meta", "flat"])
+@pytest.mark.parametrize(("offset", "total"), [(0, 3), (2, 5), (-3, 0)])
+def test_a_wrong_total(call, three, metadata, offset, total):
+    three.configure(total_offset=offset, metadata=metadata)
+
+    body = call("GET", "/websites").json()
+
+    assert (body["meta"] if metadata == "meta" else body)["total"] == total
+
+
+def test_an_absent_total(call, three):
+    three.configure(total="absent")
+
+    body = call("GET", "/websites").json()
+
+    assert set(body["meta"]) == METADATA - {"total", "last_page"}
+    assert body["links"]["last"] is None
+
+
+@pytest.mark.parametrize(("rendering", "number"), [("served", 1), ("asked", 2), ("wrong", 3), ("absent", None)])
+def test_the_page_number_in_the_metadata(call, three, rendering, number):
+    three.configure(current_page=rendering, ignored={"page"})
+
+    assert call("GET", "/websites?page=2").json()["meta"].get("current_page") == number
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"colour": "red"}, {"metadata": "elsewhere"}, {"ignored": {"colour"}}, {"create_status": 500}, {"total": "maybe"}],
+)
+def test_a_wrong_option_is_an_error_and_changes_nothing(analytics_sandbox, options):
+    before = analytics_sandbox.options
+
+    with pytest.raises(ValidationError, match=next(iter(options))):
+        analytics_sandbox.configure(**options)
+
+    assert analytics_sandbox.options == before

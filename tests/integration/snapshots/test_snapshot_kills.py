@@ -1,0 +1,142 @@
+"""A writer that is killed at any moment leaves the snapshot before it or its own, whole.
+
+Each round starts a real process that reads the sandbox and publishes, and kills it after a random time. The rounds go
+on from what the dead process left; a reader looks while it happens and after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KILLS = 60
+
+#: Takes snapshots of the same day until it is killed; says when it begins, so that imports are not what is killed.
+WRITER = """
+import sys
+from datetime import UTC, datetime, timedelta
+from upath import UPath
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.snapshots.manifest import Source
+from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+
+url, key, base, offset = sys.argv[1:]
+now = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=int(offset))
+with AnalyticsClient(Settings(base_url=url, api_key=key)) as client:
+    print("begin", flush=True)
+    while True:
+        take_snapshot(
+            StoragePath.of(UPath(base)), now.date(), client.iter_websites, stats=client.stats,
+            source=Source(host="sandbox", account_id=None), now=now, options=Options(max_drop_fraction=1),
+        )
+        now += timedelta(seconds=1)
+        print("published", flush=True)
+"""
+
+
+def read_as_documented(partition: Path) -> tuple[int, str] | None:
+    """Follow the rule of the documentation with nothing but the standard library."""
+    for _ in range(100):
+        if not (partition / "_SUCCESS").exists():
+            return None
+        manifest = json.loads((partition / "manifest.json").read_bytes())
+        try:
+            contents = [(partition / file["name"]).read_bytes() for file in manifest["files"]]
+        except FileNotFoundError:
+            continue  # replaced meanwhile: read the manifest again
+        for file, content in zip(manifest["files"], contents, strict=True):
+            assert hashlib.sha256(content).hexdigest() == file["sha256"]
+        rows = [json.loads(line) for content in contents for line in content.splitlines()]
+        assert len(rows) == len({row["id"] for row in rows}) == manifest["count"]
+        assert len({row["observed_at"] for row in rows}) == 1
+        return manifest["count"], rows[0]["observed_at"]
+    raise AssertionError("the files of every manifest were gone")
+
+
+@pytest.mark.system
+def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(120)
+    chance = random.Random(20261120)
+    partition = tmp_path / "websites" / "snapshot_date=2026-11-20"
+    seen: list[tuple[int, str] | None] = []
+    reads = rounds_with_publication = 0
+    for kill in range(KILLS):
+        command = [
+            sys.executable,
+            "-c",
+            WRITER,
+            analytics_sandbox.url,
+            analytics_sandbox.api_key,
+            str(tmp_path),
+            str(kill),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "begin\n"
+            # A snapshot takes some 40 ms: the kill falls anywhere into the first few of them.
+            end = time.monotonic() + chance.uniform(0, 0.25)
+            while time.monotonic() < end:
+                seen.append(read_as_documented(partition))
+                reads += 1
+            os.killpg(writer.pid, signal.SIGKILL)
+            rounds_with_publication += "published" in writer.stdout.read()
+        seen.append(read_as_documented(partition))
+        analytics_sandbox.add_website(f"after-{kill}.example.com")
+    moments = [found[1] for found in seen if found]
+    assert moments == sorted(moments), "a reader saw an older snapshot after a newer one"
+    assert None not in seen[seen.index(next(found for found in seen if found)) :]
+    assert rounds_with_publication > KILLS // 4
+    assert rounds_with_publication < KILLS
+    print(f"{KILLS} kills, {rounds_with_publication} of them after a publication, {reads} readings meanwhile")  # noqa: T201
+
+
+@pytest.mark.system
+def test_a_killed_airflow_task_leaves_the_last_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
+    """The whole of it: Airflow's own process runs the nightly DAG and is killed while it reads the list."""
+    home, base = tmp_path / "home", tmp_path / "base"
+    (home / "dags").mkdir(parents=True)
+    dag_file = Path(__file__).parents[3] / "dags" / "nightly_website_snapshot.py"
+    (home / "dags" / dag_file.name).write_bytes(dag_file.read_bytes())
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")} | {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        **analytics_sandbox.connection_env,
+    }
+    airflow = [sys.executable, "-m", "airflow"]
+    command = [
+        *airflow,
+        "dags",
+        "test",
+        "nightly_website_snapshot",
+        "--conf",
+        json.dumps({"base_path": f"file://{base}"}),
+    ]
+    subprocess.run([*airflow, "db", "migrate"], env=environment, check=True, capture_output=True)
+    analytics_sandbox.seed(1_000)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+    (partition,) = base.glob("websites/*")
+    good = read_as_documented(partition)
+    assert good is not None
+    assert good[0] == 1_000
+    for stop_after in (2, 9):
+        analytics_sandbox.clear_requests()
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as task:
+            while len(analytics_sandbox.requests) < stop_after and task.poll() is None:
+                time.sleep(0.001)  # until the task has asked for so many pages, not for a time
+            os.killpg(task.pid, signal.SIGKILL)
+        assert read_as_documented(partition) == good

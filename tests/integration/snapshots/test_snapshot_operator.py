@@ -1,0 +1,263 @@
+"""The snapshot operator in real DAG runs against the sandbox."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pendulum
+import pytest
+
+RunDag = Callable[..., Any]
+TODAY = datetime.now(UTC)
+
+
+def make_dag(timezone: str = "UTC", **arguments: Any) -> Any:
+    from airflow.providers.common.compat.sdk import DAG
+
+    from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+
+    with DAG(
+        f"snapshots_{uuid.uuid4().hex}", schedule=None, start_date=pendulum.datetime(2026, 1, 1, tz=timezone)
+    ) as dag:
+        SnapshotWebsitesOperator(task_id="snapshot", retries=1, retry_delay=timedelta(0), **arguments)
+    return dag
+
+
+def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(250)
+    outcome = run_dag(make_dag(base_path=f"file://{tmp_path}"))
+    assert outcome.state == "success"
+    returned = outcome.tasks["snapshot"].returned
+    today = datetime.now(UTC).date().isoformat()
+    partition = tmp_path / "websites" / f"snapshot_date={today}"
+    assert returned["count"] == 250
+    assert returned["path"] == f"file://{partition}"
+    manifest = json.loads((partition / "manifest.json").read_bytes())
+    (file,) = manifest["files"]
+    assert sorted(path.name for path in partition.iterdir()) == sorted(["_SUCCESS", "manifest.json", file["name"]])
+    assert hashlib.sha256((partition / "manifest.json").read_bytes()).hexdigest() == returned["digest"]
+    assert (partition / "_SUCCESS").read_text() == returned["digest"]
+    content = (partition / file["name"]).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == file["sha256"]
+    rows = [json.loads(line) for line in content.splitlines()]
+    ids = [int(row["id"]) for row in rows]
+    assert ids == sorted(ids, reverse=True)
+    assert len(set(ids)) == 250 == manifest["count"] == manifest["distinct_ids"] == manifest["proof"]["websites"]
+    assert {row["snapshot_date"] for row in rows} == {today}
+    assert len({row["observed_at"] for row in rows}) == 1
+    assert "password" not in content.decode().lower()
+    assert manifest["requests"] == 4  # the account, and three pages of a hundred
+
+
+def test_a_rerun_replaces_the_partition(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(30)
+    dag = make_dag(base_path=str(tmp_path), compression="gzip")
+    first = run_dag(dag).tasks["snapshot"].returned
+    analytics_sandbox.add_website("new.example.com")
+    second = run_dag(dag).tasks["snapshot"].returned
+    assert (first["path"], second["count"]) == (second["path"], 31)
+    assert {path.name for path in Path(second["path"]).iterdir()} == {
+        "_SUCCESS",
+        "manifest.json",
+        Path(second["files"][0]).name,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "state", "tries"),
+    [
+        ({}, "failed", 1),
+        ({"late": "fail"}, "failed", 1),
+        ({"late": "skip"}, "skipped", 1),
+        ({"late": "label"}, "success", 1),
+        ({"late_tolerance": timedelta(days=9999)}, "success", 1),
+        ({"late": "perhaps"}, "failed", 1),
+    ],
+)
+def test_a_run_for_a_day_long_over_does_not_falsify_it(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, arguments: dict[str, Any], state: str, tries: int
+) -> None:
+    analytics_sandbox.seed(3)
+    outcome = run_dag(make_dag(base_path=str(tmp_path), **arguments), logical_date=TODAY - timedelta(days=3))
+    task = outcome.tasks["snapshot"]
+    assert (task.state, task.try_number) == (state, tries)
+    if state == "success":
+        day = (TODAY - timedelta(days=3)).date().isoformat()
+        assert task.returned["snapshot_date"] == day
+        assert task.returned["late"] is (arguments.get("late") == "label")
+        assert not task.returned["observed_at"].startswith(day)
+    else:
+        assert list(tmp_path.iterdir()) == []
+        assert len(analytics_sandbox.requests) == 0
+
+
+def test_a_named_day_wins_and_is_a_template(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    yesterday = (TODAY - timedelta(days=1)).date().isoformat()
+    dag = make_dag(base_path="{{ dag_run.conf['base'] }}", partition_date="{{ dag_run.conf['day'] }}")
+    outcome = run_dag(dag, conf={"base": f"file://{tmp_path}", "day": yesterday})
+    assert outcome.tasks["snapshot"].returned["snapshot_date"] == yesterday
+    outcome = run_dag(dag, conf={"base": f"file://{tmp_path}", "day": "soon"})
+    assert (outcome.tasks["snapshot"].state, outcome.tasks["snapshot"].try_number) == ("failed", 1)
+    day_after_tomorrow = (TODAY + timedelta(days=3)).date().isoformat()
+    outcome = run_dag(dag, conf={"base": f"file://{tmp_path}", "day": day_after_tomorrow})
+    assert outcome.tasks["snapshot"].state == "failed"
+
+
+@pytest.mark.parametrize("timezone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])  # UTC+14, UTC-11
+def test_the_day_is_that_of_the_dags_time_zone(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, timezone: str
+) -> None:
+    moment = pendulum.now("UTC")
+    outcome = run_dag(make_dag(timezone, base_path=str(tmp_path)), logical_date=moment)
+    assert outcome.tasks["snapshot"].returned["snapshot_date"] == moment.in_timezone(timezone).date().isoformat()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"base_path": "relative/path"},
+        {"format": "xml"},
+        {"compression": "rar"},
+        {"exclude_ips": "hide"},
+        {"max_drop_fraction": "much"},
+        {"min_websites": 4},
+        {"favorite": "perhaps"},
+        {"analytics_conn_id": "nobody_made_this"},
+    ],
+)
+def test_what_a_retry_cannot_mend_fails_at_once(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    analytics_sandbox.seed(3)
+    task = run_dag(make_dag(**{"base_path": str(tmp_path), **arguments})).tasks["snapshot"]
+    assert task.state == "failed"
+    assert task.try_number == (2 if "analytics_conn_id" in arguments else 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_storage_that_refuses_is_tried_again(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    task = run_dag(make_dag(base_path=str(tmp_path / "file"))).tasks["snapshot"]
+    assert (task.state, task.try_number) == ("failed", 2)
+
+
+def test_a_list_that_cannot_be_proven_is_not_published(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(250)
+    analytics_sandbox.configure(page_parameter="p")
+    task = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"]
+    assert task.state == "failed"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_favourites(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    for number in range(20):
+        analytics_sandbox.add_website(f"site-{number}.example.com", favorite=number % 4 == 0)
+    returned = run_dag(make_dag(base_path=str(tmp_path), favorite=True)).tasks["snapshot"].returned
+    manifest = json.loads(Path(returned["manifest"]).read_bytes())
+    assert returned["count"] == 5
+    assert manifest["filters"] == {"favorite": True}
+
+
+def test_the_asset_event_is_emitted_beside_the_users_own(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path
+) -> None:
+    from airflow.providers.common.compat.sdk import Asset
+    from airflow.utils.session import create_session
+
+    from airflow_provider_analytics.operators.snapshots import snapshot_asset
+
+    try:
+        from airflow.models.asset import AssetEvent, AssetModel
+    except ImportError:  # Airflow 2
+        from airflow.models.dataset import DatasetEvent as AssetEvent
+        from airflow.models.dataset import DatasetModel as AssetModel
+    analytics_sandbox.seed(3)
+    theirs = Asset("file:///their/own")
+    dag = make_dag(base_path=str(tmp_path), outlets=[theirs])
+    assert [outlet.uri for outlet in dag.get_task("snapshot").outlets] == [theirs.uri, snapshot_asset().uri]
+    if hasattr(dag, "bulk_write_to_db"):  # Airflow 2 records events of the assets that it has seen in a DAG file
+        dag.bulk_write_to_db([dag])
+    returned = run_dag(dag).tasks["snapshot"].returned
+    with create_session() as session:
+        asset_id = session.query(AssetModel).filter(AssetModel.uri == snapshot_asset().uri).one().id
+        key = getattr(AssetEvent, "asset_id", None) or AssetEvent.dataset_id
+        event = session.query(AssetEvent).filter(key == asset_id).order_by(AssetEvent.id.desc()).first()
+        assert {name: event.extra[name] for name in ("manifest", "count", "digest")} == {
+            name: returned[name] for name in ("manifest", "count", "digest")
+        }
+
+
+@pytest.mark.parametrize(
+    ("base_url", "expected"),
+    [(None, "file://{path}/{name}"), ("https://web.example/x/", "https://web.example/x/{tail}")],
+)
+def test_the_report_has_a_link(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, base_url: str | None, expected: str
+) -> None:
+    analytics_sandbox.seed(3)
+    task = run_dag(make_dag(base_path=str(tmp_path), report=True, report_base_url=base_url)).tasks["snapshot"]
+    report = Path(task.returned["report"])
+    tail = report.relative_to(tmp_path)
+    assert task.xcom["report_url"] == expected.format(path=report.parent, name=report.name, tail=tail)
+    assert "3 websites" in report.read_text()
+
+
+@pytest.mark.parametrize(
+    ("uri", "namespace", "name"),
+    [("file:///data/a.jsonl", "file", "/data/a.jsonl"), ("s3://bucket/data/a.jsonl", "s3://bucket", "data/a.jsonl")],
+)
+def test_lineage_names_the_data_file(uri: str, namespace: str, name: str) -> None:
+    pytest.importorskip("airflow.providers.openlineage", reason="the OpenLineage provider is optional")
+    operator = make_dag(base_path="/data").get_task("snapshot")
+    operator.data_uris = [uri]
+    lineage = operator.get_openlineage_facets_on_complete(None)
+    assert [(data.namespace, data.name) for data in lineage.outputs] == [(namespace, name)]
+    assert lineage.inputs == []
+
+
+def test_hook_lineage_gets_the_data_file(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.common.compat.lineage import hook as lineage
+
+    reported: list[str] = []
+
+    class Collector:
+        def add_output_asset(self, context: Any, uri: str) -> None:
+            reported.append(uri)
+
+    monkeypatch.setattr(lineage, "get_hook_lineage_collector", Collector)
+    analytics_sandbox.seed(3)
+    returned = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"].returned
+    assert reported == [f"file://{returned['files'][0]}"]
+
+
+@pytest.mark.parametrize(
+    ("on_change", "state"), [("report", "success"), ("fail", "failed"), ("skip", "skipped"), ("shout", "failed")]
+)
+def test_two_snapshots_are_compared(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, on_change: str, state: str
+) -> None:
+    from airflow.providers.common.compat.sdk import DAG
+
+    from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator
+
+    analytics_sandbox.seed(5)
+    yesterday = (TODAY - timedelta(days=1)).date().isoformat()
+    run_dag(make_dag(base_path=str(tmp_path), partition_date=yesterday))
+    analytics_sandbox.add_website("new.example.com", exclude_ips="192.0.2.7")
+    run_dag(make_dag(base_path=str(tmp_path)))
+    with DAG(f"comparison_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        CompareSnapshotsOperator(task_id="compare", base_path=str(tmp_path), on_change=on_change, retries=1)
+    task = run_dag(dag).tasks["compare"]
+    assert (task.state, task.try_number) == (state, 1)
+    if state == "success":
+        assert (task.returned["previous"], task.returned["added"]) == (yesterday, 1)
+        assert task.returned["changes"][0]["domain"] == "new.example.com"
+        assert "new.example.com" in Path(task.returned["markdown"]).read_text()

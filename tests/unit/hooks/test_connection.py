@@ -1,0 +1,342 @@
+"""Every way of writing a connection down gives the same client, or all of its problems at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from airflow.models.connection import Connection
+
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.exceptions import AnalyticsConfigError
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.hooks.connection import EXTRAS, settings_from_connection
+
+KEY = "k3y/With+Odd:@Signs%"
+BASE_URL = "https://Stats.Example.com:8443/App"
+EXTRA = {"timeout": 5, "verify": False, "max_retries": 0, "proxies": {"https": "http://proxy:3128"}}
+
+
+@dataclass
+class Fields:
+    """A connection as any source may give it; Airflow's own classes refuse some of this, but not all of them."""
+
+    host: str | None
+    port: int | None = None
+    schema: str | None = None
+    login: str | None = None
+    password: str | None = KEY
+    extra: str | None = None
+
+
+def stored(host: str, port: int | None = None, extra: dict[str, Any] | None = None) -> Connection:
+    """Return a connection as the metadata database holds it."""
+    return Connection("stats", "analytics", host=host, port=port, password=KEY, extra=json.dumps(extra))
+
+
+def settings_of(host: str | None = "https://stats.example.com", **fields: Any) -> Settings:
+    extra = fields.pop("extra", None)
+    text = json.dumps(extra) if isinstance(extra, dict) else extra
+    return settings_from_connection(Fields(host, extra=text, **fields), "c")
+
+
+def problems_of(host: str | None = "https://stats.example.com", **fields: Any) -> tuple[str, ...]:
+    with pytest.raises(AnalyticsConfigError) as caught:
+        settings_of(host, **fields)
+    assert "connection 'c'" in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert KEY not in repr(caught.value)
+    return caught.value.problems
+
+
+def settings_in_environment(monkeypatch: pytest.MonkeyPatch, text: str) -> Settings:
+    monkeypatch.setenv("AIRFLOW_CONN_STATS", text)
+    with AnalyticsHook("stats") as hook:
+        return hook.client.settings
+
+
+def as_json(**changes: Any) -> str:
+    fields = {"conn_type": "analytics", "host": BASE_URL, "password": KEY, "extra": EXTRA}
+    return json.dumps({name: value for name, value in {**fields, **changes}.items() if value is not None})
+
+
+def as_uri(base_url: str, query: str = "") -> str:
+    return f"analytics://:{quote(KEY, safe='')}@{quote(base_url, safe='')}{query}"
+
+
+NO_PORT = "https://Stats.Example.com/App"
+FLAT = f"?timeout=5&verify=false&max_retries=0&proxies={quote(json.dumps(EXTRA['proxies']), safe='')}"
+UNSET: dict[str, None] = dict.fromkeys(EXTRAS)
+
+SPELLINGS = {
+    "json": lambda: as_json(),
+    "json, extra as text": lambda: as_json(extra=json.dumps(EXTRA)),
+    "json, slash at the end": lambda: as_json(host=f"{BASE_URL}/"),
+    "json, white space around it": lambda: as_json(host=f" {BASE_URL} ", password=f" {KEY}\n"),
+    "json, scheme in capitals": lambda: as_json(host=BASE_URL.replace("https", "HTTPS")),
+    "json, no scheme": lambda: as_json(host=BASE_URL.removeprefix("https://")),
+    "json, port apart": lambda: as_json(host=NO_PORT, port=8443),
+    "json, port apart as text": lambda: as_json(host=NO_PORT, port="8443"),
+    "json, port apart, slash at the end": lambda: as_json(host=f"{NO_PORT}/", port=8443),
+    "json, port twice": lambda: as_json(port=8443),
+    "json, unset extras are null": lambda: as_json(extra={**UNSET, **EXTRA}),
+    "json, unset extras are empty": lambda: as_json(extra={**dict.fromkeys(EXTRAS, " "), **EXTRA}),
+    "json, extras as text": lambda: as_json(
+        extra={"timeout": "5", "verify": "False", "max_retries": "0", "proxies": json.dumps(EXTRA["proxies"])}
+    ),
+    "json, a login that nobody reads": lambda: as_json(login="someone"),
+    "uri, whole base URL as host": lambda: as_uri(BASE_URL, FLAT),
+    "uri, slash at the end": lambda: as_uri(f"{BASE_URL}/", FLAT),
+    "uri, slash before the query": lambda: as_uri(BASE_URL, f"/{FLAT}"),
+    "uri, no scheme": lambda: as_uri(BASE_URL.removeprefix("https://"), FLAT),
+    "uri, port apart": lambda: f"{as_uri(NO_PORT)}:8443{FLAT}",
+    "uri, extras in one": lambda: as_uri(BASE_URL, f"?__extra__={quote(json.dumps(EXTRA), safe='')}"),
+    "uri, scheme before the key": lambda: as_uri(BASE_URL, FLAT).replace(
+        f":{quote(KEY, safe='')}@https%3A%2F%2F", f"https://:{quote(KEY, safe='')}@"
+    ),
+    "get_uri": lambda: stored(BASE_URL, extra=EXTRA).get_uri(),
+    "get_uri, null extras": lambda: stored(BASE_URL, extra={**UNSET, **EXTRA}).get_uri(),
+    "get_uri, port apart": lambda: stored(NO_PORT, port=8443, extra=EXTRA).get_uri(),
+    "as_json": lambda: stored(BASE_URL, extra=EXTRA).as_json(),
+}
+
+
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS.keys())
+def test_every_spelling_in_the_environment_gives_the_same_client(
+    monkeypatch: pytest.MonkeyPatch, spell: Callable[[], str]
+) -> None:
+    assert settings_in_environment(monkeypatch, spell()) == Settings(
+        base_url=BASE_URL,
+        api_key=KEY,
+        timeout=5,
+        verify=False,
+        max_retries=0,
+        proxies={"https": "http://proxy:3128"},
+        source="connection 'stats'",
+    )
+
+
+BASE_URLS = {
+    "https://stats.example.com": ("https://stats.example.com", None),
+    "stats.example.com": ("https://stats.example.com", None),
+    "stats.example.com:8443": ("https://stats.example.com:8443", None),
+    "stats.example.com/app/": ("https://stats.example.com/app", None),
+    "https://stats.example.com///": ("https://stats.example.com", None),
+    "https://stats.example.com/a/b": ("https://stats.example.com:8443/a/b", 8443),
+    "https://stats.example.com:/app": ("https://stats.example.com:8443/app", 8443),
+    "https://stats.example.com/a@b": ("https://stats.example.com:8443/a@b", 8443),
+    "https://[2001:db8::1]/app": ("https://[2001:db8::1]:8443/app", 8443),
+    "http://127.0.0.1": ("http://127.0.0.1:8000", 8000),
+    "http://127.8.8.8:80": ("http://127.8.8.8:80", None),
+    "http://[::1]:8000/app": ("http://[::1]:8000/app", None),
+    "http://localhost:8000": ("http://localhost:8000", None),
+    "http://LOCALHOST:8000": ("http://LOCALHOST:8000", None),
+}
+
+
+@pytest.mark.parametrize(("host", "expected", "port"), [(host, *rest) for host, rest in BASE_URLS.items()])
+def test_base_url(host: str, expected: str, port: int | None) -> None:
+    assert settings_of(host, port=port).base_url == expected
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [None, "", " ", "{}", {}, UNSET, dict.fromkeys(EXTRAS, "")],
+    ids=["none", "empty", "blank", "empty object", "dict", "all null", "all empty"],
+)
+def test_extras_that_are_not_set_leave_the_defaults(extra: Any) -> None:
+    assert settings_of(extra=extra) == Settings(
+        base_url="https://stats.example.com", api_key=KEY, source="connection 'c'"
+    )
+
+
+EXTRA_VALUES: list[tuple[str, Any, Any]] = [
+    ("timeout", 2.5, 2.5),
+    ("timeout", "2.5", 2.5),
+    ("timeout", 600, 600),
+    ("max_retries", 10, 10),
+    ("max_retries", "2", 2),
+    ("max_retries", 2.0, 2),
+    ("requests_per_minute", "90", 90),
+    ("verify", True, True),
+    ("verify", "true", True),
+    ("verify", "1", True),
+    ("verify", 0, False),
+    ("verify", "FALSE", False),
+    ("verify", __file__, __file__),
+    ("verify", f" {__file__} ", __file__),
+    ("proxies", {}, {}),
+    ("proxies", '{"http": "http://proxy:3128"}', {"http": "http://proxy:3128"}),
+    ("page_parameter", " p ", "p"),
+    ("page_parameter", "page[number]", "page[number]"),
+    ("boolean_format", "1/0", "1/0"),
+    ("update_method", "put", "PUT"),
+    ("update_method", "PATCH", "PATCH"),
+    ("allow_insecure_http", "True", True),
+    ("allow_insecure_http", 1, True),
+    ("allow_insecure_http", False, False),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), EXTRA_VALUES)
+def test_extra(name: str, value: Any, expected: Any) -> None:
+    read = getattr(settings_of(extra={name: value}), name)
+    assert (type(read) is bool) == (type(expected) is bool)
+    assert read == expected
+
+
+def test_every_extra_is_tried() -> None:
+    assert {name for name, _, _ in EXTRA_VALUES} == set(EXTRAS)
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\t "])
+def test_blank_text_never_turns_verification_off(blank: str) -> None:
+    assert settings_of(extra={"verify": blank}).verify is True
+
+
+PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"host": None}, ["host", "missing", "https://stats.example.com"]),
+    ({"host": ""}, ["host", "missing"]),
+    ({"host": "  "}, ["host", "missing"]),
+    ({"host": "", "port": 8443}, ["host", "missing"]),
+    ({"host": "ftp://stats.example.com"}, ["ftp", "https, http"]),
+    ({"host": "file:///etc/passwd"}, ["file", "https, http"]),
+    ({"host": "https://"}, ["no URL"]),
+    ({"host": "https:///app"}, ["no URL"]),
+    ({"host": "https://stats example.com"}, ["no URL"]),
+    ({"host": "https://stats.example.com\\app"}, ["no URL"]),
+    ({"host": "https://stats.example.com:http"}, ["no URL"]),
+    ({"host": "https://stats.example.com:99999"}, ["no URL"]),
+    ({"host": "https://stats.example.com:99999", "port": 8443}, ["no URL"]),
+    ({"host": "https://[2001:db8"}, ["no URL"]),
+    ({"host": "https://stats.example.com?page=1"}, ["query"]),
+    ({"host": "https://stats.example.com/#top"}, ["fragment"]),
+    ({"host": "https://stats.example.com/api/v1"}, ["/api/v1", "leave that out"]),
+    ({"host": "https://stats.example.com/app/api/v1/"}, ["/api/v1", "leave that out"]),
+    ({"host": "http://stats.example.com"}, ["in clear", "https", "allow_insecure_http"]),
+    ({"host": "http://10.0.0.1:8000"}, ["in clear"]),
+    ({"host": "http://localhost.example.com"}, ["in clear"]),
+    ({"host": "http://127.0.0.1.example.com"}, ["in clear"]),
+    ({"host": "https://stats.example.com:8443", "port": 443}, ["8443", "443", "two different ports"]),
+    ({"schema": "app"}, ["schema='app'", "'https://stats.example.com/app'"]),
+    ({"schema": "/a/b/"}, ["'https://stats.example.com/a/b'"]),
+    ({"schema": "https", "host": "stats.example.com"}, ["schema='https'", "'https://stats.example.com'"]),
+    ({"schema": "http", "host": "https://127.0.0.1:8000/"}, ["'http://127.0.0.1:8000'"]),
+    ({"password": None}, ["API key", "password", "missing"]),
+    ({"password": ""}, ["API key", "missing"]),
+    ({"password": " \n"}, ["API key", "missing"]),
+    ({"password": "***"}, ["'***'", "mask"]),
+    ({"password": "k3y k3y"}, ["API key", "space"]),
+    ({"password": "k3y\nk3y"}, ["API key", "line end"]),
+    ({"password": "schlüssel"}, ["API key", "ASCII"]),
+    ({"extra": "{"}, ["extra", "JSON"]),
+    ({"extra": "[]"}, ["extra", "JSON object"]),
+    ({"extra": '"text"'}, ["extra", "JSON object"]),
+    ({"extra": {"timeuot": 5}}, ["'timeuot'", "'timeout'"]),
+    ({"extra": {"Timeout": 5}}, ["'Timeout'", "'timeout'"]),
+    ({"extra": {"verify_ssl": False}}, ["'verify_ssl'", "'verify'"]),
+    ({"extra": {"insecure_http": None}}, ["'insecure_http'", "'allow_insecure_http'"]),
+    ({"extra": {"xyz": 1}}, ["'xyz'", *EXTRAS]),
+    ({"extra": {"timeout": 0}}, ["timeout=0", "above 0", "600"]),
+    ({"extra": {"timeout": -1}}, ["timeout=-1", "above 0"]),
+    ({"extra": {"timeout": 601}}, ["timeout=601", "600"]),
+    ({"extra": {"timeout": "soon"}}, ["timeout='soon'", "a number"]),
+    ({"extra": {"timeout": "nan"}}, ["timeout=nan", "above 0"]),
+    ({"extra": '{"timeout": Infinity}'}, ["timeout=inf", "600"]),
+    ({"extra": {"timeout": 10**400}}, ["timeout=1000", "a number"]),
+    ({"extra": {"timeout": True}}, ["timeout=True", "a number"]),
+    ({"extra": {"timeout": [30]}}, ["timeout=[30]", "a number"]),
+    ({"extra": {"max_retries": -1}}, ["max_retries=-1", "0 to 10"]),
+    ({"extra": {"max_retries": 11}}, ["max_retries=11", "0 to 10"]),
+    ({"extra": {"max_retries": 1.5}}, ["max_retries=1.5", "whole number"]),
+    ({"extra": {"max_retries": "inf"}}, ["max_retries='inf'", "whole number"]),
+    ({"extra": {"requests_per_minute": 0}}, ["requests_per_minute=0", "1 or more"]),
+    ({"extra": {"verify": "/no/such/file"}}, ["verify='/no/such/file'", "true, false"]),
+    ({"extra": {"verify": "yes"}}, ["verify='yes'", "true, false"]),
+    ({"extra": {"verify": 3}}, ["verify=3"]),
+    ({"extra": {"verify": []}}, ["verify=[]"]),
+    ({"extra": {"proxies": "http://proxy:3128"}}, ["proxies", "JSON object"]),
+    ({"extra": {"proxies": ["http://proxy:3128"]}}, ["proxies", "JSON object"]),
+    ({"extra": {"proxies": {"https": None}}}, ["proxies", "'https'", "JSON object"]),
+    ({"extra": {"proxies": {"ftp": "http://proxy:3128"}}}, ["proxies", "'ftp'"]),
+    ({"extra": {"page_parameter": "a b"}}, ["page_parameter='a b'", "parameter name"]),
+    ({"extra": {"page_parameter": 3}}, ["page_parameter=3", "text"]),
+    ({"extra": {"boolean_format": "yes/no"}}, ["boolean_format='yes/no'", "true/false, 1/0"]),
+    ({"extra": {"update_method": "POST"}}, ["update_method='POST'", "PATCH, PUT"]),
+    ({"extra": {"update_method": 1}}, ["update_method=1", "text"]),
+    ({"extra": {"allow_insecure_http": "perhaps"}}, ["allow_insecure_http='perhaps'", "True or False"]),
+]
+
+
+@pytest.mark.parametrize(("fields", "expected"), PROBLEMS, ids=[str(fields)[:60] for fields, _ in PROBLEMS])
+def test_a_problem_names_field_value_and_what_is_allowed(fields: dict[str, Any], expected: list[str]) -> None:
+    problems = problems_of(**fields)
+    assert len(problems) == 1
+    for part in expected:
+        assert part in problems[0]
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    problems = problems_of(
+        "ftp://stats.example.com",
+        password="***",
+        schema="app",
+        extra={"timeout": 0, "max_retries": "x", "verify": "/no/such/file", "timeuot": 1, "proxies": 3, "page": 1},
+    )
+    told = ("'ftp'", "'***'", "schema=", "timeout=0", "max_retries='x'", "verify=", "'timeuot'", "proxies", "'page'")
+    assert len(problems) == len(told)
+    for part in told:
+        assert any(part in problem for problem in problems), part
+
+
+def test_a_wrong_host_is_not_called_missing() -> None:
+    problems = problems_of("https://stats.example.com:1", port=2, password="")
+    assert len(problems) == 2
+    assert not any("host" in problem and "missing" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("host", ["https://user:s3cret@stats.example.com:1", "s3cret@stats.example.com"])
+@pytest.mark.parametrize("fields", [{}, {"port": 8443}, {"schema": "app"}], ids=str)
+def test_a_secret_in_the_host_is_not_shown(host: str, fields: dict[str, Any]) -> None:
+    problems = problems_of(host, **fields)
+    assert any("user name or password" in problem for problem in problems)
+    assert "s3cret" not in " ".join(problems)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"host": f"ftp://{quote(KEY, safe='')}.example.com"},
+        {"host": f"https://stats.example.com/?key={quote(KEY, safe='')}"},
+        {"host": f"https://stats.example.com/?key={KEY}"},
+        {"schema": KEY},
+        {"extra": {"timeout": KEY}},
+        {"extra": {"max_retries": KEY}},
+        {"extra": {"verify": KEY}},
+        {"extra": {"proxies": {"https": KEY}}},
+        {"extra": {KEY: 1}},
+        {"extra": {"page_parameter": f"{KEY} "}},
+        {"extra": {"update_method": KEY.upper()}, "password": KEY.upper()},
+    ],
+    ids=lambda fields: ",".join(fields),
+)
+def test_the_key_in_a_wrong_field_is_not_shown(fields: dict[str, Any]) -> None:
+    shown = " ".join(problems_of(**fields))
+    key = fields.get("password", KEY)
+    assert key not in shown
+    assert quote(key, safe="") not in shown
+
+
+def test_neither_key_nor_proxies_are_in_the_repr() -> None:
+    shown = repr(settings_of(extra={"proxies": {"https": "http://user:s3cret@proxy:3128"}}))
+    assert KEY not in shown
+    assert "s3cret" not in shown
+
+
+def test_plain_http_to_another_machine_can_be_allowed() -> None:
+    settings = settings_of("http://stats.example.com", extra={"allow_insecure_http": "true"})
+    assert settings.base_url == "http://stats.example.com"

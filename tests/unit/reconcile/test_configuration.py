@@ -1,0 +1,395 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import hypothesis
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_analytics.reconcile.configuration import (
+    Configuration,
+    export_configuration,
+    parse_configuration,
+    plan_configuration,
+    relevant_records,
+    schema,
+)
+from airflow_provider_analytics.reconcile.plan import Plan
+
+FILE = """\
+defaults:
+  privacy: private
+  exclude_ips: [203.0.113.7]
+groups:
+  shops:
+    email: true
+    also_exclude_params: [gclid]
+  loud:
+    email: false
+    exclude_bots: false
+websites:
+  www.example.com:
+  shop.example.com:
+    groups: [shops]
+    privacy: password
+    password_from: "variable:stats_password"
+    also_exclude_ips:
+      - 2001:DB8::1
+    favorite: true
+  both.example.com:
+    groups: [shops, loud]
+    exclude_ips: []
+"""
+
+
+def parse(text: str) -> Configuration:
+    return parse_configuration(text, "websites.yaml")
+
+
+def settings(text: str) -> dict[str, Any]:
+    return {website.domain: dict(website.settings) for website in parse(text).websites}
+
+
+def test_websites_override_groups_and_groups_override_defaults() -> None:
+    assert settings(FILE) == {
+        "www.example.com": {"privacy": "private", "exclude_ips": ("203.0.113.7",)},
+        "shop.example.com": {
+            "privacy": "password",
+            "password_from": "variable:stats_password",
+            "email": True,
+            "exclude_params": ("gclid",),
+            "exclude_ips": ("203.0.113.7", "2001:db8::1"),
+            "favorite": True,
+        },
+        "both.example.com": {
+            "privacy": "private",
+            "email": False,
+            "exclude_bots": False,
+            "exclude_params": ("gclid",),
+            "exclude_ips": (),
+        },
+    }
+    assert parse(FILE).fields == ["privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite"]
+    assert parse(FILE).password_references == ["variable:stats_password"]
+
+
+def test_every_problem_is_reported_with_its_line() -> None:
+    text = """\
+defaults:
+  privcy: private
+  password: hunter2
+groups:
+  shops:
+    email: perhaps
+    exclude_ips: [203.0.113.7, 300.1.1.1]
+websites:
+  www.example.com:
+    privacy: 7
+  www.example.com:
+    exclude_params:
+  "https://x.example":
+  12.5:
+colour: red
+"""
+    with pytest.raises(ValueError, match=r"websites\.yaml") as raised:
+        parse(text)
+    assert str(raised.value).splitlines() == [
+        "websites.yaml:2: privcy is not known; did you mean privacy?",
+        "websites.yaml:3: password: a password never stands in the file; password_from says where it is",
+        "websites.yaml:6: groups.shops.email: 'perhaps' is not of type 'boolean'",
+        "websites.yaml:11: www.example.com is written twice; first on line 9",
+        "websites.yaml:12: websites.www.example.com.exclude_params is empty",
+        "websites.yaml:14: the name '12.5' is not text; write it in quotes",
+        "websites.yaml:15: colour is not known; allowed: networks, defaults, groups, websites",
+    ]
+    assert "hunter2" not in str(raised.value)
+
+
+def test_what_a_shape_cannot_say_is_reported_too() -> None:
+    text = """\
+networks: expand
+groups:
+  shops:
+    exclude_ips: [203.0.113.7, 300.1.1.1]
+    also_exclude_params:
+      - fine
+      - not fine
+websites:
+  www.example.com:
+    groups: [shosp]
+  WWW.example.com.:
+  "https://x.example":
+    also_exclude_ips: [0.0.0.0/0]
+"""
+    with pytest.raises(ValueError, match=r"websites\.yaml") as raised:
+        parse(text)
+    lines = str(raised.value).splitlines()
+    assert [line.split(" ")[0] for line in lines] == [f"websites.yaml:{number}:" for number in (4, 7, 10, 11, 12, 13)]
+    assert "exclude_ips: '300.1.1.1' is not an IP address" in lines[0]
+    assert "there is no group shosp; known: shops" in lines[2]
+    assert "WWW.example.com. is the domain of line 9 again" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "websites.yaml:1: the file is empty", id="empty"),
+        pytest.param("websites:\n  a.example: {\n", "websites.yaml:3: this is not YAML", id="cut short"),
+        pytest.param(
+            "websites: &a\n  x.example: *a\n", "websites.yaml:1: this is not YAML: this refers to itself", id="loop"
+        ),
+        pytest.param("websites: !!python/object:os.system {}\n", "'websites'", id="tag"),
+        pytest.param("websites:\n  a.example: {email: !x y}\n", "websites.yaml:2: this is not YAML", id="own tag"),
+        pytest.param("websites:\n  a.example: {email: 2026-13-45}\n", "websites.yaml:2: .*cannot be read", id="date"),
+        pytest.param("defaults: {}\n", "'websites' is a required property", id="no websites"),
+        pytest.param("- a.example\n", "the file: .*is not of type 'object'", id="a list"),
+        pytest.param("websites: {a.example: {password_from: x}}", "does not match", id="password reference"),
+        pytest.param(
+            "websites: {a.example: {exclude_ips: [1:2:3:4:5:6:7:8]}}", "is not of type 'string'", id="sexagesimal"
+        ),
+        pytest.param("websites: {a.example: {exclude_ips: [10.0.0.0/24]}}", "is a network", id="network"),
+    ],
+)
+def test_files_that_cannot_be_read(text: str, message: str) -> None:
+    if "python/object" in text:
+        message = "websites.yaml:1"
+        text = "websites: !!python/object/apply:os.system ['true']\n"
+    with pytest.raises(ValueError, match=message):
+        parse(text)
+
+
+def test_anchors_may_be_used() -> None:
+    text = "defaults: {privacy: private}\ngroups: {a: &a {email: true}, b: *a}\nwebsites: {x.example: {groups: [b]}}\n"
+    assert settings(text) == {"x.example": {"privacy": "private", "email": True}}
+
+
+SCALARS = st.sampled_from(
+    [None, True, 0, 2, "", "private", "password", "variable:x", "secret:x", "1.1.1.1", [], ["a"], [1], {}]
+)
+NAMES = ["privacy", "password_from", "email", "exclude_params", "also_exclude_ips", "favorite", "groups", "other"]
+LAYERS = st.none() | st.dictionaries(st.sampled_from(NAMES), SCALARS, max_size=3)
+DOCUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "defaults": LAYERS,
+        "groups": st.dictionaries(st.sampled_from(["a", "b"]), LAYERS, max_size=2),
+        "websites": st.dictionaries(st.sampled_from(["a.example", "b.example"]), LAYERS, max_size=2),
+        "networks": SCALARS,
+    },
+)
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@given(document=DOCUMENTS)
+def test_the_parser_refuses_what_the_schema_refuses_and_else_only_what_it_cannot_say(document: dict[str, Any]) -> None:
+    text = yaml.safe_dump(document)
+    try:
+        parse(text)
+        said = ""
+    except ValueError as error:
+        said = str(error)
+    if not jsonschema.Draft7Validator(schema()).is_valid(document):
+        assert said
+    elif said:
+        assert all("is not an IP address" in line or "there is no group" in line for line in said.splitlines())
+
+
+def test_the_schema_is_a_schema_and_documents_every_setting() -> None:
+    jsonschema.Draft7Validator.check_schema(schema())
+    for definition in ("settings", "website"):
+        for target in schema()["definitions"][definition]["properties"].values():
+            name = target.get("$ref", "").rpartition("/")[2]
+            assert (schema()["definitions"][name] if name else target)["description"]
+
+
+RECORD = {
+    "id": 1,
+    "domain": "www.example.com",
+    "privacy": "1",
+    "email": 0,
+    "exclude_bots": True,
+    "exclude_params": None,
+    "exclude_ips": "9.9.9.9 # Ann\r\n::ffff:203.0.113.7",
+    "favorite": "false",
+}
+
+
+def plan(text: str, *records: dict[str, Any], prune: bool = False) -> Plan:
+    return plan_configuration(parse(text), records, prune=prune)
+
+
+def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
+    text = "websites: {WWW.example.com.: {privacy: private, exclude_ips: [203.0.113.7, 9.9.9.9]}}"
+    assert plan(text, RECORD).changes == ()
+    text = "websites: {www.example.com: {privacy: public, favorite: true, email: false, exclude_ips: [203.0.113.7]}}"
+    (change,) = plan(text, RECORD).changes
+    assert change.website == "www.example.com (id 1)"
+    assert change.settings == {"privacy": "public", "favorite": True, "exclude_ips": ["::ffff:203.0.113.7"]}
+
+
+def test_fields_that_are_not_shown_are_sent() -> None:
+    (change,) = plan(
+        "websites: {a.example: {privacy: private, exclude_ips: []}}", {"id": 1, "domain": "a.example"}
+    ).changes
+    assert change.settings == {"privacy": "private", "exclude_ips": []}
+    assert [field.before for field in change.fields] == [None, None]
+
+
+def test_new_websites_need_privacy_and_a_protected_one_needs_a_password() -> None:
+    text = """\
+websites:
+  new.example:
+  secret.example: {privacy: password}
+  open.example: {privacy: public, password_from: "variable:x", favorite: false, exclude_ips: []}
+  www.example.com: {privacy: password}
+  shown.example: {privacy: password, email: true}
+"""
+    shown = {"id": 2, "domain": "shown.example", "privacy": 2, "email": 0}
+    with pytest.raises(ValueError, match=r"websites\.yaml") as raised:
+        plan(text, RECORD, shown)
+    lines = str(raised.value).splitlines()
+    assert [line.split(" ")[0:2] for line in lines] == [
+        ["websites.yaml:2:", "new.example"],
+        ["websites.yaml:3:", "secret.example"],
+        ["websites.yaml:5:", "www.example.com"],
+    ]
+    assert "public statistics page" in lines[0]
+    (change,) = plan(
+        "websites: {o.example: {privacy: public, password_from: 'variable:x', favorite: false, exclude_ips: []}}"
+    ).changes
+    assert change.settings == {"privacy": "public"}
+    (change,) = plan("websites: {o.example: {privacy: password, password_from: 'variable:x'}}").changes
+    assert change.settings == {"privacy": "password", "password_from": "variable:x"}
+    (change,) = plan("websites: {www.example.com: {privacy: password, password_from: 'connection:x'}}", RECORD).changes
+    assert change.settings == {"privacy": "password", "password_from": "connection:x"}
+
+
+def test_duplicates_on_the_server_and_records_without_domain_are_refused() -> None:
+    text = "websites:\n  www.example.com: {privacy: private}\n"
+    with pytest.raises(
+        ValueError, match=r"websites\.yaml:2: several websites have the domain www\.example\.com: ids 1, 2"
+    ):
+        plan(text, RECORD, {**RECORD, "id": 2, "domain": "WWW.Example.com"})
+    with pytest.raises(ValueError, match="website 7 comes without a domain"):
+        plan(text, RECORD, {"id": 7})
+
+
+def test_deletes_are_opt_in_and_guarded_against_all_websites() -> None:
+    text = "websites: {www.example.com: {privacy: private}}"
+    others = [{"id": number, "domain": f"{number}.example", "privacy": 0} for number in range(2, 12)]
+    assert plan(text, RECORD, *others).changes == ()
+    pruned = plan(text, RECORD, *others, prune=True)
+    assert (pruned.count("delete"), pruned.websites) == (10, 11)
+    assert [(one.field, one.before, one.after) for one in pruned.changes[0].fields] == [("privacy", "public", None)]
+    with pytest.raises(Exception, match="10 of 11 websites would be removed"):
+        pruned.raise_if_unsafe()
+
+
+def test_relevant_records_are_those_the_file_names() -> None:
+    records = [RECORD, {"id": 2, "domain": "b.example"}]
+    assert relevant_records(parse("websites: {WWW.Example.COM: {}}"), records) == ([RECORD], [records[1]])
+
+
+TEXTS = st.sampled_from(
+    ["1.1.1.1", "::ffff:2.2.2.2", "10.0.0.0/24", "2001:DB8::1 # x", "# y", "nonsense", "a b", "", " 3.3.3.3 "]
+)
+RECORDS = st.lists(
+    st.fixed_dictionaries(
+        {"domain": st.sampled_from([f"{letter}.example" for letter in "abcdef"])},
+        optional={
+            "privacy": st.sampled_from([0, 1, 2, "1", 7, None]),
+            "email": st.sampled_from([0, 1, True, "0"]),
+            "exclude_bots": st.sampled_from([0, 1]),
+            "favorite": st.sampled_from([True, False, "true", 1, None]),
+            "exclude_params": st.none() | st.lists(TEXTS, max_size=3).map("\r\n".join),
+            "exclude_ips": st.none() | st.lists(TEXTS, max_size=4).map("\n".join) | st.just(7),
+            "created_at": st.just("2026-01-01"),
+        },
+    ),
+    max_size=5,
+    unique_by=lambda record: record["domain"],
+).map(lambda records: [{"id": number, **record} for number, record in enumerate(records, start=1)])
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@given(records=RECORDS)
+def test_an_export_is_valid_and_plans_to_nothing(records: list[dict[str, Any]]) -> None:
+    text = export_configuration(records, origin="a test")
+    assert plan(text, *records, prune=True).changes == ()
+
+
+SETTINGS = st.fixed_dictionaries(
+    {"privacy": st.sampled_from(["public", "private", "password"]), "password_from": st.just("variable:x")},
+    optional={
+        "email": st.booleans(),
+        "exclude_bots": st.booleans(),
+        "favorite": st.booleans(),
+        "exclude_ips": st.lists(st.sampled_from(["1.1.1.1", "2.2.2.2", "3.3.3.3"]), max_size=3),
+        "exclude_params": st.lists(st.sampled_from(["a", "B", "c"]), max_size=3),
+    },
+)
+
+
+def applied(plan: Plan, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of a service to which the plan was applied."""
+    by_id = {str(record["id"]): dict(record) for record in records}
+    for change in plan.changes:
+        sent = {name: value for name, value in change.settings.items() if name != "password_from"}
+        sent = {name: "\n".join(value) if isinstance(value, list) else value for name, value in sent.items()}
+        if change.action == "delete":
+            del by_id[str(change.website_id)]
+        elif change.action == "update":
+            by_id[str(change.website_id)].update(sent)
+        else:
+            new = f"new-{change.domain}"
+            defaults = {
+                "privacy": 0,
+                "email": 0,
+                "exclude_bots": 1,
+                "favorite": False,
+                "exclude_ips": None,
+                "exclude_params": "",
+            }
+            by_id[new] = {"id": new, "domain": change.domain, **defaults, **sent}
+    return list(by_id.values())
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@given(
+    records=RECORDS,
+    wanted=st.dictionaries(st.sampled_from([f"{letter}.example" for letter in "abcdefgh"]), SETTINGS, max_size=5),
+    prune=st.booleans(),
+)
+def test_a_plan_that_was_applied_gives_what_was_wanted_and_then_nothing(
+    records: list[dict[str, Any]], wanted: dict[str, Any], prune: bool
+) -> None:
+    text = json.dumps({"websites": wanted})
+    before = plan(text, *records, prune=prune)
+    after = applied(before, records)
+    assert plan(text, *after, prune=prune).changes == ()
+    if prune:
+        assert {record["domain"] for record in after} == set(wanted)
+    else:
+        assert {record["domain"] for record in after} == set(wanted) | {record["domain"] for record in records}
+
+
+def test_an_export_says_what_it_cannot_say() -> None:
+    text = export_configuration(
+        [
+            {**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a b\nc"},
+            {"id": 2, "domain": "http://broken"},
+        ],
+        origin="https://stats.example.com",
+    )
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    assert "ids, statistics, passwords" in head[1]
+    assert "id 2: left out" in head[2]
+    assert "exclude_params is left out" in head[3]
+    assert "www.example.com: to create it anew, write down where its password is (password_from)" in head[4]
+    assert "networks: send" in text
+    with pytest.raises(ValueError, match="ids 1, 3"):
+        export_configuration([RECORD, {**RECORD, "id": 3}], origin="x")

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from airflow_provider_analytics.sandbox.control import create_control
+from airflow_provider_analytics.sandbox.shapes import Options
+from airflow_provider_analytics.sandbox.store import Store
+from airflow_provider_analytics.sandbox.world import World
+
+
+@pytest.mark.parametrize(
+    ("client", "status"),
+    [("127.0.0.1", 200), ("127.9.9.9", 200), ("::1", 200), ("192.0.2.1", 403), ("2001:db8::1", 403)],
+)
+def test_the_control_endpoints_answer_this_machine_only(client, status):
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send(message):
+        sent.append(message)
+
+    store = Store()
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/_sandbox/websites",
+        "raw_path": b"/_sandbox/websites",
+        "root_path": "",
+        "query_string": b"",
+        "headers": [],
+        "client": (client, 50000),
+    }
+    asyncio.run(create_control(World(store, "key", Options()))(scope, receive, send))
+    store.close()
+
+    assert sent[0]["status"] == status

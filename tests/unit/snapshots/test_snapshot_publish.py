@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError
+from airflow_provider_analytics.snapshots import publish as publishing
+from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.storage import StoragePath, names, new_token, token_age
+
+Make = Callable[..., Any]
+HOUR = timedelta(hours=1)
+
+
+def whole(base: StoragePath, snapshot: Any, count: int) -> bool:
+    read = read_snapshot(base, snapshot.manifest.snapshot_date)
+    return read is not None and read.digest == snapshot.digest and sum(1 for _ in read.rows()) == count
+
+
+def test_a_rerun_replaces_and_leaves_nothing_behind(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(30))
+    second = take(base, make_websites(31), first.manifest.observed_at + HOUR)
+    assert whole(base, second, 31)
+    assert names(second.partition) == sorted(["_SUCCESS", "manifest.json", *second.manifest.file_names])
+    assert first.manifest.file_names.isdisjoint(second.manifest.file_names)
+    assert base.fs.cat_file((second.partition / "_SUCCESS").path).decode() == second.digest
+
+
+class DiesError(BaseException):
+    """The process is gone: nothing catches this, nothing cleans up."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
+    """Make the writing step of that number die, before or after it is done; return what was begun."""
+    begun: list[str] = []
+
+    def wrap(function: Any) -> Any:
+        def wrapped(*arguments: Any) -> Any:
+            begun.append(function.__name__)
+            if len(begun) == step and not after:
+                raise DiesError
+            result = function(*arguments)
+            if len(begun) == step and after:
+                raise DiesError
+            return result
+
+        return wrapped
+
+    for name in ("put_file", "put_bytes", "remove"):
+        monkeypatch.setattr(publishing, name, wrap(getattr(publishing, name)))
+    monkeypatch.setattr(publishing, "_remove_all", lambda *_: None)
+    return begun
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_death_at_any_step_leaves_the_old_or_the_new_snapshot(
+    take: Make, make_websites: Make, base: StoragePath, step: int, after: bool
+) -> None:
+    first = take(base, make_websites(30))
+    later = first.manifest.observed_at + HOUR
+    with pytest.MonkeyPatch.context() as patch:
+        begun = dying(patch, step, after=after)
+        with pytest.raises(DiesError):
+            take(base, make_websites(31), later)
+        assert begun == ["put_file", "put_bytes", "put_bytes", "remove"][:step]
+    read = read_snapshot(base, first.manifest.snapshot_date)
+    assert read is not None
+    assert sum(1 for _ in read.rows()) == read.manifest.count
+    is_new = step > 2 or (step == 2 and after)
+    assert read.manifest.count == (31 if is_new else 30)
+    # The retry heals it; what the dead run left goes once it is too old to belong to a run that is still writing.
+    healed = take(base, make_websites(32), later + HOUR)
+    assert whole(base, healed, 32)
+    assert names(healed.partition) == sorted(["_SUCCESS", "manifest.json", *healed.manifest.file_names])
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_first_snapshot_that_dies_is_not_published(
+    take: Make, make_websites: Make, base: StoragePath, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying(monkeypatch, step, after=False)
+    with pytest.raises(DiesError):
+        take(base, make_websites(3))
+    assert read_snapshot(base, datetime(2026, 11, 20, tzinfo=UTC).date()) is None
+
+
+def test_a_list_that_is_not_proven_touches_nothing(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(30))
+    before = {name: base.fs.cat_file((first.partition / name).path) for name in names(first.partition)}
+
+    class Unproven(list[Any]):
+        def __len__(self) -> int:
+            return 31  # the total that is named
+
+    with pytest.raises(IncompleteListError):
+        take(base, Unproven(make_websites(30)), first.manifest.observed_at + HOUR)
+    assert {name: base.fs.cat_file((first.partition / name).path) for name in names(first.partition)} == before
+
+
+def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(10))
+    start = threading.Barrier(8)
+    results: list[Any] = []
+
+    def run(number: int) -> None:
+        start.wait()
+        try:
+            later = first.manifest.observed_at + timedelta(seconds=number)
+            results.append(take(base, make_websites(10 + number), later, max_drop_fraction=1.0))
+        except SnapshotError as error:
+            results.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    read = read_snapshot(base, first.manifest.snapshot_date)
+    assert read is not None
+    assert sum(1 for _ in read.rows()) == read.manifest.count
+    assert any(not isinstance(result, SnapshotError) and result.digest == read.digest for result in results)
+    for result in results:
+        assert not isinstance(result, SnapshotError) or "another run published" in str(result)
+
+
+def test_files_of_a_run_that_may_still_be_writing_stay(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(3))
+    later = first.manifest.observed_at + HOUR
+    young = f"websites-{new_token(later - timedelta(minutes=14))}.jsonl"
+    old = f"websites-{new_token(later - timedelta(minutes=16))}.jsonl"
+    for name in (young, old, "notes.txt"):
+        base.fs.pipe_file((first.partition / name).path, b"x")
+    second = take(base, make_websites(3), later)
+    assert set(names(second.partition)) == {
+        "_SUCCESS",
+        "manifest.json",
+        "notes.txt",
+        young,
+        *second.manifest.file_names,
+    }
+
+
+def test_a_reading_of_hours_does_not_make_its_files_look_abandoned(
+    take: Make, make_websites: Make, base: StoragePath
+) -> None:
+    finished = datetime(2026, 11, 20, 15, tzinfo=UTC)
+    taken = take(base, make_websites(3), clock=lambda: finished)
+    assert token_age(taken.manifest.files[0].name, finished) == timedelta(0)
+    assert taken.manifest.finished_at == finished
+    assert taken.manifest.observed_at == finished - 3 * HOUR
+
+
+def test_the_loser_of_a_race_says_so_and_cleans_up(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = base / "websites" / "snapshot_date=2026-11-20"
+    other = take(base / "other", make_websites(5))
+    content = base.fs.cat_file((other.partition / "manifest.json").path)
+    put = publishing.put_bytes
+
+    def overtaken(target: StoragePath, *arguments: Any) -> None:
+        put(target, *arguments)
+        if target.name == "_SUCCESS":
+            put(partition / "manifest.json", content, "token")
+
+    monkeypatch.setattr(publishing, "put_bytes", overtaken)
+    with pytest.raises(SnapshotError, match="another run published"):
+        take(base, make_websites(3))
+    assert names(partition) == ["_SUCCESS", "manifest.json"]
+
+
+@pytest.mark.parametrize("place", ["under a file", "in /proc"])
+def test_a_base_path_that_cannot_be_written_is_a_clear_error(
+    take: Make, make_websites: Make, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    path = tmp_path / "file" / "base" if place == "under a file" else Path("/proc/base")
+    with pytest.raises(SnapshotError, match=f"cannot write the snapshot to {path}/websites/"):
+        take(StoragePath.of(UPath(path)), make_websites(3))
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A disk of the size in the list: writing more is ENOSPC, as the real one says it."""
+    left = [10**9]
+    real_fsync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        left[0] -= status.st_size if stat.S_ISREG(status.st_mode) else 0
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real_fsync(descriptor)
+
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.storage.os.fsync", fsync)
+    return left
+
+
+@pytest.mark.parametrize(("room", "written"), [("nothing", 0), ("part of the data", 0), ("the data only", 1)])
+def test_a_disk_that_fills_up_leaves_the_last_snapshot(
+    take: Make, make_websites: Make, local_base: StoragePath, full_disk: list[int], room: str, written: int
+) -> None:
+    first = take(local_base, make_websites(30))
+    before = names(first.partition)
+    data = first.manifest.files[0].bytes
+    full_disk[0] = {"nothing": 0, "part of the data": data // 2, "the data only": data + 10}[room]
+    with pytest.raises(SnapshotError, match="No space left on device"):
+        take(local_base, make_websites(30), first.manifest.observed_at + HOUR)
+    assert whole(local_base, first, 30)
+    # A write of the manifest that failed may have reached an object store all the same: its files stay for now.
+    assert len(set(names(first.partition)) - set(before)) == written
+    full_disk[0] = 10**9
+    third = take(local_base, make_websites(31), first.manifest.observed_at + 2 * HOUR)
+    assert names(third.partition) == sorted(["_SUCCESS", "manifest.json", *third.manifest.file_names])
+
+
+def test_a_temporary_folder_that_is_full_is_a_clear_error(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.writers._write_jsonl", no_space)
+    with pytest.raises(SnapshotError, match=r"temporary folder .*No space left"):
+        take(base, make_websites(3))
+    assert names(base / "websites") == []
+
+
+def test_what_cannot_be_tidied_up_does_not_fail_a_published_snapshot(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = take(base, make_websites(3))
+
+    def refuse(_: StoragePath) -> None:
+        raise PermissionError("may not delete")
+
+    monkeypatch.setattr(publishing, "remove", refuse)
+    second = take(base, make_websites(4), first.manifest.observed_at + HOUR)
+    assert whole(base, second, 4)
+
+
+def test_a_token_tells_its_age() -> None:
+    now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    assert token_age(f"websites-{new_token(now)}.jsonl.gz", now + HOUR) == HOUR
+    assert token_age("manifest.json", now) is None
+    assert new_token(now) != new_token(now)

@@ -1,0 +1,65 @@
+"""The tests' own tools: a guard that does not guard, or a DAG run that always succeeds, would go unnoticed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
+def test_far_hosts_are_out_of_reach(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as client, pytest.raises(pytest.fail.Exception, match="only this machine"):
+        client.connect((host, 80))
+
+
+def test_loopback_is_within_reach() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        pass
+
+
+def test_airflow_home_is_not_the_users() -> None:
+    from airflow.configuration import AIRFLOW_HOME
+
+    assert not Path(AIRFLOW_HOME).is_relative_to(Path.home())
+
+
+@pytest.fixture
+def three_tasks() -> Any:
+    from airflow.providers.common.compat.sdk import DAG, AirflowFailException, BaseOperator
+
+    class Return(BaseOperator):
+        def execute(self, context: Any) -> dict[str, int]:
+            return {"answer": 42}
+
+    class FailAtOnce(BaseOperator):
+        def execute(self, context: Any) -> None:
+            raise AirflowFailException("no retry can mend this")
+
+    class FailTwice(BaseOperator):
+        def execute(self, context: Any) -> str:
+            if context["ti"].try_number < 3:
+                raise ConnectionError("try again")
+            return "done"
+
+    with DAG("three_tasks", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        for operator in (Return, FailAtOnce, FailTwice):
+            operator(task_id=operator.__name__, retries=2, retry_delay=timedelta(0))
+    return dag
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_run_shows_states_tries_and_results(run_dag: Callable[..., Any], three_tasks: Any, again: bool) -> None:
+    outcome = run_dag(three_tasks)
+    assert outcome.state == "failed"
+    seen = {name: (task.state, task.try_number, task.returned) for name, task in outcome.tasks.items()}
+    assert seen == {
+        "Return": ("success", 1, {"answer": 42}),
+        "FailAtOnce": ("failed", 1, None),
+        "FailTwice": ("success", 3, "done"),
+    }

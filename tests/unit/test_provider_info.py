@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+from airflow.providers_manager import ProvidersManager
+
+import airflow_provider_analytics.operators
+from airflow_provider_analytics import __version__
+from airflow_provider_analytics.get_provider_info import get_provider_info
+
+AIRFLOW_2 = airflow.__version__.startswith("2.")
+PACKAGE = "airflow-provider-analytics"
+#: What provider.yaml asks of Airflow's own release managers, and provider info leaves out.
+RELEASE_KEYS = {"state", "source-date-epoch", "dependencies"}
+
+
+def schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(airflow.__file__).parent / name).read_text())
+    return found
+
+
+def listed_modules() -> list[str]:
+    info = get_provider_info()
+    rooms = ("hooks", "operators", "sensors", "triggers")
+    return [module for room in rooms for entry in info.get(room, []) for module in entry["python-modules"]]
+
+
+def test_provider_info_is_what_airflow_reads() -> None:
+    jsonschema.validate(get_provider_info(), schema("provider_info.schema.json"))
+
+
+def test_provider_info_holds_to_the_strict_schema() -> None:
+    strict = schema("provider.yaml.schema.json")
+    strict["required"] = [key for key in strict["required"] if key not in RELEASE_KEYS]
+    jsonschema.validate(get_provider_info(), strict)
+
+
+def test_version_is_the_distributions() -> None:
+    assert get_provider_info()["versions"] == [__version__] == [metadata.version(PACKAGE)]
+
+
+def test_airflow_discovers_the_provider() -> None:
+    assert ProvidersManager().providers[PACKAGE].version == __version__
+
+
+def test_airflow_discovers_the_hook() -> None:
+    if AIRFLOW_2:
+        hook = ProvidersManager().hooks["analytics"]
+    else:
+        from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+        hook = ProvidersManagerTaskRuntime().hooks["analytics"]
+    assert hook is not None
+    assert hook.hook_name == "Website Analytics"
+    assert hook.package_name == PACKAGE
+    assert hook.connection_id_attribute_name == "analytics_conn_id"
+
+
+@pytest.mark.parametrize("module", listed_modules())
+def test_every_listed_module_imports(module: str) -> None:
+    import_module(module)
+
+
+def test_every_hook_class_is_found_under_its_name() -> None:
+    for connection_type in get_provider_info()["connection-types"]:
+        module, _, name = connection_type["hook-class-name"].rpartition(".")
+        assert getattr(import_module(module), name).conn_type == connection_type["connection-type"]
+
+
+def test_every_module_of_operators_is_listed() -> None:
+    from airflow.providers.common.compat.sdk import BaseOperator
+
+    room = airflow_provider_analytics.operators
+    for found in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        # What other modules derive their operators from is no operator of its own.
+        if found.name != f"{room.__name__}.base":
+            values = vars(import_module(found.name)).values()
+            classes = [value for value in values if isinstance(value, type) and value.__module__ == found.name]
+            if any(issubclass(value, BaseOperator) for value in classes):
+                assert found.name in listed_modules()
+
+
+def test_the_command_line_lists_the_hook() -> None:
+    command = [sys.executable, "-m", "airflow", "providers", "hooks", "--output", "json"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    hooks = json.loads(answer.stdout[answer.stdout.index("[{") :])
+    assert {
+        "connection_type": "analytics",
+        "class": "airflow_provider_analytics.hooks.analytics.AnalyticsHook",
+        "conn_id_attribute_name": "analytics_conn_id",
+        "package_name": PACKAGE,
+        "hook_name": "Website Analytics",
+    }.items() <= next(hook for hook in hooks if hook["connection_type"] == "analytics").items()
