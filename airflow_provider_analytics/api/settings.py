@@ -14,6 +14,7 @@ from airflow_provider_analytics.exceptions import AnalyticsConfigError
 
 MAX_TIMEOUT = 600
 MAX_RETRIES = 10
+MAX_PER_MINUTE = 100_000
 
 _SPELLING = "such as https://stats.example.com or https://stats.example.com:8443/app"
 
@@ -65,9 +66,11 @@ class Settings:
             problems.append(f"timeout={self.timeout!r} is not allowed; allowed: seconds above 0, up to {MAX_TIMEOUT}.")
         if not 0 <= self.max_retries <= MAX_RETRIES:
             problems.append(f"max_retries={self.max_retries!r} is not allowed; allowed: 0 to {MAX_RETRIES}.")
-        if self.requests_per_minute is not None and self.requests_per_minute < 1:
-            problems.append(f"requests_per_minute={self.requests_per_minute!r} is not allowed; allowed: 1 or more.")
-        if isinstance(self.verify, str) and not Path(self.verify).exists():
+        if self.requests_per_minute is not None and not 1 <= self.requests_per_minute <= MAX_PER_MINUTE:
+            problems.append(
+                f"requests_per_minute={self.requests_per_minute!r} is not allowed; allowed: 1 to {MAX_PER_MINUTE}."
+            )
+        if isinstance(self.verify, str) and not (self.verify and Path(self.verify).exists()):
             problems.append(f"verify={self.verify!r} is not allowed; allowed: true, false or a CA file that exists.")
         problems += _proxy_problems(self.proxies)
         if not re.fullmatch(r"[A-Za-z_][\w.\[\]-]*", self.page_parameter):
@@ -101,13 +104,13 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
         url = urlsplit(text if "://" in text else f"https://{text}")
         port = url.port
     except ValueError:
-        raise ValueError(f"host={text!r} is no URL; write it {_SPELLING}.") from None
+        # What stands before an @ may be a secret.
+        raise ValueError(f"host={text.rpartition('@')[2]!r} is no URL; write it {_SPELLING}.") from None
     if "@" in url.netloc:
-        # Not shown: what stands before the @ may be a secret.
         raise ValueError("host holds a user name or password; the key belongs into the password field.")
     if url.scheme not in ("http", "https"):
         raise ValueError(f"host={text!r} has the scheme {url.scheme!r}; allowed: https, http. Write it {_SPELLING}.")
-    if not url.hostname or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})", text) or port == 0:
+    if not url.hostname or port == 0 or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)", text):
         raise ValueError(f"host={text!r} is no URL; write it {_SPELLING}.")
     if url.query or url.fragment:
         raise ValueError(f"host={text!r} holds a query or a fragment; write it {_SPELLING}.")

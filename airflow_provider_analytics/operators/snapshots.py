@@ -174,6 +174,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
     def _take(self, hook: AnalyticsHook, day: date, now: datetime, *, late: bool) -> Snapshot:
         from airflow_provider_analytics.api.fields import parse_flag
+        from airflow_provider_analytics.hooks.files import storage_path
         from airflow_provider_analytics.snapshots.manifest import Source
         from airflow_provider_analytics.snapshots.take import Options, take_snapshot
 
@@ -192,7 +193,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             filters["favorite"] = parse_flag("favorite", self.favorite)
         account_id = hook.get_account().get("id")
         return take_snapshot(
-            storage_path(self.base_path),
+            storage_path(str(self.base_path), "base_path"),
             day,
             lambda: hook.iter_websites(**filters),
             stats=hook.client.stats,
@@ -272,13 +273,14 @@ class CompareSnapshotsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare, write both files, and return the counts and the first changes."""
+        from airflow_provider_analytics.hooks.files import storage_path
         from airflow_provider_analytics.snapshots.comparison import compare_snapshots
 
         try:
             if self.on_change not in ON_CHANGE:
                 raise ValueError(f"on_change={self.on_change!r} is not allowed; allowed: {', '.join(ON_CHANGE)}")
             result = compare_snapshots(
-                storage_path(self.base_path),
+                storage_path(str(self.base_path), "base_path"),
                 current=_day(self.current),
                 previous=_day(self.previous),
                 ignore=tuple(self.ignore_fields),
@@ -295,18 +297,6 @@ class CompareSnapshotsOperator(BaseOperator):
             if self.on_change == "skip":
                 raise AirflowSkipException(f"The website list changed, {summary}. See {result['markdown']}")
         return result
-
-
-def storage_path(base_path: str) -> StoragePath:
-    """Return the path of a base path; :class:`ValueError` for one that depends on where the worker runs."""
-    from airflow.providers.common.compat.sdk import ObjectStoragePath
-
-    from airflow_provider_analytics.snapshots.storage import StoragePath
-
-    text = str(base_path)
-    if "://" not in text and not text.startswith("/"):
-        raise ValueError(f"base_path={text!r} is not allowed; allowed: a URL such as s3://bucket/path, or /path")
-    return StoragePath.of(ObjectStoragePath(text))
 
 
 def describe(snapshot: Snapshot) -> dict[str, Any]:

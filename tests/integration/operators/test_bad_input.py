@@ -171,10 +171,10 @@ def test_a_password_without_effect_is_allowed_and_logged(
 ) -> None:
     sandbox.add_website("old.example.com")
     settings = {"password": "s3cret-page", **arguments}
-    tasks = {"create": Task(CreateWebsiteOperator, **{"domain": "new.example.com", **settings})}
+    tasks = {"create": Task(CreateWebsiteOperator, domain="new.example.com", **settings)}
     # An update that leaves privacy as it is may well have an effect.
     if arguments:
-        tasks["update"] = Task(UpdateWebsiteOperator, **{"website_id": 1, **settings})
+        tasks["update"] = Task(UpdateWebsiteOperator, website_id=1, **settings)
     done = run_tasks(**tasks)
     assert {task.state for task in done.values()} == {"success"}
     logged = task_log()

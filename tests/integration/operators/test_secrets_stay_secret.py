@@ -40,9 +40,9 @@ def test_a_password_may_be_a_template(
 ) -> None:
     settings = {"privacy": 2, "password": TEMPLATE}
     tasks = run_tasks(
-        create=Task(CreateWebsiteOperator, **{"domain": "www.example.com", **settings}),
-        again=Task(CreateWebsiteOperator, **{"domain": "www.example.com", "if_exists": "update", **settings}),
-        update=Task(UpdateWebsiteOperator, **{"domain": "www.example.com", **settings}),
+        create=Task(CreateWebsiteOperator, domain="www.example.com", **settings),
+        again=Task(CreateWebsiteOperator, domain="www.example.com", if_exists="update", **settings),
+        update=Task(UpdateWebsiteOperator, domain="www.example.com", **settings),
     )
     assert {task.state for task in tasks.values()} == {"success"}
     assert sandbox.stored_password(1) == page_password

@@ -207,6 +207,8 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"host": "file:///etc/passwd"}, ["file", "https, http"]),
     ({"host": "https://"}, ["no URL"]),
     ({"host": "https:///app"}, ["no URL"]),
+    ({"host": "https:/stats.example.com"}, ["no URL"]),
+    ({"extra": {"requests_per_minute": 1e20}}, ["requests_per_minute", "1 to 100000"]),
     ({"host": "https://stats example.com"}, ["no URL"]),
     ({"host": "https://stats.example.com\\app"}, ["no URL"]),
     ({"host": "https://stats.example.com:http"}, ["no URL"]),
@@ -254,7 +256,7 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"extra": {"max_retries": 11}}, ["max_retries=11", "0 to 10"]),
     ({"extra": {"max_retries": 1.5}}, ["max_retries=1.5", "whole number"]),
     ({"extra": {"max_retries": "inf"}}, ["max_retries='inf'", "whole number"]),
-    ({"extra": {"requests_per_minute": 0}}, ["requests_per_minute=0", "1 or more"]),
+    ({"extra": {"requests_per_minute": 0}}, ["requests_per_minute=0", "1 to 100000"]),
     ({"extra": {"verify": "/no/such/file"}}, ["verify='/no/such/file'", "true, false"]),
     ({"extra": {"verify": "yes"}}, ["verify='yes'", "true, false"]),
     ({"extra": {"verify": 3}}, ["verify=3"]),
@@ -340,3 +342,14 @@ def test_neither_key_nor_proxies_are_in_the_repr() -> None:
 def test_plain_http_to_another_machine_can_be_allowed() -> None:
     settings = settings_of("http://stats.example.com", extra={"allow_insecure_http": "true"})
     assert settings.base_url == "http://stats.example.com"
+
+
+def test_a_secret_before_the_host_is_not_shown_where_the_rest_is_no_url() -> None:
+    (problem,) = problems_of("https://me:geheimnis@[2001:db8")
+    assert "no URL" in problem
+    assert "geheimnis" not in problem
+
+
+def test_an_empty_ca_path_never_turns_verification_off() -> None:
+    with pytest.raises(AnalyticsConfigError, match="verify=''"):
+        Settings(base_url="https://stats.example.com", api_key=KEY, verify="")

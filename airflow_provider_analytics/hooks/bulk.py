@@ -1,0 +1,256 @@
+"""Work on many websites: the one place that applies a plan, and the one that fills in what list rows lack."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.fields import LINE_FIELDS, canonical, differing_fields, same_domain
+from airflow_provider_analytics.exceptions import (
+    AnalyticsConnectionError,
+    AnalyticsError,
+    AuthenticationError,
+    BulkError,
+    NotFoundError,
+    RateLimitError,
+    ServerError,
+)
+from airflow_provider_analytics.reconcile.exclusions import entry_key
+from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Called after a change was applied, from several threads, with the change and the website's id.
+Applied = Callable[[Change, str], None]
+
+#: Seconds between two progress lines.
+PROGRESS_SECONDS = 10.0
+#: So many failures in a row are a service that is down: the rest is not tried, as each try costs its retries.
+GIVE_UP_AFTER = 20
+
+log = logging.getLogger(__name__)
+
+_SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a plan.
+
+    :param done: changes that were applied.
+    :param failures: website to what went wrong with it.
+    """
+
+    done: tuple[Change, ...]
+    failures: Mapping[str, str]
+
+    def raise_failures(self) -> None:
+        """Raise :class:`BulkError` if any website failed."""
+        if self.failures:
+            raise BulkError(self.failures, len(self.done))
+
+
+def apply_plan(
+    client: AnalyticsClient,
+    plan: Plan,
+    *,
+    workers: int,
+    passwords: Mapping[str, str] | None = None,
+    applied: Applied | None = None,
+) -> Outcome:
+    """Send what the plan says, several websites at a time; one website's failure does not stop the others.
+
+    A website is deleted only if its id still means the domain of the plan. An answer that shows another
+    setting than the one sent counts as a failure.
+
+    :param workers: how many requests at most are under way.
+    :param passwords: the passwords that ``password_from`` fields of the plan refer to.
+    :raises AuthenticationError: at once, since no other website would fare better.
+    """
+
+    def work(change: Change) -> None:
+        website_id = _APPLY[change.action](client, change, passwords or {})
+        if applied:
+            applied(change, website_id)
+
+    done, failures = _each(
+        plan.changes, work, lambda change: change.website, workers, _Progress(plan.websites, len(plan.changes))
+    )
+    return Outcome(tuple(change for change, _ in done), failures)
+
+
+def complete_records(
+    client: AnalyticsClient,
+    records: Sequence[Mapping[str, Any]],
+    fields: Sequence[str],
+    *,
+    workers: int,
+) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
+    """Return the records with the given fields, asking for each website whose record lacks one; and the failures.
+
+    A website that is gone meanwhile is left out, as is one that failed.
+    """
+    lacking = [record for record in records if any(field not in record for field in fields)]
+    if not lacking:
+        return list(records), {}
+    log.info("%s of %s list rows lack one of %s: asking for each.", f"{len(lacking):,}", f"{len(records):,}", fields)
+
+    def work(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        try:
+            return {**record, **client.get_website(record["id"])}
+        except NotFoundError:
+            return None
+
+    shown, failures = _each(lacking, work, _name, workers, _Progress(len(records), len(lacking), "read"))
+    answers = {str(record["id"]): answer for record, answer in shown}
+    asked = {str(record["id"]) for record in lacking}
+    whole = [answers.get(str(record["id"])) if str(record["id"]) in asked else record for record in records]
+    return [record for record in whole if record is not None], failures
+
+
+class _NotTriedError(Exception):
+    """A website that was left alone because the service is down."""
+
+
+class _Progress:
+    """A line in the log at a steady pace, however many websites there are."""
+
+    def __init__(self, total: int, work: int, verb: str = "changed") -> None:
+        self.total = max(total, work)
+        self.done = self.total - work
+        self.verb = verb
+        self.good = self.bad = 0
+        self.said = time.monotonic()
+
+    def step(self, *, good: bool) -> None:
+        self.done += 1
+        self.good += good
+        self.bad += not good
+        if time.monotonic() - self.said >= PROGRESS_SECONDS:
+            self.say()
+
+    def say(self) -> None:
+        self.said = time.monotonic()
+        log.info(
+            "%s/%s websites, %s %s, %s failed",
+            *(f"{self.done:,}", f"{self.total:,}", f"{self.good:,}", self.verb, f"{self.bad:,}"),
+        )
+
+
+def _each(
+    items: Sequence[Item],
+    work: Callable[[Item], Result],
+    name: Callable[[Item], str],
+    workers: int,
+    progress: _Progress,
+) -> tuple[list[tuple[Item, Result]], dict[str, str]]:
+    done: list[tuple[Item, Result]] = []
+    failures: dict[str, str] = {}
+    not_tried = in_a_row = 0
+    stop, lock = threading.Event(), threading.Lock()
+
+    def guarded(item: Item) -> Result:
+        nonlocal in_a_row
+        if stop.is_set():
+            raise _NotTriedError
+        down = False
+        try:
+            return work(item)
+        except _SERVICE_DOWN:
+            down = True
+            raise
+        except AuthenticationError:
+            stop.set()
+            raise
+        finally:
+            with lock:
+                in_a_row = in_a_row + 1 if down else 0
+                if in_a_row >= GIVE_UP_AFTER:
+                    stop.set()
+
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="analytics") as pool:
+        futures = {pool.submit(guarded, item): item for item in items}
+        try:
+            for future in as_completed(futures):
+                item = futures[future]
+                try:
+                    done.append((item, future.result()))
+                except AuthenticationError:
+                    raise
+                except _NotTriedError:
+                    not_tried += 1
+                    continue
+                except (AnalyticsError, ValueError) as error:
+                    failures[name(item)] = f"{type(error).__name__}: {error}"
+                progress.step(good=name(item) not in failures)
+        finally:
+            # Also when the task is stopped: what is under way ends, the rest is not begun.
+            pool.shutdown(wait=True, cancel_futures=True)
+    if not_tried:
+        failures[f"{not_tried:,} websites"] = f"not tried, as {GIVE_UP_AFTER} failed in a row"
+    progress.say()
+    return done, failures
+
+
+def _create(client: AnalyticsClient, change: Change, passwords: Mapping[str, str]) -> str:
+    settings = _settings(change, passwords)
+    favorite = settings.pop("favorite", None)
+    record = client.create_website(change.domain, **settings)
+    _check_taken(record, settings)
+    if favorite:  # it cannot be set by a create (interface.md, part 2)
+        _check_taken(client.update_website(record["id"], favorite=True), {"favorite": True})
+    return str(record["id"])
+
+
+def _update(client: AnalyticsClient, change: Change, passwords: Mapping[str, str]) -> str:
+    settings = _settings(change, passwords)
+    website_id = str(change.website_id)
+    _check_taken(client.update_website(website_id, **settings), settings)
+    return website_id
+
+
+def _delete(client: AnalyticsClient, change: Change, _passwords: Mapping[str, str]) -> str:
+    website_id = str(change.website_id)
+    try:
+        domain = str(client.get_website(website_id).get("domain"))
+        if not same_domain(domain, change.domain):
+            raise ValueError(f"not deleted: id {website_id} is {domain!r} now")
+        client.delete_website(website_id)
+    except NotFoundError:
+        pass  # it is gone, which is what was wanted
+    return website_id
+
+
+_APPLY = {"create": _create, "update": _update, "delete": _delete}
+
+
+def _settings(change: Change, passwords: Mapping[str, str]) -> dict[str, Any]:
+    settings = change.settings
+    reference = settings.pop("password_from", None)
+    return {**settings, "password": passwords[reference]} if reference else settings
+
+
+def _check_taken(record: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise :class:`ValueError` if the answer shows other settings than those sent; what it does not show passes."""
+    shown = {field: value for field, value in settings.items() if field in record and field != "password"}
+    refused = [field for field in differing_fields(record, shown) if _keys(field, record) != _keys(field, shown)]
+    if refused:
+        raise ValueError(f"the service answered with success, but its record shows another {', '.join(refused)}")
+
+
+def _keys(field: str, record: Mapping[str, Any]) -> object:
+    """Return a list as the set of its entries, however the service writes them; another value as it is."""
+    value = canonical(field, record[field])
+    return {entry_key(field, line) for line in value} if field in LINE_FIELDS and isinstance(value, tuple) else value
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    domain, website_id = website_of(record)
+    return f"{domain} (id {website_id})" if domain else f"id {website_id}"

@@ -1,0 +1,335 @@
+"""Operators for websites as code: plan, apply, export and drift check of a configuration file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+
+from airflow_provider_analytics.exceptions import BulkError, SnapshotError, UnsafePlanError
+from airflow_provider_analytics.operators.base import AnalyticsOperator
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.reconcile.plan import Plan
+
+#: Changes that a return value lists, one line each; the counts tell the rest.
+SHOWN_CHANGES = 20
+ON_DRIFT = ("fail", "skip", "report")
+
+
+class _ConfigurationOperator(AnalyticsOperator):
+    """What the operators that plan have in common."""
+
+    template_fields: Sequence[str] = (
+        *AnalyticsOperator.template_fields,
+        "config_file",
+        "prune",
+        "max_removal_fraction",
+    )
+
+    def __init__(
+        self,
+        *,
+        config_file: str,
+        prune: bool = False,
+        max_removal_fraction: float = 0.3,
+        max_workers: int = 8,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config_file = config_file
+        self.prune = prune
+        self.max_removal_fraction = max_removal_fraction
+        self.max_workers = max_workers
+
+    def _plan(self, hook: AnalyticsHook) -> Plan:
+        """Compare the file with the complete list."""
+        from airflow_provider_analytics.api.fields import parse_flag
+        from airflow_provider_analytics.hooks.bulk import complete_records
+        from airflow_provider_analytics.hooks.files import read_text
+        from airflow_provider_analytics.reconcile.configuration import (
+            parse_configuration,
+            plan_configuration,
+            relevant_records,
+        )
+
+        prune = parse_flag("prune", self.prune)
+        text = read_text(self.config_file)
+        if text is None:
+            raise ValueError(f"there is no file {self.config_file}")
+        configuration = parse_configuration(text, self.config_file.rpartition("/")[2])
+        named, others = relevant_records(configuration, hook.list_websites())
+        named, unread = complete_records(hook.client, named, configuration.fields, workers=self.max_workers)
+        if unread:  # a website that could not be read must not be taken for a new one
+            raise BulkError(unread)
+        return plan_configuration(configuration, [*named, *others], prune=prune)
+
+    def _result(self, plan: Plan, applied: int = 0) -> dict[str, Any]:
+        """Return what every one of these operators returns, bounded in size."""
+        try:
+            plan.raise_if_unsafe(float(self.max_removal_fraction))
+            unsafe = None
+        except UnsafePlanError as error:
+            unsafe = str(error)
+        warning = f"**Beyond the guards:** {unsafe}\n\n" if unsafe else ""
+        return {
+            **plan.to_dict(SHOWN_CHANGES),
+            "unsafe": unsafe,
+            "markdown": warning + plan.to_markdown(),
+            "applied": applied,
+        }
+
+
+class PlanWebsitesOperator(_ConfigurationOperator):
+    """Compares a file of websites with the service and says what would be changed; sends nothing.
+
+    Returns ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for people, for instance as the body of an
+    ``ApprovalOperator``), ``creates``, ``updates``, ``deletes``, ``entries_added``, ``entries_removed``,
+    ``websites`` compared, the first changes as one line each (``changes``, ``changes_left_out``), ``unsafe`` (which
+    guard the plan trips, or None), and ``applied`` (0). The same shape comes from the apply and the drift check.
+
+    :param config_file: path of the YAML file (any ObjectStoragePath); see docs/websites_as_code.md. (templated)
+    :param prune: also plan to delete the websites that the file does not name. (templated)
+    :param plan_path: where to write the whole plan as JSON, and as Markdown under the same name with ``.md``
+        behind it (any ObjectStoragePath). (templated)
+    :param max_removal_fraction: most of the websites, or of the entries of a list, that may be removed; counted
+        from 10 up, only strictly more trips. (templated)
+    :param max_workers: how many requests at most are under way.
+    """
+
+    template_fields: Sequence[str] = (*_ConfigurationOperator.template_fields, "plan_path")
+
+    def __init__(self, *, plan_path: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_path = plan_path
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Plan; see the class."""
+        from airflow_provider_analytics.hooks.files import write_text
+
+        with self.connected() as hook:
+            plan = self._plan(hook)
+            result = self._result(plan)
+        if self.plan_path:
+            write_text(self.plan_path, json.dumps(plan.to_dict(), indent=1) + "\n")
+            write_text(f"{self.plan_path}.md", plan.to_markdown(len(plan.changes)))
+        self.log.info("%s", result["markdown"])
+        return result
+
+
+class ApplyWebsitesOperator(_ConfigurationOperator):
+    """Makes the websites what a file says, if that still is the plan that was approved.
+
+    Reads the list again and plans again. Only a plan of the expected digest is applied; a website that was
+    changed meanwhile, or another version of the file, gives another digest and fails the task without a
+    retry. Running it again after it is done finds nothing to change, which is success. With ``plan_path`` it also
+    goes on after a crash: what is left has to be a part of the approved plan.
+
+    A deletion looks at the domain of the id once more just before. Passwords are read from the connection or
+    variable that ``password_from`` names, only when they are needed.
+
+    Returns what :class:`PlanWebsitesOperator` returns; ``applied`` counts the websites changed.
+
+    :param config_file: path of the YAML file (any ObjectStoragePath). (templated)
+    :param expected_digest: ``digest`` of the approved plan; None applies any plan within the guards. (templated)
+    :param plan_path: where :class:`PlanWebsitesOperator` wrote the approved plan. (templated)
+    :param prune: also delete the websites that the file does not name. (templated)
+    :param max_removal_fraction: most of the websites, or of the entries of a list, that may be removed; counted
+        from 10 up, only strictly more trips. (templated)
+    :param force: apply a plan that trips this guard. (templated)
+    :param max_workers: how many requests at most are under way.
+    :param audit: folder (any ObjectStoragePath) for a JSON line per change. (templated)
+    :raises BulkError: at the end, where websites failed; a retry takes up what is left (with ``plan_path``, or
+        without an expected digest).
+    """
+
+    template_fields: Sequence[str] = (
+        *_ConfigurationOperator.template_fields,
+        "expected_digest",
+        "plan_path",
+        "force",
+        "audit",
+    )
+
+    def __init__(
+        self,
+        *,
+        expected_digest: str | None = None,
+        plan_path: str | None = None,
+        force: bool = False,
+        audit: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.expected_digest = expected_digest
+        self.plan_path = plan_path
+        self.force = force
+        self.audit = audit
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Apply; see the class."""
+        from airflow_provider_analytics.api.fields import parse_flag
+        from airflow_provider_analytics.hooks.bulk import apply_plan
+        from airflow_provider_analytics.hooks.files import audit_trail
+
+        with self.connected() as hook:
+            plan = self._plan(hook)
+            self._check_approved(plan)
+            if not parse_flag("force", self.force):
+                plan.raise_if_unsafe(float(self.max_removal_fraction))
+            passwords = _passwords(plan)
+            with audit_trail(self.audit, context) as applied:
+                outcome = apply_plan(hook.client, plan, workers=self.max_workers, passwords=passwords, applied=applied)
+            result = self._result(plan, len(outcome.done))
+            self.log.info("%s", result["markdown"])
+            outcome.raise_failures()
+        return result
+
+    def _check_approved(self, plan: Plan) -> None:
+        if self.expected_digest is None or plan.digest == self.expected_digest or not plan.changes:
+            return
+        if self.plan_path and plan.remainder_of(self._approved(self.plan_path)):
+            self.log.info("%d changes of the approved plan are left.", len(plan.changes))
+            return
+        raise UnsafePlanError(
+            f"the plan is not the one that was approved: its digest is {plan.digest}, expected was "
+            f"{self.expected_digest}. The file or the websites were changed since: plan again. Nothing was sent."
+        )
+
+    def _approved(self, path: str) -> Plan:
+        from airflow_provider_analytics.hooks.files import read_text
+        from airflow_provider_analytics.reconcile.plan import Plan
+
+        text = read_text(path)
+        if text is None:
+            raise ValueError(f"there is no plan at {path}")
+        approved = Plan.from_dict(json.loads(text))
+        if approved.digest != self.expected_digest:
+            raise UnsafePlanError(
+                f"the plan at {path} has the digest {approved.digest}, expected was {self.expected_digest}. "
+                "Nothing was sent."
+            )
+        return approved
+
+
+class CheckDriftOperator(_ConfigurationOperator):
+    """Fails, skips or reports when the websites are not what a file says; sends nothing.
+
+    Returns what :class:`PlanWebsitesOperator` returns.
+
+    :param config_file: path of the YAML file (any ObjectStoragePath). (templated)
+    :param prune: count websites that the file does not name as drift, too. (templated)
+    :param on_drift: ``"fail"`` (without a retry, by default), ``"skip"`` or ``"report"``. (templated)
+    :param max_removal_fraction: as for :class:`PlanWebsitesOperator`; ``unsafe`` reports it. (templated)
+    :param max_workers: how many requests at most are under way.
+    """
+
+    template_fields: Sequence[str] = (*_ConfigurationOperator.template_fields, "on_drift")
+
+    def __init__(self, *, on_drift: str = "fail", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.on_drift = on_drift
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Compare; see the class."""
+        from airflow_provider_analytics.reconcile.exclusions import check_choice
+
+        with self.connected() as hook:
+            check_choice("on_drift", self.on_drift, ON_DRIFT)
+            result = self._result(self._plan(hook))
+        self.log.info("%s", result["markdown"])
+        if result["changes"] and self.on_drift != "report":
+            message = f"The websites are not what {self.config_file} says: {'; '.join(result['changes'])}"
+            if result["changes_left_out"]:
+                message += f"; and {result['changes_left_out']:,} more"
+            raise AirflowFailException(message) if self.on_drift == "fail" else AirflowSkipException(message)
+        return result
+
+
+class ExportWebsitesOperator(AnalyticsOperator):
+    """Writes the websites, as they are or as a snapshot recorded them, as a file of websites as code.
+
+    The file is valid input: planned against the websites it was made from, it changes nothing. So a snapshot,
+    exported, planned and applied, is the way back after an accident. What it cannot bring back (ids, statistics,
+    passwords, and fields that the records do not show) is listed at the head of the file.
+
+    Returns ``path``, ``websites`` and ``origin``.
+
+    :param path: where to write the file (any ObjectStoragePath). (templated)
+    :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
+    :param snapshot_date: day of the snapshot, YYYY-MM-DD; with ``base_path``. (templated)
+    :param max_workers: how many requests at most are under way.
+    """
+
+    template_fields: Sequence[str] = (*AnalyticsOperator.template_fields, "path", "base_path", "snapshot_date")
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        base_path: str | None = None,
+        snapshot_date: str | None = None,
+        max_workers: int = 8,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+        self.base_path = base_path
+        self.snapshot_date = snapshot_date
+        self.max_workers = max_workers
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Export; see the class."""
+        from airflow_provider_analytics.hooks.files import write_text
+        from airflow_provider_analytics.reconcile.configuration import export_configuration
+
+        with self.connected() as hook:
+            if (self.base_path is None) != (self.snapshot_date is None):
+                raise ValueError("base_path and snapshot_date go together: give both, or none for the current state")
+            records, origin = self._recorded() if self.base_path else self._current(hook)
+            text = export_configuration(records, origin=origin)
+        write_text(self.path, text)
+        self.log.info("%d websites of %s written to %s", len(records), origin, self.path)
+        return {"path": self.path, "websites": len(records), "origin": origin}
+
+    def _current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
+        from airflow_provider_analytics.hooks.bulk import complete_records
+        from airflow_provider_analytics.reconcile.configuration import EXPORTED_FIELDS
+
+        records, unread = complete_records(hook.client, hook.list_websites(), EXPORTED_FIELDS, workers=self.max_workers)
+        if unread:
+            raise BulkError(unread)
+        return records, hook.client.base_url
+
+    def _recorded(self) -> tuple[list[Mapping[str, Any]], str]:
+        from airflow_provider_analytics.hooks.files import storage_path
+        from airflow_provider_analytics.snapshots.layout import parse_day
+        from airflow_provider_analytics.snapshots.reader import read_snapshot
+
+        snapshot = read_snapshot(storage_path(str(self.base_path), "base_path"), parse_day(str(self.snapshot_date)))
+        if snapshot is None:
+            raise SnapshotError(f"there is no snapshot of {self.snapshot_date} under {self.base_path}")
+        return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot {snapshot.partition}"
+
+
+def _passwords(plan: Plan) -> dict[str, str]:
+    """Return the passwords that the plan refers to, masked in logs from here on."""
+    from airflow.providers.common.compat.sdk import BaseHook, Variable, mask_secret
+
+    from airflow_provider_analytics.reconcile.configuration import PASSWORD_FROM
+
+    references = {change.settings[PASSWORD_FROM] for change in plan.changes if PASSWORD_FROM in change.settings}
+    passwords: dict[str, str] = {}
+    for reference in sorted(references):
+        kind, _, name = reference.partition(":")
+        password = BaseHook.get_connection(name).password if kind == "connection" else Variable.get(name)
+        if not password:
+            raise ValueError(f"{reference} holds no password")
+        mask_secret(password)
+        passwords[reference] = password
+    return passwords

@@ -1,0 +1,51 @@
+"""Create a website, make sure that it is what was asked for, and mark it as favourite.
+
+Start it by hand with a domain. Running it again changes nothing: a website that exists is left as it is, and
+the check says whether it is protected as asked.
+
+Copy this file into your DAG folder. Needed: a connection ``analytics_default`` of type Website Analytics.
+"""
+
+from __future__ import annotations
+
+import pendulum
+from airflow.providers.common.compat.sdk import Param, dag, task
+
+from airflow_provider_analytics.api.fields import parse_privacy, same_domain
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    GetWebsiteOperator,
+    UpdateWebsiteOperator,
+)
+
+
+@dag(
+    schedule=None,
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
+    params={
+        "domain": Param("www.example.com", type="string", description="Domain of the website, such as www.example.com"),
+        "privacy": Param("private", enum=["public", "private"], description="Who sees the statistics page"),
+    },
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def onboard_website():
+    website_id = "{{ ti.xcom_pull(task_ids='create')['id'] }}"
+    create = CreateWebsiteOperator(
+        task_id="create", domain="{{ params.domain }}", privacy="{{ params.privacy }}", exclude_bots=True
+    )
+    read = GetWebsiteOperator(task_id="read", website_id=website_id)
+
+    @task
+    def verify(website: dict, params: dict | None = None) -> None:
+        if not same_domain(website["domain"], params["domain"]):
+            raise ValueError(f"website {website['id']} is {website['domain']}")
+        if parse_privacy(website["privacy"]) != parse_privacy(params["privacy"]):
+            raise ValueError(f"{website['domain']} is {parse_privacy(website['privacy']).name.lower()}")
+
+    mark = UpdateWebsiteOperator(task_id="mark_as_favorite", website_id=website_id, favorite=True)
+    create >> read >> verify(read.output) >> mark
+
+
+onboard_website()

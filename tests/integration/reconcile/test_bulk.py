@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.exceptions import AuthenticationError, BulkError
+from airflow_provider_analytics.hooks import bulk
+from airflow_provider_analytics.hooks.bulk import GIVE_UP_AFTER, apply_plan, complete_records
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+if TYPE_CHECKING:
+    from conftest import Distortion
+
+Execute = Callable[..., Any]
+
+
+def client_of(sandbox: SandboxServer, api_key: str | None = None) -> AnalyticsClient:
+    return AnalyticsClient(Settings(base_url=sandbox.url, api_key=api_key or sandbox.api_key, max_retries=0))
+
+
+def lists(sandbox: SandboxServer) -> list[str | None]:
+    return [website["exclude_ips"] for website in sandbox.websites()]
+
+
+def updates(sandbox: SandboxServer) -> Counter[str]:
+    return Counter(request.path for request in sandbox.requests if request.operation == "update")
+
+
+def update(number: int) -> Change:
+    return Change("update", f"{number}.example", str(number), (FieldChange("exclude_ips", (), ("1.1.1.1",)),))
+
+
+def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    for number in range(1, 8):
+        analytics_sandbox.add_website(f"{number}.example")
+    distortion.failing = {("PATCH", "/websites/3"): 422, ("PATCH", "/websites/5"): 500}
+    arguments = {"excluded_ips": ["1.1.1.1"], "mode": "managed", "ledger": str(tmp_path / "ledger.json")}
+    with pytest.raises(BulkError) as raised:
+        execute(SyncExcludedIpsOperator, **arguments)
+    assert raised.value.failures.keys() == {"3.example (id 3)", "5.example (id 5)"}
+    assert "ValidationError" in raised.value.failures["3.example (id 3)"]
+    assert raised.value.done == 5
+    distortion.failing = {}
+    analytics_sandbox.clear_requests()
+    assert execute(SyncExcludedIpsOperator, **arguments)["applied"] == 2
+    assert updates(analytics_sandbox) == {"/api/v1/websites/3": 1, "/api/v1/websites/5": 1}
+    assert lists(analytics_sandbox) == ["1.1.1.1"] * 7
+    assert execute(SyncExcludedIpsOperator, **{**arguments, "excluded_ips": ["2.2.2.2"]})["applied"] == 7
+    assert lists(analytics_sandbox) == ["2.2.2.2"] * 7
+
+
+def test_fields_that_list_rows_lack_are_asked_for(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute
+) -> None:
+    for number in range(1, 5):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="9.9.9.9")
+    distortion.hidden_in_lists = {"exclude_ips"}
+    distortion.failing = {("GET", "/websites/2"): 500, ("GET", "/websites/3"): 404}
+    with pytest.raises(BulkError) as raised:
+        execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"])
+    assert raised.value.failures.keys() == {"2.example (id 2)"}
+    assert lists(analytics_sandbox) == ["9.9.9.9\n1.1.1.1", "9.9.9.9", "9.9.9.9", "9.9.9.9\n1.1.1.1"]
+
+
+def test_a_list_that_is_never_shown_is_replaced_but_not_merged_into(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute
+) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
+    distortion.hidden = {"exclude_ips"}
+    with pytest.raises(AirflowFailException, match="do not show exclude_ips"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"])
+    execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], mode="replace")
+    assert lists(analytics_sandbox) == ["1.1.1.1"]
+
+
+def test_an_answer_that_shows_other_settings_is_a_failure(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    distortion.shown_after_update = {"exclude_ips": "::FFFF:1.1.1.1\r\n"}
+    execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"])
+    distortion.shown_after_update = {"exclude_ips": "1.1.1.1"}
+    with pytest.raises(BulkError, match="its record shows another exclude_ips"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["2.2.2.2"])
+
+
+def test_a_refused_key_ends_the_work_at_once(analytics_sandbox: SandboxServer) -> None:
+    with client_of(analytics_sandbox, "wrong-key") as client, pytest.raises(AuthenticationError):
+        apply_plan(client, Plan(tuple(update(number) for number in range(500))), workers=2)
+    assert len(analytics_sandbox.requests) < 20
+
+
+def test_a_service_that_is_down_is_not_asked_for_each_website() -> None:
+    server = SandboxServer()
+    with server:
+        client = client_of(server)
+    with client:
+        outcome = apply_plan(client, Plan(tuple(update(number) for number in range(500))), workers=2)
+    assert outcome.done == ()
+    failed = [website for website in outcome.failures if website.endswith(".example (id " + website.split("id ")[-1])]
+    (skipped,) = [website for website in outcome.failures if "websites" in website]
+    assert GIVE_UP_AFTER <= len(failed) <= GIVE_UP_AFTER + 1  # two threads
+    assert skipped == f"{500 - len(failed)} websites"
+    with pytest.raises(BulkError, match="not tried"):
+        outcome.raise_failures()
+
+
+def test_deletes_look_at_the_domain_again(analytics_sandbox: SandboxServer) -> None:
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    plan = Plan(
+        (
+            Change("delete", "A.example.", "1", ()),
+            Change("delete", "other.example", "2", ()),
+            Change("delete", "gone.example", "3", ()),
+        )
+    )
+    with client_of(analytics_sandbox) as client:
+        outcome = apply_plan(client, plan, workers=2)
+    assert [website["domain"] for website in analytics_sandbox.websites()] == ["b.example"]
+    assert {change.domain for change in outcome.done} == {"A.example.", "gone.example"}
+    assert outcome.failures == {"other.example (id 2)": "ValueError: not deleted: id 2 is 'b.example' now"}
+
+
+def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxServer) -> None:
+    fields = {"privacy": "password", "password_from": "variable:stats", "favorite": True, "exclude_ips": ("1.1.1.1",)}
+    change = Change("create", "n.example", None, tuple(FieldChange(name, None, one) for name, one in fields.items()))
+    seen = []
+    with client_of(analytics_sandbox) as client:
+        apply_plan(
+            client,
+            Plan((change,)),
+            workers=2,
+            passwords={"variable:stats": "s3cret-pass"},
+            applied=lambda done, website_id: seen.append((done, website_id)),
+        )
+    (website,) = analytics_sandbox.websites()
+    assert (website["privacy"], website["favorite"], website["exclude_ips"]) == (2, True, "1.1.1.1")
+    assert analytics_sandbox.stored_password(1) == "s3cret-pass"
+    assert seen == [(change, "1")]
+
+
+def test_progress_is_logged_at_a_steady_pace(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(bulk.log, "info", lambda message, *values: lines.append(message % values))
+    ticks = iter(range(1, 1000))
+    monkeypatch.setattr(bulk, "time", SimpleNamespace(monotonic=lambda: next(ticks)))  # a second per look at the clock
+    for number in range(1, 41):
+        analytics_sandbox.add_website(f"{number}.example")
+    with client_of(analytics_sandbox) as client:
+        plan = Plan(tuple(update(number) for number in [*range(1, 25), 99]), websites=1040)
+        apply_plan(client, plan, workers=1)
+    assert len(lines) == 3
+    assert lines[-1] == "1,040/1,040 websites, 24 changed, 1 failed"
+
+
+def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer, distortion: Distortion) -> None:
+    for number in range(1, 31):
+        analytics_sandbox.add_website(f"{number}.example")
+    lock, all_there = threading.Lock(), threading.Barrier(3, timeout=20)
+    now, most = [0], [0]
+
+    def before(method: str, path: str) -> None:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        all_there.wait()  # passes only if three are under way at once
+        with lock:
+            now[0] -= 1
+
+    distortion.before = before
+    host = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])["host"]
+    with AnalyticsClient(Settings(base_url=host, api_key=analytics_sandbox.api_key, max_retries=0)) as client:
+        outcome = apply_plan(client, Plan(tuple(update(number) for number in range(1, 31))), workers=3)
+        assert complete_records(client, [{"id": 1, "email": 0}], ["email"], workers=3) == ([{"id": 1, "email": 0}], {})
+    assert (len(outcome.done), most[0]) == (30, 3)
+
+
+KILLED = """
+import sys
+from types import SimpleNamespace
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=1)
+SyncExcludedIpsOperator(
+    task_id="sync", excluded_ips=sys.argv[2:], mode="managed", ledger=sys.argv[1] + "/ledger.json", audit=sys.argv[1]
+).execute({"ti": ti})
+"""
+
+
+def test_a_killed_process_converges_on_the_next_run(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    for number in range(1, 101):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1")
+    numbers = itertools.count(1)
+    all_workers_held, killed = threading.Barrier(9, timeout=60), threading.Event()
+
+    def hold_after_forty(method: str, path: str) -> None:
+        if method == "PATCH" and next(numbers) > 40:
+            all_workers_held.wait()
+            killed.wait(60)
+            raise ConnectionError("never arrives")
+
+    distortion.before = hold_after_forty
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path), "203.0.113.7"])
+    try:
+        all_workers_held.wait()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        distortion.before = lambda method, path: None
+        killed.set()
+    assert Counter(lists(analytics_sandbox)) == {"10.0.0.1": 60, "10.0.0.1\n203.0.113.7": 40}
+    assert len((tmp_path / "the_dag" / "run" / "sync--1-1.jsonl").read_text().splitlines()) == 40
+
+    analytics_sandbox.clear_requests()
+    arguments = {"excluded_ips": ["203.0.113.7"], "mode": "managed", "ledger": str(tmp_path / "ledger.json")}
+    result = execute(SyncExcludedIpsOperator, **arguments)
+    assert (len(analytics_sandbox.requests), result["applied"]) == (1 + 60, 60)
+    assert lists(analytics_sandbox) == ["10.0.0.1\n203.0.113.7"] * 100
+    # What the killed process added is known as added, so that the list can take it away again.
+    execute(SyncExcludedIpsOperator, **{**arguments, "excluded_ips": ["203.0.113.8"]}, force=True)
+    assert lists(analytics_sandbox) == ["10.0.0.1\n203.0.113.8"] * 100

@@ -1,0 +1,307 @@
+"""Reconciling in real DAG runs against the sandbox, the sample DAGs included."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import airflow
+import pytest
+from airflow.providers.common.compat.sdk import DAG, BaseOperator, task
+
+from airflow_provider_analytics.operators.configuration import (
+    ApplyWebsitesOperator,
+    CheckDriftOperator,
+    ExportWebsitesOperator,
+    PlanWebsitesOperator,
+)
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.reconcile.configuration import parse_configuration
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+if TYPE_CHECKING:
+    from conftest import Distortion
+
+RunDag = Callable[..., Any]
+
+SAMPLES = Path(__file__).parents[3] / "dags"
+VERSION = tuple(int(part) for part in airflow.__version__.split(".")[:2])
+HAS_APPROVALS = VERSION >= (3, 1)
+
+
+def sample(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"sample_{name}", SAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def a_dag(*chain: Callable[[], BaseOperator]) -> DAG:
+    """A DAG of these tasks, one after the other, each with two retries."""
+    with DAG(
+        "reconcile",
+        schedule=None,
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        default_args={"retries": 2, "retry_delay": timedelta(0)},
+    ) as dag:
+        before = None
+        for make in chain:
+            operator = make()
+            if before is not None:
+                before >> operator
+            before = operator
+    return dag
+
+
+def operations(sandbox: SandboxServer) -> Counter[str | None]:
+    return Counter(request.operation for request in sandbox.requests)
+
+
+def test_the_life_of_a_managed_list_on_a_thousand_websites(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
+) -> None:
+    analytics_sandbox.seed(1000)
+    store = analytics_sandbox._world.store
+    for website in store.websites():
+        store.update(website["id"], {"exclude_ips": f"10.1.{website['id'] // 250}.{website['id'] % 250} # by hand"})
+
+    def sync(addresses: str, **arguments: Any) -> Any:
+        analytics_sandbox.clear_requests()
+        arguments = {"mode": "managed", "ledger": f"file://{tmp_path}/ledger.json", **arguments}
+        make = functools.partial(SyncExcludedIpsOperator, task_id="sync", excluded_ips=addresses, **arguments)
+        return run_dag(a_dag(make)).tasks["sync"]
+
+    first = sync("203.0.113.1\n203.0.113.2\n203.0.113.3\n")
+    assert (first.state, first.returned["applied"]) == ("success", 1000)
+    assert operations(analytics_sandbox) == {"list": 10, "update": 1000}
+
+    # The list is wiped but for one entry: half of all entries would go. No retry, nothing sent.
+    wiped = sync("203.0.113.1 # the others were lost")
+    assert (wiped.state, wiped.try_number) == ("failed", 1)
+    assert operations(analytics_sandbox) == {"list": 10}
+    empty = sync("# wiped\n")
+    assert (empty.state, empty.try_number) == ("failed", 1)
+    assert operations(analytics_sandbox) == {}
+
+    second = sync("203.0.113.4\n203.0.113.2\n203.0.113.3\n")
+    assert (second.returned["entries_added"], second.returned["entries_removed"]) == (1000, 1000)
+    third = sync("203.0.113.4", force=True)
+    assert third.returned["entries_removed"] == 2000
+    assert {website["exclude_ips"].split("\n", 1)[1] for website in store.websites()} == {"203.0.113.4"}
+    assert all(website["exclude_ips"].startswith("10.1.") for website in store.websites())
+    assert sync("203.0.113.4").returned["applied"] == 0
+    assert operations(analytics_sandbox) == {"list": 10}
+
+
+def test_a_retry_repeats_only_what_still_differs(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, distortion: Distortion
+) -> None:
+    for number in range(1, 21):
+        analytics_sandbox.add_website(f"{number}.example")
+    distortion.failing = {("PATCH", "/websites/7"): 500}
+
+    def mend_after_one(method: str, path: str) -> None:
+        if len(analytics_sandbox.requests) == 20:  # the list, and the updates of all the others
+            distortion.failing = {}
+
+    distortion.before = mend_after_one
+    sync = functools.partial(SyncExcludedParamsOperator, task_id="sync", excluded_params=["gclid"])
+    outcome = run_dag(a_dag(sync)).tasks["sync"]
+    assert (outcome.state, outcome.try_number) == ("success", 2)
+    assert (outcome.returned["applied"], outcome.returned["unchanged"]) == (1, 19)
+    assert operations(analytics_sandbox) == {"list": 2, "update": 20}
+
+
+def test_a_snapshot_brings_the_settings_back(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+    analytics_sandbox.seed(30)
+    store = analytics_sandbox._world.store
+    for website in store.websites():
+        if website["privacy"] == 2:
+            store.update(website["id"], {"privacy": 1})
+    before = {website["domain"]: website for website in analytics_sandbox.websites()}
+    base, file = f"file://{tmp_path}/data", f"file://{tmp_path}/restore.yaml"
+    assert run_dag(a_dag(lambda: SnapshotWebsitesOperator(task_id="snapshot", base_path=base))).state == "success"
+    for number in (3, 5, 8, 13):
+        store.delete(number)
+    store.update(1, {"exclude_ips": "6.6.6.6", "favorite": not before[store.get(1)["domain"]]["favorite"]})
+    today = datetime.now(UTC).date().isoformat()
+    outcome = run_dag(
+        a_dag(
+            lambda: ExportWebsitesOperator(task_id="export", path=file, base_path=base, snapshot_date=today),
+            lambda: PlanWebsitesOperator(task_id="plan", config_file=file),
+            lambda: ApplyWebsitesOperator(
+                task_id="apply", config_file=file, expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}"
+            ),
+            lambda: CheckDriftOperator(task_id="check", config_file=file, prune=True),
+        )
+    )
+    assert {name: task.state for name, task in outcome.tasks.items()} == dict.fromkeys(
+        ["export", "plan", "apply", "check"], "success"
+    )
+    assert (outcome.tasks["plan"].returned["creates"], outcome.tasks["plan"].returned["updates"]) == (4, 1)
+
+    def settings(website: dict[str, Any]) -> dict[str, Any]:
+        new = {"exclude_ips": website["exclude_ips"] or "", "exclude_params": website["exclude_params"] or ""}
+        return {name: value for name, value in {**website, **new}.items() if name not in ("id", "created_at")}
+
+    assert {website["domain"]: settings(website) for website in analytics_sandbox.websites()} == {
+        domain: settings(website) for domain, website in before.items()
+    }
+
+
+def test_drift_skips_what_follows(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+    analytics_sandbox.add_website("a.example")
+    file = tmp_path / "websites.yaml"
+    file.write_text("websites: {a.example: {privacy: private}}")
+    outcome = run_dag(
+        a_dag(
+            lambda: CheckDriftOperator(task_id="check", config_file=str(file), on_drift="skip"),
+            lambda: PlanWebsitesOperator(task_id="after", config_file=str(file)),
+        )
+    )
+    assert {name: task.state for name, task in outcome.tasks.items()} == {"check": "skipped", "after": "skipped"}
+
+
+def test_sample_sync_excluded_ips(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
+    make = sample("sync_excluded_ips").sync_excluded_ips
+    conf = {"state_path": f"file://{tmp_path}"}
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.7 # office\n203.0.113.8")
+    assert run_dag(make(), conf={**conf, "dry_run": True}).tasks["sync"].returned["applied"] == 0
+    assert run_dag(make(), conf=conf).tasks["sync"].returned["applied"] == 1
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.7")
+    assert run_dag(make(), conf=conf).tasks["sync"].returned["entries_removed"] == 1
+    assert analytics_sandbox.websites()[0]["exclude_ips"] == "9.9.9.9\n203.0.113.7"
+    assert len(list((tmp_path / "audit").rglob("*.jsonl"))) == 2
+
+
+def test_sample_onboard_website(run_dag: RunDag, analytics_sandbox: SandboxServer) -> None:
+    make = sample("onboard_website").onboard_website
+    for _ in range(2):  # the second time there is nothing left to do
+        outcome = run_dag(make(), conf={"domain": "new.example"})
+        assert outcome.state == "success"
+    (website,) = analytics_sandbox.websites()
+    assert (website["domain"], website["privacy"], website["favorite"]) == ("new.example", 1, True)
+
+
+@pytest.mark.skipif(not HAS_APPROVALS, reason="approvals came with Airflow 3.1")
+def test_sample_websites_as_code(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_STATE", f"file://{tmp_path}")
+    make = sample("websites_as_code").websites_as_code
+    for expected in (["success", "success"], ["skipped", "skipped"]):
+        dag = make()
+        # Nobody is there to press the button: the approval counts as given.
+        monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="approve"))
+        outcome = run_dag(dag)
+        assert outcome.state == "success"
+        assert [outcome.tasks[name].state for name in ("approve", "apply")] == expected
+    assert {website["domain"]: website["favorite"] for website in analytics_sandbox.websites()} == {
+        "blog.example.com": False,
+        "shop.example.com": False,
+        "www.example.com": True,
+    }
+    (plan, _) = sorted((tmp_path / "plans").glob("*.json"))
+    assert len(json.loads(plan.read_text())["changes"]) == 3
+
+
+@pytest.mark.skipif(VERSION < (3, 3), reason="DAG.test waits for an answer from Airflow 3.3 on")
+@pytest.mark.parametrize(("answer", "state", "websites"), [("Approve", "success", 3), ("Reject", "skipped", 0)])
+def test_somebody_answers_the_sample_websites_as_code(
+    run_dag: RunDag,
+    analytics_sandbox: SandboxServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    state: str,
+    websites: int,
+) -> None:
+    from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
+    from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+    from airflow.models.hitl import HITLDetail
+    from airflow.utils.session import create_session
+
+    shown = []
+
+    def press_the_button(seconds: float) -> None:
+        """Do what the button in the UI does, in the moment in which the run waits for it."""
+        if threading.current_thread() is not threading.main_thread():
+            sleep(seconds)
+            return
+        with create_session() as session:
+            (detail,) = (one for one in session.query(HITLDetail) if one.responded_at is None)
+            shown.append(detail.body)
+            ti = detail.task_instance
+            update_hitl_detail(
+                dag_id=ti.dag_id,
+                dag_run_id=ti.run_id,
+                task_id=ti.task_id,
+                update_hitl_detail_payload=UpdateHITLDetailPayload(chosen_options=[answer]),
+                user=SimpleNamespace(get_id=lambda: "ann", get_name=lambda: "Ann"),
+                session=session,
+            )
+
+    monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_STATE", f"file://{tmp_path}")
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", press_the_button)
+    outcome = run_dag(sample("websites_as_code").websites_as_code())
+    assert (outcome.state, outcome.tasks["apply"].state) == ("success", state)
+    assert len(analytics_sandbox.websites()) == websites
+    assert shown == [outcome.tasks["plan"].returned["markdown"]]
+    assert "- `shop.example.com`" in shown[0]
+
+
+def test_sample_websites_as_code_can_be_parsed_everywhere() -> None:
+    module = sample("websites_as_code")
+    assert (module.ApprovalOperator is not None) == HAS_APPROVALS
+
+
+def test_a_list_may_come_from_a_file_or_from_a_task(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    (tmp_path / "addresses.txt").write_text("# {{ dag.dag_id }}\n203.0.113.7 # office\n\n203.0.113.8\n")
+    with DAG(
+        "lists", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), template_searchpath=str(tmp_path)
+    ) as dag:
+
+        @task
+        def read_list() -> list[str]:
+            return ["gclid", "fbclid"]
+
+        SyncExcludedIpsOperator(task_id="ips", excluded_ips="addresses.txt")
+        SyncExcludedParamsOperator(task_id="params", excluded_params=read_list())
+    assert run_dag(dag).state == "success"
+    (website,) = analytics_sandbox.websites()
+    assert website["exclude_ips"] == "203.0.113.7\n203.0.113.8"
+    assert website["exclude_params"] == "gclid\nfbclid"
+
+
+@pytest.mark.parametrize("name", ["exclusions.md", "websites_as_code.md"])
+def test_the_examples_of_the_documentation_are_valid(name: str) -> None:
+    text = (SAMPLES.parent / "docs" / name).read_text()
+    blocks = re.findall(r"```(python|yaml)\n(.*?)```", text, flags=re.DOTALL)
+    assert blocks
+    for language, block in blocks:
+        if language == "yaml":
+            assert parse_configuration(block, name).websites
+        else:
+            with DAG("example", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+                exec(block, {})
+            assert dag.task_ids

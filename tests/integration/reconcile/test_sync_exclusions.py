@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, ObjectStoragePath
+
+from airflow_provider_analytics.hooks.files import read_text
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+Execute = Callable[..., Any]
+
+
+def lists(sandbox: SandboxServer, field: str = "exclude_ips") -> dict[str, str | None]:
+    return {website["domain"]: website[field] for website in sandbox.websites()}
+
+
+def operations(sandbox: SandboxServer) -> Counter[str | None]:
+    return Counter(request.operation for request in sandbox.requests)
+
+
+def test_merge_keeps_what_is_there_and_sends_only_differences(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips="# typed by Ann\n9.9.9.9 # home\n203.0.113.7")
+    analytics_sandbox.add_website("b.example", exclude_ips="203.0.113.8\r\n  203.0.113.7 \r\n")
+    analytics_sandbox.add_website("c.example")
+    result = execute(SyncExcludedIpsOperator, excluded_ips="203.0.113.7\n\n203.0.113.8 # Lyon\n")
+    assert lists(analytics_sandbox) == {
+        "a.example": "# typed by Ann\n9.9.9.9 # home\n203.0.113.7\n203.0.113.8",
+        "b.example": "203.0.113.8\r\n  203.0.113.7 \r\n",
+        "c.example": "203.0.113.7\n203.0.113.8",
+    }
+    assert (result["websites"], result["updates"], result["applied"], result["unchanged"]) == (3, 2, 2, 1)
+    assert (result["entries_added"], result["entries_removed"]) == (3, 0)
+    assert operations(analytics_sandbox) == {"list": 1, "update": 2}
+    analytics_sandbox.clear_requests()
+    again = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.8", "::ffff:203.0.113.7"])
+    assert operations(analytics_sandbox) == {"list": 1}
+    assert again.keys() == result.keys()
+    assert (again["applied"], again["changes"]) == (0, [])
+
+
+def test_a_dry_run_returns_the_same_shape_and_digest_and_sends_nothing(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    arguments = {
+        "excluded_ips": ["203.0.113.7"],
+        "mode": "managed",
+        "ledger": str(tmp_path / "ledger.json"),
+        "audit": str(tmp_path / "audit"),
+    }
+    dry = execute(SyncExcludedIpsOperator, dry_run=True, **arguments)
+    assert operations(analytics_sandbox) == {"list": 1}
+    assert list(tmp_path.iterdir()) == []
+    real = execute(SyncExcludedIpsOperator, **arguments)
+    assert {**dry, "dry_run": False, "applied": 1} == real
+    assert dry["changes"] == ["update a.example (id 1): exclude_ips +1 -0"]
+
+
+def test_managed_removes_only_what_it_added(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+    for number in range(12):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips=f"10.0.0.{number} # typed\n203.0.113.7")
+    ledger = f"file://{tmp_path}/state/ledger.json"
+
+    def sync(*addresses: str) -> dict[str, Any]:
+        analytics_sandbox.clear_requests()
+        result: dict[str, Any] = execute(
+            SyncExcludedIpsOperator,
+            excluded_ips=addresses,
+            mode="managed",
+            ledger=ledger,
+            max_removal_fraction=0.34,
+        )
+        return result
+
+    assert sync("203.0.113.7", "203.0.113.8")["updates"] == 12
+    assert sync("203.0.113.9", "203.0.113.8")["updates"] == 12
+    assert lists(analytics_sandbox)["3.example"] == "10.0.0.3 # typed\n203.0.113.7\n203.0.113.8\n203.0.113.9"
+    third = sync("203.0.113.9")
+    assert third["entries_removed"] == 12
+    assert lists(analytics_sandbox)["3.example"] == "10.0.0.3 # typed\n203.0.113.7\n203.0.113.9"
+    sync("203.0.113.9")
+    assert operations(analytics_sandbox) == {"list": 1}
+
+
+def test_managed_needs_its_own_good_ledger(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+    analytics_sandbox.add_website("a.example")
+    ledger = tmp_path / "ledger.json"
+    managed = {"excluded_ips": ["203.0.113.7"], "mode": "managed"}
+    with pytest.raises(AirflowFailException, match="needs ledger"):
+        execute(SyncExcludedIpsOperator, **managed)
+    with pytest.raises(AirflowFailException, match=r"'ledger\.json' is not allowed; allowed: a URL"):
+        execute(SyncExcludedIpsOperator, **managed, ledger="ledger.json")
+    execute(SyncExcludedIpsOperator, **managed, ledger=str(ledger))
+    good = ledger.read_text()
+    with pytest.raises(AirflowFailException, match=r"belongs to the list 'the_dag\.sync'"):
+        execute(SyncExcludedIpsOperator, **managed, ledger=str(ledger), task_id="other")
+    execute(SyncExcludedIpsOperator, **managed, ledger=str(ledger), task_id="other", list_name="the_dag.sync")
+    with pytest.raises(AirflowFailException, match="belongs to the list"):
+        execute(SyncExcludedParamsOperator, excluded_params=["a"], mode="managed", ledger=str(ledger))
+    ledger.write_text(good[:-20])
+    analytics_sandbox.clear_requests()
+    with pytest.raises(AirflowFailException, match="cannot be read"):
+        execute(SyncExcludedIpsOperator, **managed, ledger=str(ledger))
+    assert operations(analytics_sandbox) == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.json"]
+
+
+def test_the_guard_trips_before_anything_is_sent(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    for number in range(10):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="203.0.113.7\n203.0.113.8\n203.0.113.9")
+    wiped = {"excluded_ips": "203.0.113.7 # the rest was lost", "mode": "replace"}
+    with pytest.raises(AirflowFailException, match=r"UnsafePlanError: 20 of 30 exclude_ips entries would be removed"):
+        execute(SyncExcludedIpsOperator, **wiped)
+    assert operations(analytics_sandbox) == {"list": 1}
+    assert execute(SyncExcludedIpsOperator, **wiped, force="True")["entries_removed"] == 20
+    with pytest.raises(AirflowFailException, match="excluded_ips is empty; allow_empty=True"):
+        execute(SyncExcludedIpsOperator, excluded_ips="# all gone\n", mode="replace")
+    with pytest.raises(AirflowFailException, match="UnsafePlanError"):
+        execute(SyncExcludedIpsOperator, excluded_ips=[], mode="replace", allow_empty=True)
+    execute(SyncExcludedIpsOperator, excluded_ips=[], mode="replace", allow_empty=True, force=True)
+    assert set(lists(analytics_sandbox).values()) <= {None, ""}
+
+
+def test_selectors_exceptions_and_further_entries(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    for domain in ("www.example.com", "shop.example.com", "old.example.com", "other.example.org"):
+        analytics_sandbox.add_website(domain, favorite=domain.startswith("shop"))
+    execute(
+        SyncExcludedIpsOperator,
+        excluded_ips=["203.0.113.7"],
+        websites=["*.example.com", 4],
+        except_websites="OLD.example.com.\n",
+        per_website={"shop.*": "203.0.113.8 # till", "2": ["203.0.113.9"]},
+    )
+    assert lists(analytics_sandbox) == {
+        "www.example.com": "203.0.113.7",
+        "shop.example.com": "203.0.113.7\n203.0.113.8\n203.0.113.9",
+        "old.example.com": None,
+        "other.example.org": "203.0.113.7",
+    }
+    execute(SyncExcludedParamsOperator, excluded_params=["gclid"], websites={"favorite": True})
+    execute(SyncExcludedParamsOperator, excluded_params=["fbclid"], websites={"search": "other"})
+    assert lists(analytics_sandbox, "exclude_params") == {
+        "www.example.com": None,
+        "shop.example.com": "gclid",
+        "old.example.com": None,
+        "other.example.org": "fbclid",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            {"websites": ["a.example", "b.exmaple", "77"]}, "websites: 'b.exmaple'; websites: '77'", id="selector"
+        ),
+        pytest.param({"websites": []}, "websites: an empty list", id="no selector"),
+        pytest.param({"websites": {"search": "zzz"}}, "no website matches websites: {'search': 'zzz'}", id="search"),
+        pytest.param({"websites": {"favourite": True}}, "did you mean favorite", id="filter"),
+        pytest.param({"except_websites": ["b.example"]}, "except_websites: 'b.example'", id="exception"),
+        pytest.param({"per_website": {"b.example": ["1.1.1.1"]}}, "per_website: 'b.example'", id="per website"),
+        pytest.param(
+            {"per_website": {"a.example": ["x"]}, "excluded_ips": "y"}, "line 1: 'y'.*entry 1: 'x'", id="all problems"
+        ),
+        pytest.param({"mode": "merged"}, "did you mean merge", id="mode"),
+        pytest.param({"networks": "exapnd"}, "did you mean expand", id="networks"),
+        pytest.param({"max_removal_fraction": 30}, "allowed: 0 to 1", id="fraction"),
+        pytest.param({"dry_run": "perhaps"}, "dry_run='perhaps'", id="flag"),
+    ],
+)
+def test_bad_arguments_fail_without_a_retry_and_without_a_change(
+    analytics_sandbox: SandboxServer, execute: Execute, arguments: dict[str, Any], message: str
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    with pytest.raises(AirflowFailException, match=message):
+        execute(SyncExcludedIpsOperator, **{"excluded_ips": ["203.0.113.7"], **arguments})
+    assert operations(analytics_sandbox)["update"] == 0
+
+
+def test_selectors_without_a_match_may_be_allowed(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    analytics_sandbox.add_website("a.example")
+    arguments = {"excluded_ips": ["1.1.1.1"], "allow_no_match": True}
+    assert execute(SyncExcludedIpsOperator, **arguments, websites=["a.example", "b.example"])["applied"] == 1
+    assert execute(SyncExcludedIpsOperator, **arguments, websites={"search": "zzz"})["websites"] == 0
+
+
+def test_each_applied_change_is_audited(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips="1.1.1.1")
+    analytics_sandbox.add_website("b.example", exclude_ips="2.2.2.2")
+    execute(SyncExcludedIpsOperator, excluded_ips=["2.2.2.2"], mode="replace", audit=str(tmp_path))
+    (file,) = tmp_path.rglob("*.jsonl")
+    assert file.relative_to(tmp_path).as_posix() == "the_dag/manual__2026-01-02T03_04_05_00_00/sync--1-1.jsonl"
+    (line,) = map(json.loads, file.read_text().splitlines())
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "dag_id": "the_dag",
+        "run_id": "manual__2026-01-02T03:04:05+00:00",
+        "task_id": "sync",
+        "try_number": 1,
+        "action": "update",
+        "website_id": "1",
+        "domain": "a.example",
+        "field": "exclude_ips",
+        "before": ["1.1.1.1"],
+        "after": ["2.2.2.2"],
+    }
+
+
+def test_a_thousand_websites_cost_the_arithmetic_minimum(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    analytics_sandbox.seed(1000)
+    execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
+    assert operations(analytics_sandbox) == {"list": 10, "update": 1000}
+    for website_id in range(1, 38):
+        analytics_sandbox._world.store.update(website_id, {"exclude_ips": "198.51.100.1"})
+    analytics_sandbox.clear_requests()
+    result = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
+    assert operations(analytics_sandbox) == {"list": 10, "update": 37}
+    assert (result["updates"], len(result["changes"]), result["changes_left_out"]) == (37, 20, 17)
+
+
+def test_ten_thousand_websites_with_a_hundred_differences(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    analytics_sandbox.seed(10_000)
+    store = analytics_sandbox._world.store
+    for website in store.websites():
+        store.update(website["id"], {"exclude_ips": None if website["id"] % 100 == 0 else "203.0.113.7"})
+    result = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
+    assert operations(analytics_sandbox) == {"list": 100, "update": 100}
+    assert (result["websites"], result["applied"], result["unchanged"]) == (10_000, 100, 9_900)
+    assert len(json.dumps(result)) < 3000
+
+
+def test_ledger_and_audit_may_be_in_any_storage(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    # Airflow knows this storage only when it is attached.
+    store = importlib.import_module(ObjectStoragePath.__module__.replace(".path", ".store"))
+    store.attach("memory", fs=fsspec.filesystem("memory"))
+    analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
+    places = {"mode": "managed", "ledger": "memory://state/ledger.json", "audit": "memory://state/audit/"}
+    execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"], **places)
+    execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.8"], **places, try_number=2)
+    assert lists(analytics_sandbox) == {"a.example": "9.9.9.9\n203.0.113.8"}
+    run = "memory://state/audit/the_dag/manual__2026-01-02T03_04_05_00_00"
+    assert [len((read_text(f"{run}/sync--1-{number}.jsonl") or "").splitlines()) for number in (1, 2)] == [1, 1]
