@@ -12,7 +12,7 @@ CONNECTION_TYPE: dict[str, Any] = {
     "hook-class-name": "airflow_provider_analytics.hooks.analytics.AnalyticsHook",
     "hook-name": "Website Analytics",
     "ui-field-behaviour": {
-        "hidden-fields": ["login", "port", "schema"],
+        "hidden-fields": ["login", "schema"],
         "relabeling": {"host": "Base URL", "password": "API key"},
         "placeholders": {"host": "https://stats.example.com", "password": "API key of the account"},
     },
