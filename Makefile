@@ -19,7 +19,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-oldest lint demo ui constraints clean
+.PHONY: help install test test-oldest lint fault-matrix demo ui constraints clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -53,6 +53,9 @@ lint: install  ## Check style, format and types
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
+
+fault-matrix: install  ## Try every way a list may be served: cases tried, held, failed
+	@$(PY) tests/integration/api/fault_matrix.py --all
 
 demo: install  ## Let Airflow run the nightly DAG against a local server and show the snapshot
 	@$(PY) scripts/demo.py

@@ -1,0 +1,201 @@
+"""What the interface does not show, and what this package does there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from contract_table import proves
+
+import airflow_provider_analytics
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.dialect import API_PREFIX
+from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
+    AuthenticationError,
+    IncompleteListError,
+    NotFoundError,
+    PermissionDeniedError,
+    RateLimitError,
+    ServerError,
+    UnexpectedResponseError,
+    ValidationError,
+)
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+
+@proves("website-record")
+@pytest.mark.parametrize("body", [{"id": 1, "new_field": [1, {"a": None}]}, {"id": "x"}], ids=str)
+def test_a_record_is_handed_on_as_it_came_if_it_has_an_id(
+    client: AnalyticsClient, sandbox: SandboxServer, body: dict[str, Any]
+) -> None:
+    for wrapped in (body, {"data": body}):
+        sandbox.fault(body=wrapped)
+        assert client.get_website(body["id"]) == body
+
+
+@proves("website-record")
+@pytest.mark.parametrize("body", [{"domain": "a.example"}, {"id": None}, {"id": ""}, {"id": 1.5}, [], {}], ids=str)
+def test_a_record_without_an_id_is_refused(client: AnalyticsClient, sandbox: SandboxServer, body: Any) -> None:
+    sandbox.fault(body=body)
+    with pytest.raises(UnexpectedResponseError):
+        client.get_website(1)
+
+
+@proves("account-record")
+def test_any_account_record_is_handed_on(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    for body in ({"name": "me"}, {"data": {"quota": {"websites": 3}}}):
+        sandbox.fault(body=body)
+        assert client.get_account() == body.get("data", body)
+    sandbox.fault(body={"message": "Hello."})
+    with pytest.raises(UnexpectedResponseError):
+        client.get_account()
+
+
+@proves("response-bodies")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"list_key": None, "record_key": None},
+        {"list_key": "websites"},
+        {"metadata": "flat"},
+        {"metadata": "none"},
+        {"numbers_as_text": True},
+        {"total": "absent"},
+        {"current_page": "absent"},
+        {"favorite_as": "text", "flags_as": "boolean"},
+        {"empty_answers": ["create", "update", "delete"]},
+        {"page_size_limit": 25},
+        {"ignored": ["per_page"]},
+    ],
+    ids=str,
+)
+def test_every_plausible_shape_is_read(
+    client: AnalyticsClient, sandbox: SandboxServer, options: dict[str, Any]
+) -> None:
+    sandbox.seed(120)
+    sandbox.configure(**options)
+    assert sorted(int(website["id"]) for website in client.list_websites()) == list(range(1, 121))
+    created = client.create_website("new.example")
+    assert created["domain"] == "new.example"
+    assert str(client.update_website(created["id"], privacy=1)["privacy"]) == "1"
+    client.delete_website(created["id"])
+    assert len(sandbox.websites()) == 120
+
+
+@proves("status-codes")
+@pytest.mark.parametrize(("status", "succeeds"), [(200, True), (201, True), (202, False), (203, False), (206, False)])
+def test_the_statuses_that_mean_success(
+    client: AnalyticsClient, sandbox: SandboxServer, status: int, succeeds: bool
+) -> None:
+    sandbox.fault(status=status, body={"id": 1})
+    if succeeds:
+        assert client.get_website(1) == {"id": 1}
+    else:
+        with pytest.raises(UnexpectedResponseError):
+            client.get_website(1)
+
+
+@proves("page-parameter")
+@pytest.mark.parametrize("name", ["page", "p", "page[number]"])
+def test_the_page_parameter_is_a_setting(
+    client_with: Callable[..., AnalyticsClient], sandbox: SandboxServer, name: str
+) -> None:
+    sandbox.seed(250)
+    sandbox.configure(page_parameter=name)
+    assert len(client_with(page_parameter=name).list_websites()) == 250
+    pages = [[value for key, value in request.query if key == name] for request in sandbox.requests]
+    assert pages == [[], ["2"], ["3"]]
+
+
+@proves("page-parameter")
+def test_a_page_parameter_without_effect_is_noticed(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    sandbox.seed(250)
+    sandbox.configure(page_parameter="p", strict_parameters=False)
+    with pytest.raises(IncompleteListError, match="page_parameter"):
+        client.list_websites()
+
+
+@proves("error-codes")
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, AnalyticsApiError),
+        (401, AuthenticationError),
+        (403, PermissionDeniedError),
+        (404, NotFoundError),
+        (409, AnalyticsApiError),
+        (422, ValidationError),
+        (429, RateLimitError),
+        (500, ServerError),
+        (503, ServerError),
+        (599, ServerError),
+    ],
+)
+def test_each_error_code_has_its_class(
+    client_with: Callable[..., AnalyticsClient], sandbox: SandboxServer, status: int, kind: type[AnalyticsApiError]
+) -> None:
+    sandbox.fault(status=status)
+    with pytest.raises(AnalyticsApiError) as caught:
+        client_with(max_retries=0).get_website(1)
+    assert type(caught.value) is kind
+    assert (caught.value.status, caught.value.method, caught.value.path) == (status, "GET", "/api/v1/websites/1")
+
+
+@proves("error-payload")
+@pytest.mark.parametrize(
+    ("body", "message", "errors"),
+    [
+        ({"message": "No.", "errors": {"domain": ["Taken.", "Odd."]}}, "No.", {"domain": ["Taken.", "Odd."]}),
+        ({"error": "No."}, "No.", {}),
+        ({"detail": "No.", "errors": {"domain": "Taken."}}, "No.", {"domain": ["Taken."]}),
+        ({"title": "No.", "errors": ["Taken."]}, "No.", {}),
+        (["odd"], '["odd"]', {}),
+        ("<h1>No.</h1>", "<h1>No.</h1>", {}),
+    ],
+)
+def test_an_error_body_of_any_shape_is_told(
+    client: AnalyticsClient, sandbox: SandboxServer, body: Any, message: str, errors: dict[str, list[str]]
+) -> None:
+    sandbox.fault(status=422, body=body)
+    with pytest.raises(ValidationError) as caught:
+        client.get_website(1)
+    assert (caught.value.message.replace(" ", ""), caught.value.errors) == (message.replace(" ", ""), errors)
+    assert all(said in str(caught.value) for messages in errors.values() for said in messages)
+
+
+@proves("error-conditions")
+def test_the_sandbox_refuses_what_breaks_a_rule(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    sandbox.add_website("a.example")
+    with pytest.raises(ValidationError) as caught:
+        client.create_website("A.example")
+    assert list(caught.value.errors) == ["domain"]
+    for call in (client.get_website, client.delete_website):
+        with pytest.raises(NotFoundError):
+            call(99)
+
+
+@proves("rate-limits")
+def test_a_rate_limit_is_waited_for(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    sandbox.fault(status=429, headers={"Retry-After": "2"}, times=2)
+    assert client.get_account()["id"] == 1
+    assert [request.status for request in sandbox.requests] == [429, 429, 200]
+
+
+@proves("events")
+def test_there_is_no_code_for_events() -> None:
+    public = [name for name in dir(AnalyticsClient) if not name.startswith("_")]
+    assert not [name for name in public if "event" in name or "webhook" in name]
+
+
+@proves("compatibility")
+def test_the_version_is_asked_for_and_the_client_says_its_own(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    client.get_account()
+    assert API_PREFIX == "/api/v1"
+    assert sandbox.requests[-1].header("User-Agent") == (
+        f"airflow-provider-analytics/{airflow_provider_analytics.__version__}"
+    )
+    sandbox.fault(status=410, body={"message": "This version is gone."})
+    with pytest.raises(AnalyticsApiError, match="This version is gone"):
+        client.get_account()

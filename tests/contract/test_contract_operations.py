@@ -1,0 +1,209 @@
+"""Parts 1, 4, 5, 8 and 9: the operations as they stand on the wire."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import requests
+from contract_table import proves
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.exceptions import AuthenticationError
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+FORM = "application/x-www-form-urlencoded"
+
+
+def do(client: AnalyticsClient, operation: str) -> Any:
+    """Carry out an operation on website 1."""
+    calls: dict[str, Callable[[], Any]] = {
+        "list": client.list_websites,
+        "show": lambda: client.get_website(1),
+        "create": lambda: client.create_website("new.example"),
+        "update": lambda: client.update_website(1, email=True),
+        "delete": lambda: client.delete_website(1),
+        "account": client.get_account,
+    }
+    return calls[operation]()
+
+
+OPERATIONS = {
+    "list": ("GET", "/api/v1/websites?per_page=100&sort_by=id&sort=desc", b""),
+    "show": ("GET", "/api/v1/websites/1", b""),
+    "create": ("POST", "/api/v1/websites", b"domain=new.example"),
+    "update": ("PATCH", "/api/v1/websites/1", b"email=1"),
+    "delete": ("DELETE", "/api/v1/websites/1", b""),
+    "account": ("GET", "/api/v1/account", b""),
+}
+EACH = pytest.mark.parametrize("operation", OPERATIONS)
+
+
+@proves("operation-list", "operation-show", "operation-create", "operation-update", "operation-delete",
+        "operation-account", "version-in-path", "scope")  # fmt: skip
+@EACH
+def test_method_path_and_payload_of_each_operation(
+    client: AnalyticsClient, sandbox: SandboxServer, operation: str
+) -> None:
+    sandbox.add_website("a.example")
+    do(client, operation)
+    (request,) = sandbox.requests
+    assert (request.method, request.target, request.body) == OPERATIONS[operation]
+    assert request.operation == operation
+    assert request.status in (200, 201)
+
+
+@proves("form-encoding", "accept-header", "key-header")
+@EACH
+def test_headers_of_each_operation(client: AnalyticsClient, sandbox: SandboxServer, operation: str) -> None:
+    sandbox.add_website("a.example")
+    do(client, operation)
+    (request,) = sandbox.requests
+    names = [name for name, _ in request.headers]
+    assert len(set(names)) == len(names)
+    assert request.header("Accept") == "application/json"
+    assert request.header("Authorization") == f"Bearer {sandbox.api_key}"
+    assert request.header("Content-Type") == (FORM if operation in ("create", "update") else None)
+    assert int(request.header("Content-Length") or 0) == len(request.body)
+
+
+@proves("base-url", "version-in-path")
+@pytest.mark.parametrize("root", ["", "/app", "/deep/er/app"])
+@pytest.mark.parametrize("slash", ["", "/", "//"])
+def test_paths_stand_below_the_base_url(root: str, slash: str, client_with: Callable[..., AnalyticsClient]) -> None:
+    with SandboxServer(root=root) as server:
+        client = client_with(base_url=f"{server.url}{slash}", api_key=server.api_key)
+        client.create_website("a.example")
+        for operation in OPERATIONS:
+            do(client, operation)
+        assert all(request.target.startswith(f"{root}/api/v1/") for request in server.requests)
+        assert [request.operation for request in server.requests] == ["create", *OPERATIONS]
+
+
+@proves("account-read-only")
+def test_the_account_has_one_operation() -> None:
+    assert [name for name in dir(AnalyticsClient) if "account" in name] == ["get_account"]
+
+
+@proves("key-required")
+@EACH
+def test_each_operation_needs_the_key(
+    client_with: Callable[..., AnalyticsClient], sandbox: SandboxServer, operation: str
+) -> None:
+    sandbox.add_website("a.example")
+    with pytest.raises(AuthenticationError):
+        do(client_with(api_key="another"), operation)
+    assert [website["domain"] for website in sandbox.websites()] == ["a.example"]
+
+
+@proves("key-account")
+def test_the_account_is_that_of_the_key(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    assert client.get_account() == {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
+    assert sandbox.requests[-1].authorized
+
+
+@proves("operation-update", "update-methods")
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+def test_put_and_patch_do_the_same(
+    client_with: Callable[..., AnalyticsClient], sandbox: SandboxServer, method: str
+) -> None:
+    website = sandbox.add_website("a.example", email=1, exclude_ips="192.0.2.1")
+    updated = client_with(update_method=method).update_website(website["id"], privacy=1)
+    assert (sandbox.requests[-1].method, sandbox.requests[-1].body) == (method, b"privacy=1")
+    assert updated == website | {"privacy": 1}
+
+
+@proves("list-optional", "per-page-default", "sort-by", "sort")
+def test_the_list_parameters_that_are_left_out(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    """Order and page size are sent as what they are by default, the rest is left out."""
+    sandbox.seed(3)
+    client.list_websites(search=None, search_by=None, favorite=None, sort_by=None, sort=None, per_page=None)
+    assert sandbox.requests[-1].query == [("per_page", "100"), ("sort_by", "id"), ("sort", "desc")]
+
+
+def query_of(sandbox: SandboxServer, name: str) -> list[str]:
+    return [value for key, value in sandbox.requests[0].query if key == name]
+
+
+@proves("search", "search-by")
+@pytest.mark.parametrize("text", ["shop", "", "a&b=c", "ä ö+%\n", "100%", "\U0001f511"])
+def test_search_takes_any_text(client: AnalyticsClient, sandbox: SandboxServer, text: str) -> None:
+    sandbox.add_website("shop.example")
+    found = client.list_websites(search=text, search_by="domain")
+    assert query_of(sandbox, "search") == [text]
+    assert query_of(sandbox, "search_by") == ["domain"]
+    assert len(found) == (text in ("shop", ""))
+
+
+@proves("favorite-filter")
+@pytest.mark.parametrize(("boolean_format", "texts"), [("true/false", ("false", "true")), ("1/0", ("0", "1"))])
+@pytest.mark.parametrize("wanted", [False, True, None])
+def test_the_favorite_filter(
+    client_with: Callable[..., AnalyticsClient],
+    sandbox: SandboxServer,
+    wanted: bool | None,
+    boolean_format: str,
+    texts: Any,
+) -> None:
+    sandbox.add_website("a.example", favorite=True)
+    sandbox.add_website("b.example")
+    found = client_with(boolean_format=boolean_format).list_websites(favorite=wanted)
+    assert query_of(sandbox, "favorite") == ([] if wanted is None else [texts[wanted]])
+    assert {website["favorite"] for website in found} == ({True, False} if wanted is None else {wanted})
+
+
+@proves("sort-by", "sort")
+@pytest.mark.parametrize(("sort_by", "sort"), list(itertools.product(["id", "domain"], ["desc", "asc"])))
+def test_sort_key_and_direction(client: AnalyticsClient, sandbox: SandboxServer, sort_by: str, sort: str) -> None:
+    sandbox.seed(20)
+    found = [website[sort_by] for website in client.list_websites(sort_by=sort_by, sort=sort)]
+    assert found == sorted(found, reverse=sort == "desc")
+    assert (query_of(sandbox, "sort_by"), query_of(sandbox, "sort")) == ([sort_by], [sort])
+
+
+@proves("per-page", "per-page-limit")
+@pytest.mark.parametrize("size", [10, 25, 50, 100])
+def test_the_page_sizes(client: AnalyticsClient, sandbox: SandboxServer, size: int) -> None:
+    sandbox.seed(60)
+    assert len(client.list_websites(per_page=size)) == 60
+    assert len(sandbox.requests) == -(-60 // size)
+    assert query_of(sandbox, "per_page") == [str(size)]
+
+
+@proves("per-page-limit", "search-by", "sort-by", "sort", "favorite-filter", "search", "list-optional")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *({"per_page": value} for value in (0, 1, 11, 30, 101, 1000, -10, True, "all", 10.0)),
+        *({"search_by": value} for value in ("id", "", "DOMAIN", 1)),
+        *({"sort_by": value} for value in ("name", "", "ID", 1)),
+        *({"sort": value} for value in ("up", "", "DESC", 1, True)),
+        *({"favorite": value} for value in (2, "maybe", "", 1.5)),
+        *({"search": value} for value in (7, b"a", ["a"])),
+        {"page": 2},
+        {"favourite": True},
+    ],
+    ids=str,
+)
+def test_another_list_parameter_is_refused_unsent(
+    client: AnalyticsClient, sandbox: SandboxServer, bad: dict[str, Any]
+) -> None:
+    for call in (client.list_websites, client.iter_websites):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            call(**bad)
+    assert sandbox.requests == []
+
+
+@proves("per-page-limit")
+def test_the_sandbox_takes_no_other_page_size(sandbox: SandboxServer) -> None:
+    taken = []
+    for size in (*range(1, 102), 1000):
+        address = f"{sandbox.url}/api/v1/websites?per_page={size}"
+        answer = requests.get(
+            address, headers={"Authorization": f"Bearer {sandbox.api_key}", "Accept": "*/json"}, timeout=5
+        )
+        if answer.status_code != 422:
+            taken.append(size)
+    assert taken == [10, 25, 50, 100]

@@ -1,0 +1,154 @@
+"""Every way a list may be served, tried: ``python tests/integration/api/fault_matrix.py [--all]``.
+
+Each case holds when the client returns exactly the websites the server had, or refuses with a typed error; and
+when a well-behaved server is asked no more often than arithmetic demands. Moving lists hold when nothing that was
+there all the time is missing and nothing that never was is present.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import random
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from list_model import MovingList, Server, page_function, sample, servers
+
+from airflow_provider_analytics.api.listing import Listing
+from airflow_provider_analytics.exceptions import IncompleteListError, UnexpectedResponseError
+
+#: One axis after the other around the ordinary shape, in every combination.
+_ORDINARY = {"key": "data", "metadata": "meta", "text_numbers": False}
+
+
+def read(serve: Callable[[Mapping[str, str]], bytes], query: dict[str, str]) -> tuple[list[str], Listing]:
+    """Read a list once through the dialect, without a socket; return the ids and the listing with its proof."""
+    listing = Listing(page_function(serve), query, "page")
+    return [str(row["id"]) for row in listing], listing
+
+
+def still(server: Server) -> str | None:
+    """Try a server whose list stands still; return what did not hold, None if all did."""
+    requests = 0
+
+    def serve(query: Mapping[str, str]) -> bytes:
+        nonlocal requests
+        requests += 1
+        return server.answer(query)
+
+    try:
+        got, listing = read(serve, {})
+    except (IncompleteListError, UnexpectedResponseError) as error:
+        return f"a well-behaved server was refused: {error}" if server.is_well_behaved else None
+    if sorted(map(int, got)) != list(range(1, server.size + 1)):
+        return f"{len(got)} of {server.size} websites were taken for all of them ({listing.proof})"
+    if server.is_well_behaved and requests != server.fewest_requests:
+        return f"{requests} requests instead of {server.fewest_requests}"
+    if listing.proof is None or (listing.proof.websites, listing.proof.pages) != (server.size, requests):
+        return f"the proof is wrong: {listing.proof} after {requests} requests"
+    return None
+
+
+@dataclass(frozen=True)
+class Move:
+    """A kind of moving list, read in one way."""
+
+    query: tuple[tuple[str, str], ...] = ()
+    total: bool = True
+    kinds: tuple[str, ...] = ("create", "delete")
+    page_size: int = 10
+    shows_favorite: bool = True
+
+    def try_once(self, seed: int) -> tuple[str | None, bool]:
+        """Return what did not hold in one reading (None if all did), and whether the list was taken."""
+        chance = random.Random(seed)
+        ids = list(range(1, chance.randint(0, 45) + 1))
+        query = dict(self.query)
+        moving = MovingList(
+            chance, ids, self.total, self.kinds, self.page_size, chance.choice((1, 2, 4)), self.shows_favorite,
+            favorites=set(ids) if "favorite" in query else set(), filtered="favorite" in query,
+        )  # fmt: skip
+        try:
+            got = {int(website_id) for website_id in read(moving.answer, {"per_page": "10", **query})[0]}
+        except IncompleteListError:
+            return None, False
+        if lost := moving.stayed - got:
+            return f"lost {sorted(lost)}", True
+        if invented := got - moving.existed:
+            return f"invented {sorted(invented)}", True
+        return None, True
+
+
+_FLIPS = ("create", "delete", "flip", "flip", "flip", "flip")
+MOVES = {
+    "newest first, with total": Move(),
+    "newest first, no total": Move(total=False),
+    "oldest first, with total": Move((("sort", "asc"),)),
+    "oldest first, no total": Move((("sort", "asc"),), total=False),
+    "by domain, with total": Move((("sort_by", "domain"),)),
+    "by domain, no total": Move((("sort_by", "domain"),), total=False),
+    "favourites, with total": Move((("favorite", "true"),), kinds=_FLIPS),
+    "favourites, no total": Move((("favorite", "true"),), total=False, kinds=_FLIPS),
+    "favourites by domain": Move((("favorite", "true"), ("sort_by", "domain")), kinds=_FLIPS),
+}
+
+
+def groups(complete: bool = False) -> dict[str, list[Any]]:
+    """Return the cases by group: for lists that stand still servers, for moving ones pairs of move and seed."""
+    every = list(servers())
+    if complete:
+        found: dict[str, list[Any]] = {"every shape": every}
+    else:
+        found = {
+            "well-behaved servers": [server for server in every if server.is_well_behaved],
+            "faults, ordinary shape": [
+                server for server in every if all(getattr(server, name) == value for name, value in _ORDINARY.items())
+            ],
+            "faults, bare list": [replace(server) for server in every if server.key is None],
+            "faults, any shape": sample(3000, seed=7),
+        }
+    readings = 5000 if complete else 500
+    for name, move in MOVES.items():
+        found[f"moving: {name}"] = [(move, seed) for seed in range(readings)]
+    return found
+
+
+def run(cases: Iterable[Any]) -> tuple[collections.Counter[str], list[str]]:
+    """Try the cases; return the counts of tried, held and failed ones, and what failed."""
+    counts: collections.Counter[str] = collections.Counter()
+    failures = []
+    for case in cases:
+        if isinstance(case, Server):
+            problem = still(case)
+        else:
+            problem, taken = case[0].try_once(case[1])
+            counts["taken"] += taken
+        counts["tried"] += 1
+        counts["failed" if problem else "held"] += 1
+        if problem:
+            failures.append(f"{case}: {problem}")
+    return counts, failures
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table of groups; return 1 if any case failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0] if __doc__ else None)
+    parser.add_argument("--all", action="store_true", help="every combination of the axes (minutes)")
+    complete = parser.parse_args(arguments).all
+    total: collections.Counter[str] = collections.Counter()
+    lines = [f"{'':42}{'tried':>8}{'held':>8}{'failed':>8}"]
+    for name, cases in groups(complete).items():
+        counts, failures = run(cases)
+        total += counts
+        lines.append(f"{name:42}{counts['tried']:8}{counts['held']:8}{counts['failed']:8}")
+        lines += [f"  FAILED {failure}" for failure in failures[:5]]
+    lines.append(f"{'all':42}{total['tried']:8}{total['held']:8}{total['failed']:8}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 1 if total["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

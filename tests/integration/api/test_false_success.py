@@ -1,0 +1,302 @@
+"""Answers that look like a success and are none: for each operation a typed error, never a result."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from raw_server import RawServer, Reply, Request, http
+from wire_client import OPERATIONS, READS, WEBSITE, WRITES, client_of
+
+from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.exceptions import (
+    AmbiguousWriteError,
+    AnalyticsApiError,
+    AnalyticsConnectionError,
+    AnalyticsError,
+    IncompleteListError,
+    NotFoundError,
+    ServerError,
+    UnexpectedResponseError,
+)
+
+GOOD: dict[str, Any] = {
+    "list": {"data": [WEBSITE], "meta": {"total": 1, "current_page": 1, "last_page": 1, "per_page": 100}},
+    "show": {"data": WEBSITE},
+    "create": {"data": WEBSITE},
+    "update": {"data": WEBSITE},
+    "delete": {"id": 7, "object": "website", "deleted": True},
+    "account": {"data": {"id": 1, "name": "me"}},
+}
+EMPTY_LIST = http(200, {"data": [], "meta": {"total": 0, "current_page": 1, "last_page": 1, "per_page": 100}})
+
+
+def outcome(operation: str, *replies: bytes | Reply, **settings: Any) -> tuple[Any, RawServer]:
+    """Return the error or the result of an operation whose answers are these."""
+    with RawServer(replies) as server, client_of(server.url, **{"max_retries": 0, **settings}) as client:
+        try:
+            return OPERATIONS[operation](client), server
+        except AnalyticsError as error:
+            return error, server
+
+
+def refused(operation: str, *replies: bytes | Reply, kind: type[Exception] = UnexpectedResponseError) -> Any:
+    found, _ = outcome(operation, *replies)
+    assert isinstance(found, kind), found
+    return found
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_good_answers_are_successes(operation: str) -> None:
+    found, server = outcome(operation, http(200, GOOD[operation]))
+    assert not isinstance(found, Exception), found
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
+def test_a_redirect_is_never_followed_and_the_other_host_hears_nothing(operation: str, status: int) -> None:
+    with RawServer([http(200, GOOD[operation])]) as other:
+        body = b"" if status == 304 else GOOD[operation]
+        error = refused(operation, http(status, body, headers=[("Location", f"{other.url}/elsewhere")]))
+        assert error.status == status
+        assert f"{other.url}/elsewhere" in str(error)
+        assert other.connections == 0
+
+
+BAD_BODIES: dict[str, bytes] = {
+    "HTML": http(200, b"<html><body>Login</body></html>", kind="text/html"),
+    "HTML called JSON": http(200, b"<html><body>Login</body></html>"),
+    "HTML without a type": http(200, b"<html><body>Login</body></html>", kind=None),
+    "JSON called HTML": http(200, GOOD["show"], kind="text/html; charset=utf-8"),
+    "JSON called text": http(200, GOOD["show"], kind="text/plain"),
+    "a type that begins like JSON": http(200, GOOD["show"], kind="application/json-seq"),
+    "a number": http(200, 7),
+    "null": http(200, b"null"),
+    "a text": http(200, "ok"),
+    "a list of numbers": http(200, [1, 2]),
+    "data null": http(200, b'{"data": null, "error": "gone"}'),
+    "an error with status 200": http(200, {"error": "database is down"}),
+    "errors with status 200": http(200, {"errors": [{"message": "no"}]}),
+    "an error beside good data": http(200, {"success": False, "data": WEBSITE}),
+    "a status inside": http(200, {"status": 500, "data": [WEBSITE]}),
+    "cut short": http(200, b'{"data": {"id": 7, "dom'),
+    "two documents": http(200, b'{"id": 7}{"id": 8}'),
+    "NaN": http(200, b'{"id": 7, "total": NaN, "data": []}'),
+    "invalid UTF-8": http(200, b'{"id": 7, "domain": "\xff\xfe"}'),
+    "UTF-16": http(200, '{"id": 7}'.encode("utf-16")),
+    "nested 100,000 deep": http(200, b'{"data":' + b"[" * 100_000),
+    "nested 100,000 deep and closed": http(200, b"[" * 100_000 + b"]" * 100_000),
+    "a number of 5,000 digits": http(200, b'{"id": ' + b"9" * 5000 + b"}"),
+    "unknown encoding": http(200, GOOD["show"], headers=[("Content-Encoding", "br")]),
+    "two encodings": http(200, GOOD["show"], headers=[("Content-Encoding", "gzip, br")]),
+    "partial content": http(206, GOOD["show"]),
+    "accepted only": http(202, GOOD["show"]),
+    "non-authoritative": http(203, GOOD["show"]),
+    "reset content": http(205),
+    "status 299": http(299, GOOD["show"]),
+    "early hints": b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", BAD_BODIES)
+def test_no_such_answer_is_a_success(operation: str, name: str) -> None:
+    error = refused(operation, BAD_BODIES[name])
+    # What an unclear create leads to is told by the look-up alone; here the first answer is the error.
+    assert (error.method, error.path.startswith("/api/v1/")) == (
+        {"create": "POST", "update": "PATCH", "delete": "DELETE"}.get(operation, "GET"),
+        True,
+    )
+    assert isinstance(error.status, int)
+    assert len(error.excerpt) <= dialect.EXCERPT_LENGTH
+
+
+SHAPES: dict[str, Any] = {
+    "list": [{"id": 7}, {"data": {}}, {}, {"data": [{"domain": "a.example"}]}, {"a": [{}], "b": [{}]}, {"data": [[1]]},
+             {"data": [{"id": None}]}, {"data": [{"id": ""}]}, {"data": [{"id": True}]}, {"data": [{"id": 7.5}]},
+             {"message": "Unauthenticated."}, {"success": False, "data": []}],
+    "show": [[WEBSITE], {}, {"data": []}, {"data": [WEBSITE]}, {"domain": "a.example"}, {"data": {"domain": "a"}},
+             {"data": None}],
+    "create": [[WEBSITE], {}, {"data": []}, {"data": {"domain": "new.example"}}, {"message": "ok"}],
+    "update": [[WEBSITE], {}, {"data": []}, {"message": "ok"}, {"data": {"id": 8}}],
+    "delete": [[], [WEBSITE], {"deleted": False}, {"success": False}],
+    "account": [[], {}, {"data": []}, {"data": None}, {"data": {}}, GOOD["list"], {"message": "Unauthenticated."}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "body"), [(name, body) for name, bodies in SHAPES.items() for body in bodies])
+def test_json_of_another_shape_is_no_success(operation: str, body: Any) -> None:
+    assert refused(operation, http(200, body)).status == 200
+
+
+def test_the_record_of_another_website_is_no_success() -> None:
+    for operation in ("show", "update"):
+        assert "the answer is about website 8" in str(refused(operation, http(200, {"data": {"id": 8}})))
+
+
+@pytest.mark.parametrize("operation", READS)
+@pytest.mark.parametrize("status", [200, 201, 204])
+def test_an_empty_answer_to_a_read_is_no_success(operation: str, status: int) -> None:
+    assert "empty" in str(refused(operation, http(status, b"")))
+
+
+@pytest.mark.parametrize("status", [200, 201, 204])
+@pytest.mark.parametrize("body", [b"", b" \r\n"])
+def test_an_empty_answer_to_a_write(status: int, body: bytes) -> None:
+    empty = http(status, body if status != 204 else b"")
+    assert outcome("delete", empty)[0] is None
+
+    found, server = outcome("update", empty, http(200, GOOD["show"]))
+    assert found == WEBSITE
+    assert server.sent == ["PATCH /api/v1/websites/7", "GET /api/v1/websites/7"]
+
+    found, server = outcome("create", empty, http(200, GOOD["list"]))
+    assert found == WEBSITE
+    assert server.sent == ["POST /api/v1/websites", "GET /api/v1/websites"]
+
+    error = refused("create", empty, EMPTY_LIST, kind=AmbiguousWriteError)
+    assert "new.example" in str(error)
+    refused("create", empty, http(500), kind=AmbiguousWriteError)
+    refused("create", empty, http(200, b"<html>"), kind=AmbiguousWriteError)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("missing", [1, 10])
+def test_a_body_cut_short_of_its_content_length(operation: str, missing: int) -> None:
+    body = json.dumps(GOOD[operation]).encode()
+    cut = Reply(http(200, body[:-missing], length=len(body)), then="close")
+    error = refused(operation, cut, kind=AmbiguousWriteError if operation == "create" else AnalyticsConnectionError)
+    if operation != "create":
+        assert (error.status, error.transient, error.sent) == (200, True, True)
+
+
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "delete"])
+def test_an_answer_cut_within_its_head(operation: str) -> None:
+    """Its status did arrive, which is all that a delete is about; everything else needs the body."""
+    cut = Reply(b"HTTP/1.1 200 OK\r\nDate: Mon", then="close")
+    further: dict[str, list[bytes | Reply]] = {"create": [EMPTY_LIST], "update": [cut]}
+    refused(
+        operation,
+        cut,
+        *further.get(operation, []),
+        kind=AmbiguousWriteError if operation == "create" else UnexpectedResponseError,
+    )
+
+
+def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + end
+
+
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "create"])
+def test_a_chunked_body(operation: str) -> None:
+    body = json.dumps(GOOD[operation]).encode()
+    found, _ = outcome(operation, chunked(body[:5], body[5:]))
+    assert not isinstance(found, Exception), found
+    # The JSON is whole in each of these: only the end of the chunks is missing.
+    for end in (b"", b"5", b"5\r\nab", b"zz\r\n"):
+        refused(operation, Reply(chunked(body, end=end), then="close"), kind=AnalyticsConnectionError)
+
+
+def zipped(body: bytes, **extra: Any) -> bytes:
+    return http(200, body, headers=[("Content-Encoding", "gzip")], **extra)
+
+
+def test_gzip_cut_short_anywhere() -> None:
+    body = gzip.compress(json.dumps(GOOD["list"]).encode())
+    points = {*range(1, len(body), 7), *range(len(body) - 9, len(body))}
+    replies = [zipped(body[:point]) for point in sorted(points)]
+    with RawServer(replies) as server, client_of(server.url, max_retries=0) as client:
+        for _ in replies:
+            with pytest.raises(AnalyticsConnectionError, match="gzip"):
+                client.list_websites()
+    assert outcome("list", zipped(body))[0] == [WEBSITE]
+
+
+def test_damaged_gzip() -> None:
+    body = gzip.compress(json.dumps(GOOD["list"]).encode())
+    flipped = body[:-6] + bytes([body[-6] ^ 1]) + body[-5:]
+    for damaged in (b"no gzip", flipped, json.dumps(GOOD["list"]).encode()):
+        refused("list", zipped(damaged), kind=AnalyticsConnectionError)
+
+
+def test_a_byte_order_mark_is_read_over() -> None:
+    found, _ = outcome("show", http(200, b"\xef\xbb\xbf" + json.dumps(GOOD["show"]).encode()))
+    assert found == WEBSITE
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "application/vnd.api+json", "text/json", "APPLICATION/JSON", None]
+)
+def test_every_name_of_json_is_read(kind: str | None) -> None:
+    assert outcome("show", http(200, GOOD["show"], kind=kind))[0] == WEBSITE
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"[" * 100_000, "[[["),
+        (b"\xff\xfe", "\ufffd"),
+        (b"", "(empty answer)"),
+        (b"<html>Bad gateway</html>", "<html>Bad gateway</html>"),
+        (b'{"message": "  down \\n for now "}', "down for now"),
+        (b'{"message": "' + b"x" * 100_000 + b'"}', "x" * 200),
+        (b'{"message": "no", "errors": ' + b"[" * 500 + b"]" * 500 + b"}", "no"),
+        (b'{"message": "no", "errors": {"a": ' + b"[" * 500 + b"]" * 500 + b"}}", "no"),
+        (b'{"message": 7, "errors": {"a": [{"b": 1}, null]}}', '{"message": 7'),
+    ],
+)
+def test_an_error_answer_of_any_shape_keeps_its_class(body: bytes, message: str) -> None:
+    for status, kind in ((500, ServerError), (404, NotFoundError), (418, AnalyticsApiError)):
+        error = refused("show", http(status, body), kind=kind)
+        assert error.status == status
+        assert error.message.startswith(message)
+        assert len(error.message) <= dialect.EXCERPT_LENGTH
+        assert len(str(error)) < 2000
+
+
+def test_an_error_answer_in_an_unknown_encoding_keeps_its_class() -> None:
+    refused("show", http(502, b"\x1b\x00", headers=[("Content-Encoding", "br")]), kind=ServerError)
+
+
+def test_an_error_with_very_many_fields_is_bounded() -> None:
+    errors = {f"field{n}": ["wrong"] * 100 for n in range(1000)}
+    error = refused("create", http(422, {"message": "no", "errors": errors}), kind=AnalyticsApiError)
+    assert len(error.errors) == dialect.MAX_MESSAGES
+    assert len(error.errors["field0"]) == dialect.MAX_MESSAGES
+
+
+def test_the_answer_behind_an_interim_one_is_not_taken_for_that_of_the_next_request() -> None:
+    def respond(request: Request) -> bytes | Reply:
+        if request.target.endswith("/7"):
+            return BAD_BODIES["early hints"] + http(200, {"data": {"id": 7}})
+        return http(200, {"data": {"id": 8}})
+
+    with RawServer(respond) as server, client_of(server.url) as client:
+        with pytest.raises(UnexpectedResponseError):
+            client.get_website(7)
+        assert client.get_website(8) == {"id": 8}
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "9" * 400, "-1", "1e3", "٣", ""])
+def test_numbers_that_are_none_are_taken_for_absent(value: str) -> None:
+    limits = [("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", value.encode().decode("latin-1"))]
+    body = {"data": [{"id": value or "x"}], "total": value, "current_page": value}
+    with RawServer([http(200, body, headers=limits)]) as server, client_of(server.url) as client:
+        # Without a total: both directions, and the page parameter has no effect. One website proves itself.
+        assert [row["id"] for row in client.list_websites()] == [value or "x"]
+
+
+def test_a_look_up_that_cannot_be_proven_is_no_look_up() -> None:
+    unproven = http(200, {"data": [{"id": 1, "domain": "other.example"}], "total": 9})
+    error = refused("create", http(201, b""), unproven, kind=AmbiguousWriteError)
+    assert IncompleteListError.__name__ not in str(error)
+    assert "not proven complete" in str(error)
+
+
+def test_reads_and_writes_are_all_operations() -> None:
+    assert {*READS, *WRITES} == OPERATIONS.keys()

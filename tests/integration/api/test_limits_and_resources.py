@@ -1,0 +1,223 @@
+"""Limits of rate, size and time; connections that are reused and closed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time as real_time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, pairwise
+
+import pytest
+from raw_server import RawServer, Reply, http
+from wire_client import Time, client_of
+
+from airflow_provider_analytics.api import transport
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.transport import MAX_WAIT, RateLimiter, Transport
+from airflow_provider_analytics.exceptions import (
+    AnalyticsTimeoutError,
+    RateLimitError,
+    UnexpectedResponseError,
+)
+
+RECORD = http(200, {"id": 7})
+
+
+class Turns(Time):
+    """A clock that stands still while threads wait, so that each of them tells when its turn is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        with self._lock:
+            self.turns.append(self.now + seconds)
+
+
+@pytest.mark.parametrize("per_minute", [1, 7, 60])
+def test_requests_per_minute_holds_over_threads(per_minute: int) -> None:
+    """However many threads ask at one moment: no window of a minute holds more than the limit."""
+    time = Turns()
+    limiter = RateLimiter(per_minute, time.sleep, time.clock)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: limiter.wait(), range(5 * per_minute)))
+    at_once = 5 * per_minute - len(time.turns)
+    turns = sorted([time.now] * at_once + time.turns)
+    assert at_once == per_minute
+    assert all(later - turn >= 60 for turn, later in zip(turns, turns[per_minute:], strict=False))
+    # Nor does anybody wait longer than that takes.
+    assert turns[-1] == time.now + 240
+
+
+def test_requests_per_minute_on_the_wire() -> None:
+    time = Time()
+    with RawServer([RECORD]) as server, client_of(server.url, time, requests_per_minute=3) as client:
+        sent = []
+        for _ in range(9):
+            client.get_website(7)
+            sent.append(time.now)
+    assert [later - turn for turn, later in pairwise(sent[::3])] == [60, 60]
+    assert time.slept == [60, 60]
+
+
+def test_repeats_count_as_requests() -> None:
+    time = Time()
+    replies = [http(500), http(500), RECORD]
+    with RawServer(replies) as server, client_of(server.url, time, requests_per_minute=1) as client:
+        client.get_website(7)
+    assert time.now - 1000 >= 120
+
+
+@pytest.mark.parametrize(
+    ("headers", "waits"),
+    [
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "7"}, 7),
+        ({"RateLimit-Remaining": "0", "RateLimit-Reset": "7"}, 7),
+        ({"X-Rate-Limit-Remaining": "0", "X-Rate-Limit-Reset": "7"}, 7),
+        ({"RateLimit": '"default";r=0;t=7'}, 7),
+        ({"RateLimit": "limit=10, r=0, t=7"}, 7),
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "9999"}, MAX_WAIT),
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(real_time.time()) - 5)}, 0),
+        ({"X-RateLimit-Remaining": "1", "X-RateLimit-Reset": "7"}, 0),
+        ({"X-RateLimit-Remaining": "0"}, 0),
+        ({"X-RateLimit-Remaining": "none", "X-RateLimit-Reset": "7"}, 0),
+        ({"RateLimit": '"default";r=5;t=7'}, 0),
+    ],
+    ids=str,
+)
+def test_a_used_up_limit_is_waited_for_before_429_happens(headers: dict[str, str], waits: float) -> None:
+    time = Time()
+    with (
+        RawServer([http(200, {"id": 7}, headers=list(headers.items()))]) as server,
+        client_of(server.url, time) as client,
+    ):
+        client.get_website(7)
+        assert time.slept == []
+        client.get_website(7)
+    assert time.slept == ([waits] if waits else [])
+
+
+def test_a_limit_told_as_a_point_in_time() -> None:
+    time = Time()
+    reset = str(int(real_time.time()) + 30)
+    told = http(200, {"id": 7}, headers=[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", reset)])
+    with RawServer([told]) as server, client_of(server.url, time) as client:
+        client.get_website(7)
+        client.get_website(7)
+    assert 25 <= time.slept[0] <= 30
+
+
+def test_a_thread_that_is_told_to_wait_makes_the_others_wait() -> None:
+    time = Time()
+    told = http(429, headers=[("Retry-After", "9")])
+    with RawServer([told, RECORD]) as server, client_of(server.url, time, max_retries=0) as client:
+        with pytest.raises(RateLimitError):
+            client.get_website(7)
+        client.get_website(7)
+    assert time.slept == [9]
+
+
+@pytest.fixture
+def small_bodies(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(transport, "MAX_BODY_BYTES", 100_000)
+    return 100_000
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_body_is_bounded(small_bodies: int, excess: int, zipped: bool, status: int) -> None:
+    record = json.dumps({"id": 7})
+    body = (record + " " * (small_bodies - len(record) + excess)).encode()
+    headers = [("Content-Encoding", "gzip")] if zipped else []
+    reply = http(status, gzip.compress(body) if zipped else body, headers=headers)
+    with RawServer([reply]) as server, client_of(server.url, max_retries=0) as client:
+        if excess:
+            with pytest.raises(UnexpectedResponseError, match="larger than 100000 bytes"):
+                client.get_website(7)
+        elif status == 200:
+            assert client.get_website(7) == {"id": 7}
+
+
+def test_a_gzip_bomb_is_left_after_the_bound(small_bodies: int) -> None:
+    """Some 100 KB that would become 100 MB: what is unpacked never exceeds the bound by more than a chunk."""
+    bomb = gzip.compress(b" " * 100_000_000)
+    with (
+        RawServer([http(200, bomb, headers=[("Content-Encoding", "gzip")])]) as server,
+        client_of(server.url) as client,
+    ):
+        with pytest.raises(UnexpectedResponseError, match="larger than 100000 bytes"):
+            client.get_website(7)
+        assert client.stats.requests == 1
+
+
+def test_the_bound_is_50_mib() -> None:
+    assert transport.MAX_BODY_BYTES == 50 * 1024 * 1024
+
+
+def test_a_body_that_drips_is_left_at_the_deadline() -> None:
+    """Each byte arrives well within the timeout; the clock alone says that it takes too long in all."""
+    ticks = count(0, 7)
+    with RawServer([Reply(http(200, {"id": 7}, length=1_000_000), then="drip")]) as server:
+        checked = Settings(base_url=server.url, api_key="key", timeout=5, max_retries=0)
+        client = AnalyticsClient(checked, Transport(checked, clock=lambda: float(next(ticks))))
+        with client, pytest.raises(AnalyticsTimeoutError, match="did not end in time"):
+            client.get_website(7)
+    # 50 s in all: ten times the timeout.
+    assert 50 / 7 < next(ticks) / 7 < 20
+
+
+def test_connections_are_reused_and_closed() -> None:
+    with RawServer([RECORD]) as server, client_of(server.url) as client:
+        for _ in range(20):
+            client.get_website(7)
+        assert server.connections == 1
+        server.closed.clear()
+        client.close()
+        assert server.closed.wait(5)
+        client.get_website(7)
+        assert server.connections == 2
+
+
+def test_a_connection_is_reused_after_errors_that_were_read_to_the_end() -> None:
+    replies = [
+        http(404),
+        http(422, {"message": "no"}),
+        http(200, b"<html>"),
+        http(302, b"", headers=[("Location", "/")]),
+    ]
+    with RawServer([*replies, RECORD]) as server, client_of(server.url) as client:
+        for _ in replies:
+            with pytest.raises(Exception, match="GET /api/v1"):
+                client.get_website(7)
+        client.get_website(7)
+        assert server.connections == 1
+
+
+def test_a_connection_with_an_unread_body_is_not_reused(small_bodies: int) -> None:
+    with RawServer([http(200, b" " * (small_bodies * 2)), RECORD]) as server, client_of(server.url) as client:
+        with pytest.raises(UnexpectedResponseError):
+            client.get_website(7)
+        assert client.get_website(7) == {"id": 7}
+        assert server.connections == 2
+
+
+def test_threads_share_the_pool() -> None:
+    with RawServer([RECORD]) as server, client_of(server.url) as client:
+        with ThreadPoolExecutor(transport.POOL_SIZE) as pool:
+            assert list(pool.map(client.get_website, [7] * 100)) == [{"id": 7}] * 100
+        assert server.connections <= transport.POOL_SIZE
+        assert client.stats.requests == len(server.requests) == 100
+
+
+def test_every_request_has_a_timeout_by_default() -> None:
+    assert Settings(base_url="https://stats.example.com", api_key="k").timeout == 30
+    with (
+        RawServer([Reply(then="hang")]) as server,
+        client_of(server.url, timeout=0.05, max_retries=0) as client,
+        pytest.raises(AnalyticsTimeoutError),
+    ):
+        client.get_website(7)

@@ -1,0 +1,361 @@
+"""What is sent again, when, and after how long; and that a create is never applied twice."""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import urllib3.connection
+import urllib3.exceptions
+from raw_server import RawServer, Reply, Request, http
+from wire_client import OPERATIONS, READS, WEBSITE, Time, client_of
+
+from airflow_provider_analytics.api.transport import FIRST_BACKOFF, MAX_BACKOFF, MAX_WAIT
+from airflow_provider_analytics.exceptions import (
+    AmbiguousWriteError,
+    AnalyticsApiError,
+    AnalyticsConnectionError,
+    AnalyticsError,
+    AnalyticsTimeoutError,
+    NotFoundError,
+    RateLimitError,
+    ServerError,
+)
+
+GOOD = {
+    "list": http(200, {"data": [WEBSITE], "meta": {"total": 1, "last_page": 1}}),
+    "account": http(200, {"data": {"id": 1}}),
+    "delete": http(204, kind=None),
+}
+RECORD = http(200, {"data": WEBSITE})
+NO_WEBSITES = http(200, {"data": [], "meta": {"total": 0, "last_page": 1}})
+REPEATABLE = (*READS, "update", "delete")
+
+CUT = http(200, b'{"data"', length=500)
+FAULTS: dict[str, tuple[Reply, type[AnalyticsError]]] = {
+    "closed without an answer": (Reply(then="close"), AnalyticsConnectionError),
+    "reset without an answer": (Reply(then="reset"), AnalyticsConnectionError),
+    "no HTTP": (Reply(b"hello\r\n\r\n", then="close"), AnalyticsConnectionError),
+    "cut in the first line": (Reply(b"HTTP/1.1 20", then="close"), AnalyticsConnectionError),
+    "cut in the body": (Reply(CUT, then="close"), AnalyticsConnectionError),
+    "reset in the body": (Reply(CUT, then="reset"), AnalyticsConnectionError),
+    "no answer in time": (Reply(then="hang"), AnalyticsTimeoutError),
+    "a body that stops": (Reply(CUT, then="hang"), AnalyticsTimeoutError),
+    "429": (Reply(http(429, {"message": "slow down"})), RateLimitError),
+    "500": (Reply(http(500, {"message": "oops"})), ServerError),
+    "502": (Reply(http(502, b"<html>", kind="text/html")), ServerError),
+    "503": (Reply(http(503)), ServerError),
+    "503 with Retry-After": (Reply(http(503, headers=[("Retry-After", "3")])), ServerError),
+    "504": (Reply(http(504)), ServerError),
+}
+#: After these a create cannot have been applied.
+HARMLESS = ("429", "503 with Retry-After")
+
+
+def good(operation: str) -> bytes:
+    return GOOD.get(operation, RECORD)
+
+
+@pytest.mark.parametrize("operation", REPEATABLE)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_two_faults_then_success(operation: str, fault: str) -> None:
+    reply, _ = FAULTS[fault]
+    time = Time()
+    with RawServer([reply, reply, good(operation)]) as server, client_of(server.url, time, timeout=0.05) as client:
+        OPERATIONS[operation](client)
+        assert len(server.requests) == 3
+        assert len({request.raw for request in server.requests}) == 1
+        assert (client.stats.requests, client.stats.retries) == (3, 2)
+    assert len(time.slept) == 2
+
+
+@pytest.mark.parametrize("operation", REPEATABLE)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_without_end(operation: str, fault: str) -> None:
+    reply, kind = FAULTS[fault]
+    with RawServer([reply]) as server, client_of(server.url, timeout=0.05, max_retries=2) as client:
+        with pytest.raises(kind) as caught:
+            OPERATIONS[operation](client)
+        assert len(server.requests) == 3
+        assert [type(earlier) for earlier in caught.value.earlier] == [kind, kind]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 408, 409, 410, 413, 418, 422, 501, 505])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_a_repeat_cannot_mend_is_sent_once(operation: str, status: int) -> None:
+    with RawServer([http(status, {"message": "no"}), NO_WEBSITES]) as server, client_of(server.url) as client:
+        with pytest.raises(
+            AmbiguousWriteError if (operation, status >= 500) == ("create", True) else AnalyticsApiError
+        ):
+            OPERATIONS[operation](client)
+        assert [request.method for request in server.requests].count(server.requests[0].method) == 1
+
+
+def test_the_backoff_doubles_with_full_jitter_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[float]] = []
+    for _ in range(30):
+        time = Time()
+        with (
+            RawServer([http(500)]) as server,
+            client_of(server.url, time, max_retries=7) as client,
+            pytest.raises(ServerError),
+        ):
+            client.get_account()
+        seen.append(time.slept)
+    for number, waits in enumerate(zip(*seen, strict=True)):
+        bound = min(FIRST_BACKOFF * 2**number, MAX_BACKOFF)
+        assert all(0 <= wait <= bound for wait in waits)
+        assert max(waits) > bound / 2 > min(waits)
+        assert len(set(waits)) > 20
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_retry_after_is_obeyed(operation: str, status: int) -> None:
+    time = Time()
+    told = http(status, headers=[("Retry-After", "17")])
+    with RawServer([told, good(operation)]) as server, client_of(server.url, time) as client:
+        OPERATIONS[operation](client)
+        assert len(server.requests) == 2
+    assert time.slept == [17.0]
+
+
+def test_retry_after_as_a_date() -> None:
+    when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30)
+    past = when - datetime.timedelta(hours=1)
+    for moment, low, high in ((when, 25, 30), (past, 0, 0)):
+        time = Time()
+        told = http(429, headers=[("Retry-After", email.utils.format_datetime(moment, usegmt=True))])
+        with RawServer([told, RECORD]) as server, client_of(server.url, time) as client:
+            client.get_account()
+        assert low <= time.slept[0] <= high
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["soon", "-5", "", "1,2", "Mon, 99 Foo 2026", "Mon, 01 Jan 0001 00:00:00 +2359", "Mon, 01 Jan 0001 00:00:00 -0000"],
+)
+def test_retry_after_that_says_nothing(value: str) -> None:
+    time = Time()
+    told = http(429, headers=[("Retry-After", value)])
+    with RawServer([told, RECORD]) as server, client_of(server.url, time) as client:
+        client.get_account()
+    assert 0 <= time.slept[0] <= FIRST_BACKOFF
+
+
+@pytest.mark.parametrize(("status", "kind"), [(429, RateLimitError), (503, ServerError)])
+@pytest.mark.parametrize("value", ["61", "86400", "9" * 400, "Fri, 01 Jan 2100 00:00:00 GMT"])
+@pytest.mark.parametrize("operation", ["list", "create", "update"])
+def test_a_retry_after_that_is_too_long_fails_at_once(
+    operation: str, value: str, status: int, kind: type[ServerError | RateLimitError]
+) -> None:
+    time = Time()
+    with RawServer([http(status, headers=[("Retry-After", value)])]) as server, client_of(server.url, time) as client:
+        with pytest.raises(kind) as caught:
+            OPERATIONS[operation](client)
+        assert len(server.requests) == 1
+    asked = caught.value.retry_after  # type: ignore[attr-defined]
+    assert asked is not None
+    assert asked > MAX_WAIT
+    assert time.slept == []
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_refused_connection_is_tried_again_then_reported(operation: str) -> None:
+    time = Time()
+    with client_of(f"http://127.0.0.1:{free_port()}", time, max_retries=2) as client:
+        with pytest.raises(AnalyticsConnectionError, match="cannot be reached") as caught:
+            OPERATIONS[operation](client)
+        assert client.stats.requests == 3
+    assert (caught.value.sent, len(time.slept)) == (False, 2)
+
+
+@pytest.fixture
+def failing_connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the next connections fail as urllib3 lets them."""
+
+    def install(*errors: Callable[[Any], Exception]) -> None:
+        left: Iterator[Callable[[Any], Exception]] = iter(errors)
+        connect = urllib3.connection.HTTPConnection._new_conn
+
+        def new_conn(self: Any) -> Any:
+            error = next(left, None)
+            if error is not None:
+                raise error(self)
+            return connect(self)
+
+        monkeypatch.setattr(urllib3.connection.HTTPConnection, "_new_conn", new_conn)
+
+    return install
+
+
+NOT_SENT: dict[str, Callable[[Any], Exception]] = {
+    "connect timeout": lambda conn: urllib3.exceptions.ConnectTimeoutError(conn, "timed out"),
+    "refused": lambda conn: urllib3.exceptions.NewConnectionError(conn, "[Errno 111] Connection refused"),
+    "unreachable": lambda conn: urllib3.exceptions.NewConnectionError(conn, "[Errno 113] No route to host"),
+    "unknown name": lambda conn: urllib3.exceptions.NameResolutionError("host", conn, socket.gaierror(-2, "unknown")),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", NOT_SENT)
+def test_what_never_left_is_sent_again_a_create_too(
+    operation: str, name: str, failing_connect: Callable[..., None]
+) -> None:
+    failing_connect(NOT_SENT[name], NOT_SENT[name])
+    with RawServer([good(operation)]) as server, client_of(server.url) as client:
+        OPERATIONS[operation](client)
+        assert len(server.requests) == 1
+        assert client.stats.requests == 3
+
+
+def test_a_connect_timeout_is_a_timeout(failing_connect: Callable[..., None]) -> None:
+    failing_connect(NOT_SENT["connect timeout"])
+    with (
+        client_of("http://127.0.0.1:9", max_retries=0) as client,
+        pytest.raises(AnalyticsTimeoutError, match="did not accept the connection within 5 s") as caught,
+    ):
+        client.get_account()
+    assert not caught.value.sent
+
+
+@pytest.mark.parametrize("fault", HARMLESS)
+def test_a_create_that_was_turned_away_is_sent_again(fault: str) -> None:
+    with RawServer([FAULTS[fault][0], FAULTS[fault][0], RECORD]) as server, client_of(server.url) as client:
+        assert client.create_website("new.example") == WEBSITE
+        assert server.sent == ["POST /api/v1/websites"] * 3
+
+
+class Service:
+    """Stores what is posted, then lets the answer be lost in one way."""
+
+    def __init__(self, reply: Reply, stores: bool) -> None:
+        self.stored: list[str] = []
+        self._reply = reply
+        self._stores = stores
+
+    def __call__(self, request: Request) -> bytes | Reply:
+        if request.method == "POST":
+            if self._stores:
+                self.stored.append(request.body.decode())
+            return self._reply
+        rows = [WEBSITE] if self.stored else []
+        return http(200, {"data": rows, "meta": {"total": len(rows), "last_page": 1}})
+
+
+@pytest.mark.parametrize("fault", [name for name in FAULTS if name not in HARMLESS])
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_create_whose_answer_is_lost_is_looked_up_and_never_repeated(fault: str, stored: bool) -> None:
+    service = Service(FAULTS[fault][0], stores=stored)
+    with RawServer(service) as server, client_of(server.url, timeout=0.05) as client:
+        if stored:
+            assert client.create_website("new.example") == WEBSITE
+            assert service.stored == ["domain=new.example"]
+        else:
+            with pytest.raises(AmbiguousWriteError) as caught:
+                client.create_website("new.example")
+            assert isinstance(caught.value.__cause__, FAULTS[fault][1])
+        assert [request.method for request in server.requests].count("POST") == 1
+
+
+@pytest.mark.parametrize("after", FAULTS)
+def test_a_look_up_that_fails_never_leads_to_a_second_create(after: str) -> None:
+    replies = [FAULTS["500"][0], FAULTS[after][0]]
+    with RawServer(replies) as server, client_of(server.url, timeout=0.05, max_retries=1) as client:
+        with pytest.raises(AmbiguousWriteError, match="Looking the domain up failed as well"):
+            client.create_website("new.example")
+        assert server.sent.count("POST /api/v1/websites") == 1
+
+
+def test_a_create_turned_away_first_and_lost_then_is_not_repeated() -> None:
+    replies: list[bytes | Reply] = [FAULTS["429"][0], FAULTS["closed without an answer"][0], NO_WEBSITES]
+    with RawServer(replies) as server, client_of(server.url) as client:
+        with pytest.raises(AmbiguousWriteError):
+            client.create_website("new.example")
+        assert server.sent.count("POST /api/v1/websites") == 2
+
+
+def test_a_create_that_a_proxy_took_and_lost_is_not_repeated() -> None:
+    """urllib3 reports a proxy that breaks off after the request like one that was never reached."""
+    service = Service(Reply(then="close"), stores=True)
+    with RawServer(service) as proxy:
+        client = client_of("http://stats.example.test", allow_insecure_http=True, proxies={"http": proxy.url})
+        with client:
+            assert client.create_website("new.example") == WEBSITE
+        assert [request.method for request in proxy.requests].count("POST") == 1
+
+
+def test_a_create_that_no_proxy_took_is_sent_again() -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    with client_of("http://stats.example.test", allow_insecure_http=True, proxies={"http": gone}) as client:
+        with pytest.raises(AnalyticsConnectionError) as caught:
+            client.create_website("new.example")
+        assert (client.stats.requests, caught.value.sent) == (4, False)
+
+
+def test_a_proxy_that_refuses_the_tunnel_did_not_send_the_create() -> None:
+    with RawServer([Reply(http(403), then="close")]) as proxy:
+        with (
+            client_of("https://stats.example.test", proxies={"https": proxy.url}, max_retries=1) as client,
+            pytest.raises(AnalyticsConnectionError, match="Tunnel connection failed: 403") as caught,
+        ):
+            client.create_website("new.example")
+        assert not caught.value.sent
+        assert proxy.sent == ["CONNECT stats.example.test:443"] * 2
+
+
+@pytest.mark.parametrize(
+    ("first", "succeeds"),
+    [("no answer in time", True), ("500", True), ("503", True), ("cut in the body", True),
+     ("429", False), ("503 with Retry-After", False)],
+)  # fmt: skip
+def test_a_delete_that_finds_nothing_on_its_repeat(first: str, succeeds: bool) -> None:
+    """404 is success only where an earlier attempt may have deleted the website."""
+    replies: list[bytes | Reply] = [FAULTS[first][0], http(404, {"message": "no such website"})]
+    with RawServer(replies) as server, client_of(server.url, timeout=0.05) as client:
+        if succeeds:
+            client.delete_website(7)
+        else:
+            with pytest.raises(NotFoundError):
+                client.delete_website(7)
+        assert len(server.requests) == 2
+
+
+def test_a_delete_that_finds_nothing_at_once() -> None:
+    with RawServer([http(404)]) as server, client_of(server.url) as client, pytest.raises(NotFoundError):
+        client.delete_website(7)
+
+
+def test_an_idle_connection_that_the_service_closed_is_no_fault() -> None:
+    with RawServer([Reply(RECORD, then="close")]) as server, client_of(server.url, max_retries=0) as client:
+        for _ in range(3):
+            server.closed.clear()
+            assert client.get_website(7) == WEBSITE
+            server.closed.wait(5)
+        assert server.connections == 3
+
+
+def test_every_repeat_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogCaptureFixture) -> None:
+    busy = http(503, {"message": "busy"}, headers=[("Retry-After", "3")])
+    with RawServer([busy, RECORD]) as server, client_of(server.url) as client:
+        client.get_website(7)
+    (message,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "GET /api/v1/websites/7 was answered with status 503: busy" in message
+    assert "Attempt 1 of 4; the next one follows in 3.0 s" in message
+
+
+def test_the_form_of_a_repeat_is_the_form_of_the_first_attempt() -> None:
+    with RawServer([http(500), RECORD]) as server, client_of(server.url) as client:
+        client.update_website(7, exclude_ips=["192.0.2.1", "192.0.2.2"])
+        assert [request.body for request in server.requests] == [b"exclude_ips=192.0.2.1%0A192.0.2.2"] * 2
+    assert json.loads(RECORD.partition(b"\r\n\r\n")[2])["data"] == WEBSITE

@@ -1,0 +1,160 @@
+"""Complete lists over a socket, from the sandbox a user has as well."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from wire_client import client_of
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.exceptions import DuplicateWebsiteError, IncompleteListError, UnexpectedResponseError
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SandboxServer]:
+    with SandboxServer() as running:
+        yield running
+
+
+@pytest.fixture
+def sandbox(server: SandboxServer) -> SandboxServer:
+    server.reset()
+    return server
+
+
+@pytest.fixture
+def client(sandbox: SandboxServer) -> Iterator[AnalyticsClient]:
+    with client_of(sandbox.url, api_key=sandbox.api_key) as made:
+        yield made
+
+
+SHAPES: list[dict[str, Any]] = [
+    {"list_key": None},
+    {"metadata": "none"},
+    {"metadata": "flat"},
+    {"list_key": "sites"},
+    {},
+]
+BEHAVIOUR: list[dict[str, Any]] = [
+    {},
+    {"numbers_as_text": True},
+    {"total": "absent"},
+    {"total_offset": -7},
+    {"total_offset": 7},
+    {"current_page": "wrong"},
+    {"ignored": ["page"]},
+    {"ignored": ["sort"]},
+    {"ignored": ["per_page"]},
+    {"page_size_limit": 25},
+    {"page_size_limit": 25, "ignored": ["page"], "current_page": "absent"},
+    {"page_offset": -1, "current_page": "absent"},
+]
+
+
+@pytest.mark.parametrize("websites", [1, 60, 130])
+@pytest.mark.parametrize(("shape", "behaviour"), list(itertools.product(SHAPES, BEHAVIOUR)), ids=str)
+def test_a_list_is_whole_or_refused(
+    client: AnalyticsClient, sandbox: SandboxServer, shape: dict[str, Any], behaviour: dict[str, Any], websites: int
+) -> None:
+    sandbox.seed(websites)
+    sandbox.configure(**shape, **behaviour)
+    try:
+        found = client.list_websites()
+    except (IncompleteListError, UnexpectedResponseError):
+        assert behaviour not in ({}, {"numbers_as_text": True}, {"total": "absent"}, {"page_size_limit": 25})
+    else:
+        assert sorted(int(website["id"]) for website in found) == list(range(1, websites + 1))
+
+
+@pytest.mark.parametrize(
+    ("websites", "requests"), [(0, 1), (1, 1), (100, 1), (101, 2), (200, 2), (250, 3), (10_000, 100)]
+)
+def test_requests_on_the_wire_are_the_arithmetic_minimum(
+    client: AnalyticsClient, sandbox: SandboxServer, websites: int, requests: int
+) -> None:
+    sandbox.seed(websites)
+    found = {website["id"] for website in client.iter_websites()}
+    assert len(found) == websites
+    assert len(sandbox.requests) == client.stats.requests == requests
+
+
+@pytest.mark.parametrize("total", ["given", "absent"])
+@pytest.mark.parametrize(
+    "drift", [{"create": 1}, {"delete": 1}, {"create": 1, "delete": 1}, {"delete": 30}, {"flip_favorite": 5}], ids=str
+)
+def test_a_list_that_moves_once_is_read_again(
+    client: AnalyticsClient, sandbox: SandboxServer, drift: dict[str, int], total: str
+) -> None:
+    sandbox.seed(250)
+    sandbox.configure(total=total)
+    before = {website["id"] for website in sandbox.websites()}
+    sandbox.fault("list", commit=True, skip=1, drift=drift)
+    found = {website["id"] for website in client.list_websites()}
+    after = {website["id"] for website in sandbox.websites()}
+    assert found >= before & after
+    assert found <= before | after
+
+
+def test_a_list_that_never_rests_is_given_up(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    sandbox.seed(250)
+    sandbox.fault("list", commit=True, times=None, drift={"create": 1})
+    with pytest.raises(IncompleteListError, match="reading 4, the last one"):
+        client.list_websites()
+    listing = client.iter_websites()
+    with pytest.raises(IncompleteListError):
+        list(listing)
+    assert listing.proof is None
+
+
+def test_a_page_that_fails_once_is_asked_for_again(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    sandbox.seed(250)
+    for fault in ({"status": 503}, {"drop": True}, {"cut": 500, "commit": True}):
+        sandbox.clear_requests()
+        sandbox.fault("list", skip=1, **fault)
+        assert len(client.list_websites()) == 250
+        assert len(sandbox.requests) == 4
+
+
+@pytest.mark.parametrize("search", [{}, {"ignored": ["search"]}], ids=str)
+def test_a_website_is_found_by_exactly_its_domain(
+    client: AnalyticsClient, sandbox: SandboxServer, search: dict[str, Any]
+) -> None:
+    sandbox.seed(120)
+    sandbox.configure(**search)
+    for domain in ("shop.find-me.example", "find-me.example", "find-me.example.org"):
+        sandbox.add_website(domain)
+    for spelling in ("find-me.example", "Find-Me.EXAMPLE", "find-me.example."):
+        found = client.find_website(spelling)
+        assert found is not None
+        assert found["domain"] == "find-me.example"
+    assert client.find_website("me.example") is None
+
+
+def test_that_a_search_finds_nothing_is_not_believed(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    sandbox.add_website("find-me.example")
+    bodies: tuple[Any, ...] = ([], {"data": [], "total": 3})
+    for body in bodies:
+        sandbox.fault("list", target="search=", body=body, times=2)
+        found = client.find_website("find-me.example")
+        assert found is not None
+        sandbox.clear_faults()
+
+
+def test_two_websites_of_one_domain_are_an_error(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+    for domain in ("twice.example", "Twice.example"):
+        sandbox.add_website(domain)
+    with pytest.raises(DuplicateWebsiteError, match="ids 2, 1"):
+        client.find_website("twice.example")
+
+
+def test_a_create_dropped_after_the_commit_is_one_website_and_one_success(
+    client: AnalyticsClient, sandbox: SandboxServer
+) -> None:
+    sandbox.fault("create", drop=True, commit=True)
+    assert client.create_website("new.example")["domain"] == "new.example"
+    assert [website["domain"] for website in sandbox.websites()] == ["new.example"]
+    assert [request.operation for request in sandbox.requests].count("create") == 1

@@ -1,0 +1,155 @@
+"""Certificates, and proxies from the settings and the environment."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import Authority
+from raw_server import RawServer, http
+from wire_client import KEY, client_of
+
+from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
+
+RECORD = http(200, {"id": 7})
+PROXY_VARIABLES = [
+    name for lower in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (lower, lower.upper())
+]
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*PROXY_VARIABLES, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def secure(authority: Authority) -> Iterator[RawServer]:
+    with RawServer([RECORD], tls=authority.server_context("127.0.0.1")) as server:
+        yield server
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused_by_default(secure: RawServer) -> None:
+    with client_of(secure.url) as client:
+        calls: tuple[Callable[[], Any], ...] = (
+            lambda: client.get_website(7),
+            lambda: client.create_website("a.example"),
+        )
+        for call in calls:
+            with pytest.raises(AnalyticsConnectionError, match="The extra verify may name the CA") as caught:
+                call()
+            assert (caught.value.sent, caught.value.transient) == (False, False)
+        assert client.stats.requests == 2
+    assert secure.requests == []
+
+
+def test_the_path_of_a_ca_is_accepted(secure: RawServer, authority: Authority) -> None:
+    with client_of(secure.url, verify=str(authority.path)) as client:
+        assert client.get_website(7) == {"id": 7}
+    assert secure.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_verification_can_be_switched_off(secure: RawServer) -> None:
+    with client_of(secure.url, verify=False) as client:
+        assert client.get_website(7) == {"id": 7}
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_the_ca_of_the_environment_is_honoured(
+    secure: RawServer, authority: Authority, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, str(authority.path))
+    with client_of(secure.url) as client:
+        assert client.get_website(7) == {"id": 7}
+
+
+def test_a_ca_of_the_settings_wins_over_that_of_the_environment(
+    secure: RawServer, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(Authority(tmp_path).path))
+    with client_of(secure.url, verify=str(authority.path)) as client:
+        assert client.get_website(7) == {"id": 7}
+    with client_of(secure.url) as client, pytest.raises(AnalyticsConnectionError):
+        client.get_website(7)
+
+
+def test_a_certificate_for_another_host_is_refused(authority: Authority) -> None:
+    context = authority.server_context("stats.example.com")
+    with RawServer([RECORD], tls=context) as server, client_of(server.url, verify=str(authority.path)) as client:
+        with pytest.raises(AnalyticsConnectionError, match="TLS"):
+            client.get_website(7)
+        assert server.requests == []
+
+
+def test_https_to_a_server_without_tls_is_an_error_at_once() -> None:
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        with client_of(f"https://127.0.0.1:{listener.getsockname()[1]}") as client:
+            with pytest.raises(AnalyticsConnectionError, match="TLS") as caught:
+                client.get_website(7)
+            assert (client.stats.requests, caught.value.transient) == (1, False)
+        thread.join()
+
+
+def test_a_ca_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secure: RawServer) -> None:
+    missing = str(tmp_path / "missing.pem")
+    with pytest.raises(AnalyticsConfigError, match=r"verify=.*missing\.pem"):
+        client_of(secure.url, verify=missing)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", missing)
+    with client_of(secure.url) as client:
+        with pytest.raises(AnalyticsConnectionError, match=r"cannot be sent.*missing\.pem") as caught:
+            client.create_website("a.example")
+        assert (caught.value.sent, caught.value.transient, client.stats.requests) == (False, False, 1)
+
+
+def test_a_proxy_of_the_settings_is_used() -> None:
+    with RawServer([RECORD]) as proxy:
+        with client_of("http://stats.example.test", allow_insecure_http=True, proxies={"http": proxy.url}) as client:
+            client.get_website(7)
+        assert proxy.requests[0].target == "http://stats.example.test/api/v1/websites/7"
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+def test_a_proxy_of_the_environment_is_used(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RawServer([RECORD]) as proxy:
+        monkeypatch.setenv(variable, proxy.url)
+        with client_of("http://stats.example.test", allow_insecure_http=True) as client:
+            client.get_website(7)
+        assert len(proxy.requests) == 1
+
+
+def test_no_proxy_of_the_environment_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    with RawServer([RECORD]) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("no_proxy", "stats.example.invalid")
+        client = client_of("http://stats.example.invalid", allow_insecure_http=True, max_retries=0)
+        with client, pytest.raises(AnalyticsConnectionError, match="cannot be reached"):
+            client.get_website(7)
+        assert proxy.connections == 0
+
+
+def test_a_proxy_of_the_environment_is_not_told_what_is_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own loopback address is another machine, and the key would go there in clear."""
+    with RawServer([RECORD]) as proxy, RawServer([RECORD]) as server:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        with client_of(server.url) as client:
+            client.get_website(7)
+        assert (proxy.connections, len(server.requests)) == (0, 1)

@@ -1,0 +1,145 @@
+"""What goes onto the wire, decoded by the standard library: nothing is lost or added on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_analytics.api import fields
+from airflow_provider_analytics.api.client import _path
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.transport import Transport
+from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
+
+TEXTS = ("false", "true")
+texts = st.text(st.characters(codec="utf-8"))
+lines = texts.map(str.strip).filter(lambda text: len(text.splitlines()) == 1)
+flags = st.none() | st.booleans()
+update_settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "privacy": st.none() | st.sampled_from(fields.Privacy),
+        "password": st.none() | lines.filter(lambda text: text != "***"),
+        "email": flags,
+        "exclude_bots": flags,
+        "exclude_params": st.none() | st.lists(lines),
+        "exclude_ips": st.none() | st.lists(lines),
+        "favorite": flags,
+    },
+)
+
+
+@given(given_settings=update_settings)
+def test_a_form_comes_back_as_it_was_given(given_settings: dict[str, Any]) -> None:
+    wanted = {name: value for name, value in given_settings.items() if value is not None}
+    if not wanted:
+        with pytest.raises(ValueError, match="nothing to update"):
+            fields.update_form(boolean_texts=TEXTS, **given_settings)
+        return
+    form = fields.update_form(boolean_texts=TEXTS, **given_settings)
+    back = dict(parse_qsl(urlencode(form), keep_blank_values=True, strict_parsing=True))
+    assert back.keys() == wanted.keys()
+    for name, value in wanted.items():
+        if name in fields.LINE_FIELDS:
+            assert (back[name].split("\n") if back[name] else []) == value
+        elif name == "password":
+            assert back[name] == value
+        else:
+            assert fields.canonical(name, back[name]) == value
+
+
+@given(search=st.none() | texts, favorite=flags, size=st.none() | st.sampled_from(fields.PAGE_SIZES))
+def test_a_query_comes_back_as_it_was_given(search: str | None, favorite: bool | None, size: int | None) -> None:
+    query = fields.list_query(boolean_texts=TEXTS, search=search, favorite=favorite, per_page=size)
+    back = dict(parse_qsl(urlencode(query), keep_blank_values=True))
+    assert back.get("search") == search
+    assert back.get("favorite") == (None if favorite is None else TEXTS[favorite])
+    assert back.get("per_page") == (None if size is None else str(size))
+
+
+labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
+hosts = st.lists(labels, min_size=2, max_size=4).map(".".join).filter(lambda host: not host[-1].isdigit())
+segments = st.lists(st.sampled_from([*"abXZ09-_~ä", "%20", "%C3%A4", "b.c"]), min_size=1, max_size=6).map("".join)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    scheme=st.sampled_from(["https://", "", "HTTPS://"]),
+    host=hosts,
+    port=st.none() | st.integers(1, 65535),
+    path=st.lists(segments, max_size=3),
+    slashes=st.sampled_from(["", "/", "///"]),
+    website_id=st.from_regex(r"[A-Za-z0-9_%&+=;:@ä-]+", fullmatch=True).filter(lambda text: text != "None"),
+)
+def test_every_base_url_is_joined_with_the_path(
+    scheme: str, host: str, port: int | None, path: list[str], slashes: str, website_id: str
+) -> None:
+    below = "".join(f"/{segment}" for segment in path)
+    url = f"{scheme}{host}{'' if port is None else f':{port}'}{below}{slashes}"
+    transport = Transport(Settings(base_url=url, api_key="key"))
+    prepared = transport._prepare("GET", f"/api/v1{_path(website_id)}", {"search": "ä&b"}, None)
+    assert prepared.url is not None
+    found = urlsplit(prepared.url)
+    assert (found.scheme, found.hostname, found.port) == ("https", host, port)
+    assert unquote(found.path) == f"{unquote(below)}/api/v1/websites/{website_id}"
+    assert found.path.endswith(f"/api/v1{_path(website_id)}")
+    assert parse_qsl(found.query) == [("search", "ä&b")]
+
+
+@pytest.mark.parametrize(
+    ("given_url", "url"),
+    [
+        ("stats.example.com", "https://stats.example.com"),
+        ("https://stats.example.com/", "https://stats.example.com"),
+        ("  https://stats.example.com/app//  ", "https://stats.example.com/app"),
+        ("https://stats.example.com:8443/a/b", "https://stats.example.com:8443/a/b"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("http://127.9.9.9", "http://127.9.9.9"),
+        ("http://localhost/app", "http://localhost/app"),
+        ("http://[::1]:80", "http://[::1]:80"),
+    ],
+)
+def test_base_urls(given_url: str, url: str) -> None:
+    assert Settings(base_url=given_url, api_key="key").base_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "   ", "ftp://a.example", "file:///etc/passwd", "https://", "https:///path", "https://a.example:0",
+        "https://a.example:x", "https://a.example:99999", "https://a.example?x=1", "https://a.example#x",
+        "https://a.example/api/v1", "https://a.example/app/api/v1/", "https://a b.example", "https://a.example\\b",
+        "http://a.example", "http://127.0.0.1.evil.example", "http://localhost.evil.example", "http://0x7f.1",
+        "http://[::ffff:8.8.8.8]", "https://[::1", "https://a.example/100%",
+    ],
+)  # fmt: skip
+def test_base_urls_that_are_refused(url: str) -> None:
+    with pytest.raises(AnalyticsConfigError):
+        Settings(base_url=url, api_key="key")
+
+
+@pytest.mark.parametrize("host", [".example.com", "*.example.com", "a..example.com", f"{'a' * 70}.example.com"])
+def test_a_host_that_no_request_can_be_sent_to_is_an_error_of_this_package(host: str) -> None:
+    transport = Transport(Settings(base_url=f"https://{host}", api_key="key"), sleep=lambda seconds: None)
+    with pytest.raises(AnalyticsConnectionError, match="no address") as caught:
+        transport.request("GET", "/account")
+    assert (caught.value.sent, caught.value.transient, transport.stats.retries) == (False, False, 0)
+
+
+def test_all_problems_of_settings_are_told_at_once() -> None:
+    with pytest.raises(AnalyticsConfigError) as caught:
+        Settings(
+            base_url="ftp://a", api_key="***", timeout=0, max_retries=99, requests_per_minute=0, verify="/no/such/file",
+            proxies={"ssh": "x"}, page_parameter="a b", boolean_format="yes/no", update_method="POST",
+        )  # fmt: skip
+    assert len(caught.value.problems) == 10
+
+
+@pytest.mark.parametrize("bad", [{"favourite": True}, {"page": 2}, {"perpage": 10}])
+def test_an_unknown_filter_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is not a field of this request"):
+        fields.list_query(boolean_texts=TEXTS, **bad)
