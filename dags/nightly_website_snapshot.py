@@ -1,4 +1,4 @@
-"""Every night, write the complete list of websites to storage.
+"""Every night, write the complete list of websites to storage, and say what changed since the night before.
 
 Copy this file into your DAG folder. Needed: a connection ``analytics_default`` of type Website Analytics, and a
 place for the snapshots, which may be any URL that Airflow's ObjectStoragePath takes, such as ``s3://bucket/path``.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pendulum
 from airflow.providers.common.compat.sdk import Param, dag, task
 
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 
 
 @dag(
@@ -23,12 +23,15 @@ from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOpera
 )
 def nightly_website_snapshot():
     snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path="{{ params.base_path }}")
+    compare = CompareSnapshotsOperator(task_id="compare", base_path="{{ params.base_path }}")
 
     @task
-    def announce(written: dict) -> None:
+    def announce(written: dict, changes: dict) -> None:
         print(f"{written['count']} websites are in {written['path']}")
+        print("Since {previous}: {added} added, {removed} removed, {changed} changed".format(**changes))
 
-    announce(snapshot.output)
+    snapshot >> compare
+    announce(snapshot.output, compare.output)
 
 
 nightly_website_snapshot()

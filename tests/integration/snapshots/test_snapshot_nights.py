@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,42 +11,39 @@ from typing import Any
 
 import duckdb
 import pytest
+import time_machine
 
 RunDag = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 
 
-def sample_dag() -> Any:
-    path = ROOT / "dags" / "load_snapshot_into_duckdb.py"
+def sample_dag(name: str = "load_snapshot_into_duckdb") -> Any:
+    path = ROOT / "dags" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.load_snapshot_into_duckdb()
+    return getattr(module, name)()
 
 
-def night_dag(base: Path) -> Any:
-    from airflow.providers.common.compat.sdk import DAG
-
-    from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
-
-    night = "{{ dag_run.conf['night'] }}"
-    with DAG(f"night_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        snapshot = SnapshotWebsitesOperator(
-            task_id="snapshot", base_path=str(base), partition_date=night, late="label", report=True
-        )
-        snapshot >> CompareSnapshotsOperator(task_id="compare", base_path=str(base), current=night)
-    return dag
+def run_night(run_dag: RunDag, base: Path, night: datetime) -> Any:
+    """Run the nightly DAG as it is, but for the report, at two minutes past midnight of that day."""
+    dag = sample_dag("nightly_website_snapshot")
+    dag.get_task("snapshot").report = True
+    with time_machine.travel(night + timedelta(minutes=2)):
+        outcome = run_dag(dag, conf={"base_path": f"file://{base}"}, logical_date=night)
+    assert outcome.state == "success"
+    return outcome.tasks
 
 
 @pytest.fixture
 def three_nights(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> list[Any]:
     analytics_sandbox.seed(40)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     outcomes = []
-    for days in (2, 1, 0):
-        night = (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
-        outcomes.append(run_dag(night_dag(tmp_path), conf={"night": night}).tasks)
+    for days in (1, 2, 3):
+        outcomes.append(run_night(run_dag, tmp_path, today + timedelta(days=days)))
         analytics_sandbox.add_website(f"after-{days}.example.com", privacy=0)
     return outcomes
 
@@ -56,9 +52,9 @@ def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) 
     assert [tasks["snapshot"].returned["count"] for tasks in three_nights] == [40, 41, 42]
     assert [tasks["compare"].returned["added"] for tasks in three_nights] == [0, 1, 1]
     assert three_nights[0]["compare"].returned["previous"] is None
-    page = Path(three_nights[2]["snapshot"].returned["report"]).read_text()
+    page = Path(three_nights[2]["snapshot"].returned["report"].removeprefix("file://")).read_text()
     assert "over the last 3 snapshots" in page
-    assert "after-1.example.com" in page
+    assert "after-2.example.com" in page
     # Files beside the data are not mistaken for it.
     assert len(list(tmp_path.glob("websites/*/*.jsonl"))) == 3
 
@@ -82,7 +78,7 @@ def test_a_replaced_snapshot_is_loaded_again(
     conf = {"base_path": str(tmp_path), "database": str(tmp_path / "test.duckdb")}
     run_dag(dag, conf=conf)
     night = three_nights[2]["snapshot"].returned["snapshot_date"]
-    run_dag(night_dag(tmp_path), conf={"night": night})
+    run_night(run_dag, tmp_path, datetime.fromisoformat(night).replace(hour=1, tzinfo=UTC))
     outcome = run_dag(dag, conf=conf, logical_date=datetime.now(UTC))
     assert outcome.tasks["load"].returned == [night]
     assert [row["websites"] for row in outcome.tasks["answer"].returned] == [43, 41, 40]
