@@ -8,6 +8,8 @@ NEWEST := 3.3.2
 VENV := $(if $(filter $(NEWEST),$(AIRFLOW)),.venv,.venv-$(AIRFLOW))
 PY := $(VENV)/bin/python
 UV := .tools/bin/uv --quiet
+# A file's tests stay together, as they share what they start.
+PYTEST_FLAGS ?= -q -n 2 --dist loadfile
 CONSTRAINTS := constraints/airflow-$(AIRFLOW).txt
 
 # uv would otherwise download an interpreter of its own where the one asked for is missing.
@@ -43,11 +45,11 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@touch $@
 
 test: install  ## Run the whole test suite on AIRFLOW
-	@$(PY) -m pytest
+	@$(PY) -m pytest $(PYTEST_FLAGS)
 
 test-oldest:  ## Run discovery, unit and integration tests on the oldest supported Airflow
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
-	@.venv-$(OLDEST)/bin/python -m pytest tests/unit tests/integration
+	@.venv-$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS) tests/unit tests/integration tests/contract
 
 lint: install  ## Check style, format and types
 	@$(PY) -m ruff check

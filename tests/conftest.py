@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -47,6 +48,17 @@ def _forbid_far_hosts(event: str, args: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_forbid_far_hosts)
+
+
+# How long an example takes says something of the machine only. In CI a change is judged by the same examples each
+# time; at a desk new ones are tried.
+hypothesis.settings.register_profile(
+    "suite",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
+)
+hypothesis.settings.load_profile("suite")
 
 
 @dataclass(frozen=True)

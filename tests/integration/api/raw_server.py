@@ -28,7 +28,7 @@ class Request:
 @dataclass(frozen=True)
 class Reply:
     """Bytes to send, and what happens to the connection then: ``keep``, ``close``, ``reset``, ``hang``
-    or ``drip``, which sends one blank after the other."""
+    or ``drip``, which sends one blank after the other for some seconds, and closes it."""
 
     data: bytes = b""
     then: str = "keep"
@@ -112,14 +112,14 @@ class RawServer:
                 if isinstance(reply, bytes):
                     reply = Reply(reply)
                 connection.sendall(reply.data)
-                while reply.then == "drip":
+                for _ in range(2000 if reply.then == "drip" else 0):
                     connection.sendall(b" ")
                     time.sleep(0.001)
                 if reply.then == "hang":
                     continue  # the next read waits until the client gives up
                 if reply.then == "reset":
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                if reply.then in ("close", "reset"):
+                if reply.then in ("close", "reset", "drip"):
                     break
         except OSError:
             pass
