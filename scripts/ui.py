@@ -1,6 +1,7 @@
 """Start Airflow's web interface with a local server, a connection to it and the sample DAGs, until Ctrl-C.
 
-Nothing runs by its schedule here: a sample DAG runs when it is triggered.
+The sample DAGs are paused, as new DAGs are in Airflow. One that is triggered on the screen is unpaused by that and then
+runs by its schedule, too; one that waits for another's data has to be unpaused.
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             # One worker process per task that may run at once, all started with the scheduler.
             "AIRFLOW__CORE__PARALLELISM": "4",
+            # The run that unpausing a daily DAG brings with it waits until the triggered one is done, or the reverse.
+            "AIRFLOW__CORE__MAX_ACTIVE_RUNS_PER_DAG": "1",
             "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
-            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-            "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
         },

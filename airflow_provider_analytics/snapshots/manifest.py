@@ -6,6 +6,7 @@ A key that this version does not know is ignored, so that a newer version may ad
 from __future__ import annotations
 
 import hashlib
+import inspect
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -152,7 +153,11 @@ def decode(content: bytes, where: str) -> Manifest:
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a manifest."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Manifest)}
+    schema = msgspec.json.schema(Manifest)
+    for described in schema["$defs"].values():
+        # From Python 3.13 on docstrings come without their indentation.
+        described["description"] = inspect.cleandoc(described["description"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def read_manifest(partition: StoragePath) -> Manifest | None:
