@@ -63,6 +63,7 @@ FROM websites AS s GROUP BY ALL ORDER BY night DESC LIMIT 10;
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
         "base_path": Param("/tmp/website_analytics", type="string", description="Where snapshots are"),  # noqa: S108
         "database": Param("/tmp/website_analytics/websites.duckdb", type="string"),  # noqa: S108
@@ -72,19 +73,24 @@ FROM websites AS s GROUP BY ALL ORDER BY night DESC LIMIT 10;
 )
 def load_snapshot_into_duckdb() -> None:
     @task
-    def load(base_path: str, database: str) -> list[str]:
+    def load(base_path: str, database: str, **context: Any) -> list[str]:
         import duckdb
 
+        # A run that an event starts has the defaults of all Params: where the snapshot is, the event knows.
+        # Airflow 2 calls assets datasets.
+        events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
+        paths = [event.extra["path"] for found in events.values() for event in found]
         loaded = []
         with duckdb.connect(database) as connection:
             connection.execute(CREATE)
-            manifests = f"{base_path.removeprefix('file://')}/websites/*/manifest.json"
-            for day, files in connection.execute(FIND, {"manifests": manifests}).fetchall():
-                connection.begin()
-                connection.execute(REMOVE, {"day": day})
-                connection.execute(LOAD, {"files": files})
-                connection.commit()
-                loaded.append(str(day))
+            for base in {path.rpartition("/websites/")[0] for path in paths} or {base_path}:
+                manifests = f"{base.removeprefix('file://')}/websites/*/manifest.json"
+                for day, files in connection.execute(FIND, {"manifests": manifests}).fetchall():
+                    connection.begin()
+                    connection.execute(REMOVE, {"day": day})
+                    connection.execute(LOAD, {"files": files})
+                    connection.commit()
+                    loaded.append(str(day))
         return loaded
 
     @task

@@ -16,6 +16,7 @@ from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOpera
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
+    max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={"base_path": Param("file:///tmp/website_analytics", type="string", description="Where snapshots go")},
     tags=["analytics"],

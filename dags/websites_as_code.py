@@ -10,6 +10,7 @@ Analytics, and a place for plans: the Variable ``website_analytics_state``, any 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pendulum
@@ -47,7 +48,7 @@ def websites_as_code():
         task_id="approve",
         subject="Change the websites?",
         body="{{ ti.xcom_pull(task_ids='plan')['markdown'] }}",
-        response_timeout=pendulum.duration(days=1),
+        response_timeout=timedelta(days=1),  # Airflow 3.3 cannot hand a pendulum.duration over here
     )
     apply = ApplyWebsitesOperator(
         task_id="apply",

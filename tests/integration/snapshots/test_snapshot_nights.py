@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -82,6 +83,14 @@ def test_a_replaced_snapshot_is_loaded_again(
     outcome = run_dag(dag, conf=conf, logical_date=datetime.now(UTC))
     assert outcome.tasks["load"].returned == [night]
     assert [row["websites"] for row in outcome.tasks["answer"].returned] == [43, 41, 40]
+
+
+@pytest.mark.parametrize("name", ["triggering_asset_events", "triggering_dataset_events"])
+def test_an_event_tells_where_the_snapshot_is(name: str, three_nights: list[Any], tmp_path: Path) -> None:
+    events = {"asset": [SimpleNamespace(extra=tasks["snapshot"].returned) for tasks in three_nights]}
+    load = sample_dag().get_task("load").python_callable
+    database = str(tmp_path / "test.duckdb")
+    assert len(load(base_path="/nowhere", database=database, **{name: events})) == 3
 
 
 def test_the_dag_waits_for_the_asset_of_the_snapshot() -> None:

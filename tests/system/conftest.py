@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import airflow
+import pytest
+
+#: Set where a missing tool must not go unnoticed: there a test that cannot run fails.
+NOTHING_IS_SKIPPED = bool(os.environ.get("CI"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.system)
+            if airflow.__version__.startswith("2."):
+                item.add_marker(pytest.mark.skip(reason="the demo and the web interface are those of Airflow 3.3"))
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    return Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+    """The environment that a person's shell would have: nothing of these tests' Airflow, nothing of make."""
+    ours = ("AIRFLOW_", "MAKE", "MFLAGS", "PYTEST_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+def tool(name: str, path: str | None = None) -> str:
+    """Return where a program is; where there is none, skip the test, or let it fail in CI."""
+    found = shutil.which(name, path=path)
+    if found is None:
+        message = f"{name} is not installed"
+        if NOTHING_IS_SKIPPED:
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+@pytest.fixture(scope="session")
+def uv(checkout: Path) -> str:
+    return tool("uv", path=f"{checkout / '.tools' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    return tool("chromium")
+
+
+@pytest.fixture(scope="session")
+def chromedriver() -> str:
+    return tool("chromedriver")

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+
+def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]) -> None:
+    started = datetime.now(UTC)
+    answer = subprocess.run(
+        ["make", "demo"], cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "nightly_website_snapshot is in state success" in answer.stdout
+    assert "Websites on disk: 250, distinct ids: 250" in answer.stdout
+    # Quiet: what a person can follow, not Airflow's log.
+    assert len(answer.stdout.splitlines()) < 20
+
+    place = next(line.removeprefix("Snapshot: ") for line in answer.stdout.splitlines() if "Snapshot: " in line)
+    [data] = Path(place).glob("*.jsonl")
+    rows = [json.loads(line) for line in data.read_text("utf-8").splitlines()]
+    assert len({row["domain"] for row in rows}) == 250
+    observed = {datetime.fromisoformat(row["observed_at"]) for row in rows}
+    assert len(observed) == 1
+    assert timedelta(0) < observed.pop() - started < timedelta(minutes=5)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import airflow
+import pytest
+
+from airflow_provider_analytics import __version__
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("dist")
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(directory), str(checkout)], check=True)
+    [built] = directory.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_package_only(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "airflow_provider_analytics/py.typed" in names
+    assert {name.partition("/")[0] for name in names} == {
+        "airflow_provider_analytics",
+        f"airflow_provider_analytics-{__version__}.dist-info",
+    }
+    assert not [name for name in names if "__pycache__" in name]
+
+
+@pytest.fixture(scope="module")
+def installed(
+    checkout: Path,
+    uv: str,
+    wheel: Path,
+    environment: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Any:
+    """The wheel and Airflow in a virtual environment of their own; ``installed("providers", "list")`` asks Airflow."""
+    directory = tmp_path_factory.mktemp("clean")
+    python = directory / "venv" / "bin" / "python"
+    constraints = checkout / "constraints" / f"airflow-{airflow.__version__}.txt"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(directory / "venv")], check=True)
+    install = [uv, "pip", "install", "--quiet", "--python", str(python), "--constraint", str(constraints)]
+    subprocess.run([*install, str(wheel), f"apache-airflow=={airflow.__version__}"], check=True)
+
+    def ask(*arguments: str) -> list[dict[str, str]]:
+        answer = subprocess.run(
+            [str(python), "-m", "airflow", *arguments, "--output", "json"],
+            env={**environment, "AIRFLOW_HOME": str(directory)},
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found: list[dict[str, str]] = json.loads(answer.stdout[answer.stdout.index("[{") :])
+        return found
+
+    return ask
+
+
+def test_airflow_lists_the_provider(installed: Any) -> None:
+    [provider] = [row for row in installed("providers", "list") if row["package_name"] == "airflow-provider-analytics"]
+    assert provider["version"] == __version__
+
+
+def test_airflow_lists_the_hook(installed: Any) -> None:
+    [hook] = [row for row in installed("providers", "hooks") if row["connection_type"] == "analytics"]
+    assert hook["class"] == "airflow_provider_analytics.hooks.analytics.AnalyticsHook"
+    assert hook["hook_name"] == "Website Analytics"
