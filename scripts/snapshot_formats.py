@@ -1,0 +1,63 @@
+"""Write the same websites in every format, read each back, and print the table of docs/snapshots.md."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from datetime import UTC, datetime
+
+from upath import UPath
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.manifest import Source
+from airflow_provider_analytics.snapshots.rows import Row
+from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+
+WEBSITES = 10_000
+#: One moment for all, so that nothing but the format differs.
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+FORMATS = [
+    *((file_format, compression) for file_format in ("jsonl", "csv") for compression in (None, "gzip", "zstd")),
+    *(("parquet", compression) for compression in (None, "gzip", "zstd")),
+]
+
+
+def main() -> int:
+    say("| format | compression | rows | bytes |")
+    say("|---|---|---|---|")
+    first: list[Row] | None = None
+    with SandboxServer() as sandbox, tempfile.TemporaryDirectory(prefix="formats-") as folder:
+        sandbox.seed(WEBSITES)
+        with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
+            for file_format, compression in FORMATS:
+                snapshot = take_snapshot(
+                    StoragePath.of(UPath(f"file://{folder}/{file_format}-{compression}")),
+                    NOW.date(),
+                    client.iter_websites,
+                    stats=client.stats,
+                    source=Source(host="sandbox", account_id=None),
+                    now=NOW,
+                    options=Options(file_format=file_format, compression=compression),
+                    filters={},
+                    late=False,
+                )
+                rows = list(snapshot.rows())
+                first = first or rows
+                if len(rows) != WEBSITES or rows != first:
+                    say(f"FAILED: {file_format} with {compression} reads back as other rows")
+                    return 1
+                size = sum(file.bytes for file in snapshot.manifest.files)
+                inside = compression or ("snappy" if file_format == "parquet" else "none")
+                say(f"| `{file_format}` | {inside} | {len(rows):,} | {size:,} |")
+    return 0
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
