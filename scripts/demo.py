@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from local_airflow import CHECKOUT, airflow, environment, stop_on_sigterm
+from local_airflow import CHECKOUT, airflow, environment, stop_on_signals
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -32,7 +32,7 @@ class DemoError(Exception):
 
 
 def main() -> int:
-    stop_on_sigterm()
+    stop_on_signals()
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
     try:

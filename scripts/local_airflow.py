@@ -68,9 +68,11 @@ def _session(process: psutil.Process) -> int | None:
         return None
 
 
-def stop_on_sigterm() -> None:
-    """Let SIGTERM end this process the way Ctrl-C does, so that everything it started is stopped too."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+def stop_on_signals() -> None:
+    """Let Ctrl-C and SIGTERM end this process in order, so that everything it started is stopped too."""
+    # SIGINT as well: what a script starts in the background begins with that signal ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def free_port() -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import requests
-from local_airflow import CHECKOUT, airflow, environment, free_port, stop_on_sigterm
+from local_airflow import CHECKOUT, airflow, environment, free_port, stop_on_signals
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -34,7 +34,7 @@ class UIError(Exception):
 
 
 def main() -> int:
-    stop_on_sigterm()
+    stop_on_signals()
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
     try:

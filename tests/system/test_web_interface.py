@@ -96,8 +96,13 @@ def interface(
             assert server, said
             yield Interface(process, airflow[1], server[1], server[2], copy / "dags")
         finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=PATIENCE)
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                # Else leaving the block would wait for it for ever.
+                process.kill()
+                raise
 
 
 class Screen:
