@@ -91,7 +91,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": modules("hooks", "analytics"),
-        "operators": modules("operators", "account", "configuration", "exclusions", "snapshots", "websites"),
+        "operators": modules("operators", "account", "exclusions", "snapshots", "websites", "websites_as_code"),
         "connection-types": [CONNECTION_TYPE],
         "extra-links": ["airflow_provider_analytics.operators.links.SnapshotReportLink"],
     }

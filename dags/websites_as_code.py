@@ -16,7 +16,7 @@ from pathlib import Path
 import pendulum
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException, dag, task
 
-from airflow_provider_analytics.operators.configuration import ApplyWebsitesOperator, PlanWebsitesOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
 try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator

@@ -13,8 +13,8 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.snapshots.storage import StoragePath
 from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+from airflow_provider_analytics.storage import StoragePath
 
 WEBSITES = 10_000
 #: One moment for all, so that nothing but the format differs.

@@ -87,8 +87,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _sync(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
         from airflow_provider_analytics.api.fields import parse_flag
-        from airflow_provider_analytics.hooks.bulk import Outcome, apply_plan, complete_records
-        from airflow_provider_analytics.hooks.files import audit_trail
+        from airflow_provider_analytics.hooks.object_storage import audit_trail
+        from airflow_provider_analytics.reconcile.apply import Outcome, apply_plan, complete_records
         from airflow_provider_analytics.reconcile.exclusions import MODES, check_choice, extra_entries, plan_exclusions
         from airflow_provider_analytics.reconcile.ledger import owned_entries
 
@@ -168,7 +168,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         return self.list_name or f"{context['ti'].dag_id}.{self.task_id}"
 
     def _read_ledger(self, context: Context) -> dict[str, dict[str, Any]]:
-        from airflow_provider_analytics.hooks.files import read_text
+        from airflow_provider_analytics.hooks.object_storage import read_text
         from airflow_provider_analytics.reconcile.ledger import parse_ledger
 
         if not self.ledger:
@@ -186,7 +186,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         records: Iterable[Mapping[str, Any]],
         owned: Mapping[str, Iterable[str]],
     ) -> None:
-        from airflow_provider_analytics.hooks.files import write_text
+        from airflow_provider_analytics.hooks.object_storage import write_text
         from airflow_provider_analytics.reconcile.ledger import render_ledger
 
         text = render_ledger(ledger, records, owned, list_name=self._list_name(context), field=self.field)

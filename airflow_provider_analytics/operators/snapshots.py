@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.snapshots.layout import Partition
     from airflow_provider_analytics.snapshots.reader import Snapshot
-    from airflow_provider_analytics.snapshots.storage import StoragePath
+    from airflow_provider_analytics.storage import StoragePath
 
 LATE = ("fail", "skip", "label")
 ON_CHANGE = ("report", "fail", "skip")
@@ -174,7 +174,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
     def _take(self, hook: AnalyticsHook, day: date, now: datetime, *, late: bool) -> Snapshot:
         from airflow_provider_analytics.api.fields import parse_flag
-        from airflow_provider_analytics.hooks.files import storage_path
+        from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.manifest import Source
         from airflow_provider_analytics.snapshots.take import Options, take_snapshot
 
@@ -273,8 +273,8 @@ class CompareSnapshotsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare, write both files, and return the counts and the first changes."""
-        from airflow_provider_analytics.hooks.files import storage_path
-        from airflow_provider_analytics.snapshots.comparison import compare_snapshots
+        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.snapshots.compare import compare_snapshots
 
         try:
             if self.on_change not in ON_CHANGE:

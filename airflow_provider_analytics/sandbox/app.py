@@ -2,7 +2,7 @@
 
 It models the interface and not the vendor's code. What the interface does not show is an assumption, and every
 assumption is listed in ``docs/sandbox.md``; those a test may want to change are in
-:class:`airflow_provider_analytics.sandbox.shapes.Options`.
+:class:`airflow_provider_analytics.sandbox.responses.Options`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
 from airflow_provider_analytics import __version__
-from airflow_provider_analytics.sandbox import documentation
-from airflow_provider_analytics.sandbox.forms import (
+from airflow_provider_analytics.sandbox import openapi
+from airflow_provider_analytics.sandbox.parameters import (
     CREATE_FIELDS,
     LIST_PARAMETERS,
     UPDATE_FIELDS,
@@ -30,8 +30,8 @@ from airflow_provider_analytics.sandbox.forms import (
     page_parameter,
     read_values,
 )
+from airflow_provider_analytics.sandbox.responses import Options, Page, render_deleted, render_list, render_record
 from airflow_provider_analytics.sandbox.routes import PREFIX, ROUTES, Operation, routes_of
-from airflow_provider_analytics.sandbox.shapes import Options, Page, render_deleted, render_list, render_record
 from airflow_provider_analytics.sandbox.store import DuplicateDomainError, Store
 
 ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
@@ -91,9 +91,7 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
         "account": service.show_account,
     }
     for route in ROUTES:
-        router.add_api_route(
-            route.path, endpoints[route.operation], methods=[route.method], **documentation.describe(route)
-        )
+        router.add_api_route(route.path, endpoints[route.operation], methods=[route.method], **openapi.describe(route))
     app.include_router(router)
 
     async def home() -> HTMLResponse:

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.sandbox.faults import Fault
-from airflow_provider_analytics.sandbox.shapes import Options
+from airflow_provider_analytics.sandbox.responses import Options
+from airflow_provider_analytics.sandbox.state import RecordedRequest, State
 from airflow_provider_analytics.sandbox.store import Website
-from airflow_provider_analytics.sandbox.world import RecordedRequest, World
 
 PREFIX = "/_sandbox"
 
@@ -30,8 +30,8 @@ class Seed(BaseModel):
     seed: int = 7
 
 
-def create_control(world: World) -> FastAPI:
-    """Return the application with the control endpoints of ``world``."""
+def create_control(state: State) -> FastAPI:
+    """Return the application with the control endpoints of ``state``."""
     app = FastAPI(
         title="Control of the sandbox",
         version=__version__,
@@ -45,56 +45,56 @@ def create_control(world: World) -> FastAPI:
     @router.post("/reset", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def reset() -> None:
         """Back to the start: no websites, the first options, no faults, an empty log."""
-        world.reset()
+        state.reset()
 
     @router.post("/seed", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def seed(wanted: Seed) -> None:
         """Add invented websites."""
-        world.store.seed(wanted.websites, wanted.seed)
+        state.store.seed(wanted.websites, wanted.seed)
 
     @router.get("/websites")
     async def websites() -> list[Website]:
         """Every website, oldest first, without passwords."""
-        return world.store.websites()
+        return state.store.websites()
 
     @router.get("/options")
     async def options() -> Options:
         """The options in force."""
-        return world.options
+        return state.options
 
     @router.post("/options")
     async def configure(changes: Annotated[dict[str, Any], Body()]) -> Options:
         """Change some options."""
         try:
-            world.options = world.options.changed(changes)
+            state.options = state.options.changed(changes)
         except ValidationError as error:
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, error.errors(include_url=False)) from error
-        return world.options
+        return state.options
 
     @router.get("/faults")
     async def faults() -> list[Fault]:
         """The faults in force; ``skip`` and ``times`` are what is left of them."""
-        return world.faults.pending()
+        return state.faults.pending()
 
     @router.post("/faults", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def add_fault(fault: Fault) -> None:
         """Put a fault behind those in force."""
-        world.faults.add(fault)
+        state.faults.add(fault)
 
     @router.delete("/faults", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def clear_faults() -> None:
         """Forget all faults."""
-        world.faults.clear()
+        state.faults.clear()
 
     @router.get("/requests")
     async def requests() -> list[dict[str, Any]]:
         """The requests since the start, in order of arrival, without secrets."""
-        return [_without_secrets(request) for request in world.requests]
+        return [_without_secrets(request) for request in state.requests]
 
     @router.delete("/requests", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def clear_requests() -> None:
         """Forget the requests recorded so far."""
-        world.requests.clear()
+        state.requests.clear()
 
     app.include_router(router)
     return app

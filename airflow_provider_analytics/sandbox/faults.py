@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from airflow_provider_analytics.sandbox.responses import Options
 from airflow_provider_analytics.sandbox.routes import Operation
-from airflow_provider_analytics.sandbox.shapes import Options
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
@@ -84,7 +84,7 @@ class Fault(BaseModel):
     drift: Drift | None = None
     """Changes of the store after the request was carried out and before it is answered."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options (of :class:`~airflow_provider_analytics.sandbox.shapes.Options`) that differ for these requests."""
+    """Options (of :class:`~airflow_provider_analytics.sandbox.responses.Options`) that differ for these requests."""
     delay: float = Field(default=0, ge=0)
     """Seconds before the answer begins."""
     drop: bool = False

@@ -18,10 +18,10 @@ try:
     from airflow_provider_analytics.sandbox.app import create_app
     from airflow_provider_analytics.sandbox.control import create_control
     from airflow_provider_analytics.sandbox.faults import Fault
+    from airflow_provider_analytics.sandbox.middleware import FaultMiddleware, options_for
+    from airflow_provider_analytics.sandbox.responses import Options
     from airflow_provider_analytics.sandbox.routes import Operation
-    from airflow_provider_analytics.sandbox.shapes import Options
-    from airflow_provider_analytics.sandbox.wire import Wire, options_for
-    from airflow_provider_analytics.sandbox.world import RecordedRequest, World
+    from airflow_provider_analytics.sandbox.state import RecordedRequest, State
 except ModuleNotFoundError as error:
     if error.name not in {"fastapi", "pydantic", "starlette", "uvicorn"}:
         raise
@@ -50,7 +50,7 @@ class SandboxServer:
     :param database: a file that keeps the websites; in memory by default.
     :param root: sub-path of the base URL, such as ``/app``.
     :param ssl_certfile: certificate (PEM) to speak TLS with, together with ``ssl_keyfile``.
-    :param options: names and values of :class:`~airflow_provider_analytics.sandbox.shapes.Options`.
+    :param options: names and values of :class:`~airflow_provider_analytics.sandbox.responses.Options`.
     """
 
     def __init__(
@@ -86,17 +86,17 @@ class SandboxServer:
         with contextlib.ExitStack() as undo:
             store = undo.enter_context(contextlib.closing(Store(self._database)))
             listener = undo.enter_context(self._listen())
-            world = World(store, self.api_key, self._options)
-            wire = Wire(
-                world,
+            state = State(store, self.api_key, self._options)
+            middleware = FaultMiddleware(
+                state,
                 create_app(store, self.api_key, options_for, self._root),
-                create_control(world),
+                create_control(state),
                 root=self._root,
                 transport_of=lambda client: server.transport_of(client),
             )
-            server = _Uvicorn(self._config(wire))
+            server = _Uvicorn(self._config(middleware))
             undo.pop_all()
-        self._world = world
+        self._state = state
         self._server = server
         self._port = listener.getsockname()[1]
         self._thread = threading.Thread(
@@ -114,7 +114,7 @@ class SandboxServer:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
 
-    def _config(self, application: Wire) -> uvicorn.Config:
+    def _config(self, application: FaultMiddleware) -> uvicorn.Config:
         config = uvicorn.Config(
             application,
             # The same protocol code everywhere, whatever else is installed.
@@ -137,7 +137,7 @@ class SandboxServer:
         """Break open connections off, stop listening and forget an in-memory store."""
         self._server.should_exit = True
         self._thread.join()
-        self._world.store.close()
+        self._state.store.close()
 
     @property
     def url(self) -> str:
@@ -157,57 +157,65 @@ class SandboxServer:
 
     def reset(self) -> None:
         """Back to the start: no websites, the options given at the start, no faults, an empty log."""
-        self._world.reset()
+        self._state.reset()
 
     def seed(self, count: int, seed: int = 7) -> None:
         """Add invented websites, the same ones for the same seed."""
-        self._world.store.seed(count, seed)
+        self._state.store.seed(count, seed)
 
     def add_website(self, domain: str, **settings: Any) -> Website:
         """Add one website directly, whether or not its domain is taken, and return it."""
-        return self._world.store.add(domain, unique=False, **settings)
+        return self._state.store.add(domain, unique=False, **settings)
+
+    def change_website(self, website_id: int, **settings: Any) -> Website | None:
+        """Change one website directly, as somebody at the screen would; None where there is none of this id."""
+        return self._state.store.update(website_id, settings)
+
+    def remove_website(self, website_id: int) -> bool:
+        """Delete one website directly; False where there is none of this id."""
+        return self._state.store.delete(website_id)
 
     def websites(self) -> list[Website]:
         """Return the stored websites, oldest first, without passwords."""
-        return self._world.store.websites()
+        return self._state.store.websites()
 
     def stored_password(self, website_id: int) -> str | None:
         """Return the stored password of a website, which no answer ever holds."""
-        return self._world.store.password(website_id)
+        return self._state.store.password(website_id)
 
     @property
     def options(self) -> Options:
         """The options in force."""
-        return self._world.options
+        return self._state.options
 
     def configure(self, **options: Any) -> None:
         """Change options until the next :meth:`reset`."""
-        self._world.options = self._world.options.changed(options)
+        self._state.options = self._state.options.changed(options)
 
     def fault(self, operation: Operation | Literal["any"] = "any", **fields: Any) -> None:
         """Let something go wrong with the next requests of an operation.
 
         ``fields`` are those of :class:`~airflow_provider_analytics.sandbox.faults.Fault`; a wrong one is a ValueError.
         """
-        self._world.faults.add(Fault(operation=operation, **fields))
+        self._state.faults.add(Fault(operation=operation, **fields))
 
     @property
     def pending_faults(self) -> list[Fault]:
         """The faults in force; ``skip`` and ``times`` are what is left of them."""
-        return self._world.faults.pending()
+        return self._state.faults.pending()
 
     def clear_faults(self) -> None:
         """Forget all faults."""
-        self._world.faults.clear()
+        self._state.faults.clear()
 
     @property
     def requests(self) -> list[RecordedRequest]:
         """The requests since the last :meth:`reset` or :meth:`clear_requests`, in order of arrival."""
-        return list(self._world.requests)
+        return list(self._state.requests)
 
     def clear_requests(self) -> None:
         """Forget the requests recorded so far."""
-        self._world.requests.clear()
+        self._state.requests.clear()
 
 
 class _Uvicorn(uvicorn.Server):

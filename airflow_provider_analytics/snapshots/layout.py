@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 
 import pendulum
 
-from airflow_provider_analytics.snapshots.storage import StoragePath, names
+from airflow_provider_analytics.storage import StoragePath, names
 
 DATASET = "websites"
 MANIFEST = "manifest.json"

@@ -14,7 +14,7 @@ import msgspec
 
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import layout
-from airflow_provider_analytics.snapshots.storage import StoragePath, exists, read_bytes, storage_errors
+from airflow_provider_analytics.storage import StoragePath, exists, read_bytes, storage_errors
 
 #: Raised when a reader of the version before could misunderstand a manifest; a new key alone does not count.
 VERSION = 1

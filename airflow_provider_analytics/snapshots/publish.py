@@ -22,7 +22,7 @@ from pathlib import Path
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import layout
 from airflow_provider_analytics.snapshots.manifest import Manifest, decode, digest, encode
-from airflow_provider_analytics.snapshots.storage import (
+from airflow_provider_analytics.storage import (
     StoragePath,
     exists,
     make_directory,

@@ -8,10 +8,10 @@ from datetime import date
 
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import layout
+from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.snapshots.manifest import Manifest, decode, digest, read_stored
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.snapshots.storage import StoragePath, open_to_read, storage_errors
-from airflow_provider_analytics.snapshots.writers import read_rows
+from airflow_provider_analytics.storage import StoragePath, open_to_read, storage_errors
 
 
 @dataclass(frozen=True)

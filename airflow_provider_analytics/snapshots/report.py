@@ -22,11 +22,11 @@ from matplotlib.ticker import MaxNLocator
 from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import layout
-from airflow_provider_analytics.snapshots.compare import bounded, list_difference, read_changes
+from airflow_provider_analytics.snapshots.diff import bounded, list_difference, read_changes
+from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.snapshots.manifest import Manifest, read_manifest
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.snapshots.storage import StoragePath
-from airflow_provider_analytics.snapshots.writers import read_rows
+from airflow_provider_analytics.storage import StoragePath
 
 #: What a page can hold and still open at once on a phone.
 MAX_ROWS = 5_000

@@ -15,8 +15,8 @@ import msgspec
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots import guards, layout, rows, writers
-from airflow_provider_analytics.snapshots.compare import KINDS, compare, write_changes
+from airflow_provider_analytics.snapshots import formats, guards, layout, rows
+from airflow_provider_analytics.snapshots.diff import KINDS, compare, write_changes
 from airflow_provider_analytics.snapshots.manifest import (
     VERSION,
     Column,
@@ -29,7 +29,7 @@ from airflow_provider_analytics.snapshots.manifest import (
 )
 from airflow_provider_analytics.snapshots.publish import publish
 from airflow_provider_analytics.snapshots.reader import Snapshot, read_snapshot
-from airflow_provider_analytics.snapshots.storage import StoragePath, new_token
+from airflow_provider_analytics.storage import StoragePath, new_token
 
 #: Clocks of two machines may differ by so much.
 CLOCK_SKEW = timedelta(minutes=5)
@@ -60,14 +60,14 @@ class Options:
 
     def check(self) -> None:
         """Raise :class:`ValueError` for a value that is not allowed or whose extra is not installed."""
-        writers.check_format(self.file_format, self.compression)
+        formats.check_format(self.file_format, self.compression)
         if self.exclude_ips not in rows.EXCLUDE_IPS_MODES:
             allowed = ", ".join(rows.EXCLUDE_IPS_MODES)
             raise ValueError(f"exclude_ips={self.exclude_ips!r} is not allowed; allowed: {allowed}")
         guards.check_limits(self.min_websites, self.max_drop_fraction)
         if self.report:
             for module in ("jinja2", "matplotlib"):
-                writers.need_extra(module, "report", "report=True")
+                formats.need_extra(module, "report", "report=True")
 
 
 class Stats(Protocol):
@@ -112,19 +112,19 @@ def take_snapshot(
         guards.check_same_list(source, filters, last_good)
     with tempfile.TemporaryDirectory(prefix="analytics-snapshot-") as temporary:
         directory = Path(temporary)
-        unnamed = directory / writers.file_name("", options.file_format, options.compression)
+        unnamed = directory / formats.file_name("", options.file_format, options.compression)
 
         def write(listing: Listing) -> tuple[File, Proof, rows.FieldReport]:
             report = rows.FieldReport()
             typed = rows.typed_rows(
                 listing,
                 snapshot_date=day.isoformat(),
-                observed_at=writers.utc_text(now),
+                observed_at=formats.utc_text(now),
                 exclude_ips=options.exclude_ips,
                 report=report,
             )
             try:
-                file = writers.write_rows(typed, unnamed, options.file_format, options.compression)
+                file = formats.write_rows(typed, unnamed, options.file_format, options.compression)
             except OSError as error:
                 raise SnapshotError(f"cannot write the list to the temporary folder {directory}: {error}") from error
             if listing.proof is None or listing.proof.websites != file.rows:
@@ -135,7 +135,7 @@ def take_snapshot(
         finished = clock()
         # Named only now: the age of a name tells other runs whether its owner may still be writing, not reading.
         token = new_token(finished)
-        data = unnamed.rename(directory / writers.file_name(token, options.file_format, options.compression))
+        data = unnamed.rename(directory / formats.file_name(token, options.file_format, options.compression))
         if not options.force:
             guards.check_count(
                 file.rows,
@@ -218,7 +218,7 @@ def _compare_with(previous: Snapshot | None, data: Path, options: Options, chang
             return None
         try:
             ignore = ignored_fields(previous.manifest, options.exclude_ips)
-            current = writers.read_rows(stored, data.name)
+            current = formats.read_rows(stored, data.name)
             counts = write_changes(compare(previous.rows(), current, ignore), file)
         except SnapshotError as error:
             if not options.force:

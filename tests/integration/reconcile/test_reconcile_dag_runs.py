@@ -19,15 +19,15 @@ import airflow
 import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseOperator, task
 
-from airflow_provider_analytics.operators.configuration import (
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites_as_code import (
     ApplyWebsitesOperator,
     CheckDriftOperator,
     ExportWebsitesOperator,
     PlanWebsitesOperator,
 )
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.reconcile.configuration import parse_configuration
+from airflow_provider_analytics.reconcile.websites_as_code import parse_websites_file
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def test_the_life_of_a_managed_list_on_a_thousand_websites(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
     analytics_sandbox.seed(1000)
-    store = analytics_sandbox._world.store
-    for website in store.websites():
-        store.update(website["id"], {"exclude_ips": f"10.1.{website['id'] // 250}.{website['id'] % 250} # by hand"})
+    for website in analytics_sandbox.websites():
+        by_hand = f"10.1.{website['id'] // 250}.{website['id'] % 250} # by hand"
+        analytics_sandbox.change_website(website["id"], exclude_ips=by_hand)
 
     def sync(addresses: str, **arguments: Any) -> Any:
         analytics_sandbox.clear_requests()
@@ -100,8 +100,8 @@ def test_the_life_of_a_managed_list_on_a_thousand_websites(
     assert (second.returned["entries_added"], second.returned["entries_removed"]) == (1000, 1000)
     third = sync("203.0.113.4", force=True)
     assert third.returned["entries_removed"] == 2000
-    assert {website["exclude_ips"].split("\n", 1)[1] for website in store.websites()} == {"203.0.113.4"}
-    assert all(website["exclude_ips"].startswith("10.1.") for website in store.websites())
+    assert {website["exclude_ips"].split("\n", 1)[1] for website in analytics_sandbox.websites()} == {"203.0.113.4"}
+    assert all(website["exclude_ips"].startswith("10.1.") for website in analytics_sandbox.websites())
     assert sync("203.0.113.4").returned["applied"] == 0
     assert operations(analytics_sandbox) == {"list": 10}
 
@@ -127,16 +127,16 @@ def test_a_retry_repeats_only_what_still_differs(
 
 def test_a_snapshot_brings_the_settings_back(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     analytics_sandbox.seed(30)
-    store = analytics_sandbox._world.store
-    for website in store.websites():
+    for website in analytics_sandbox.websites():
         if website["privacy"] == 2:
-            store.update(website["id"], {"privacy": 1})
+            analytics_sandbox.change_website(website["id"], privacy=1)
     before = {website["domain"]: website for website in analytics_sandbox.websites()}
     base, file = f"file://{tmp_path}/data", f"file://{tmp_path}/restore.yaml"
     assert run_dag(a_dag(lambda: SnapshotWebsitesOperator(task_id="snapshot", base_path=base))).state == "success"
     for number in (3, 5, 8, 13):
-        store.delete(number)
-    store.update(1, {"exclude_ips": "6.6.6.6", "favorite": not before[store.get(1)["domain"]]["favorite"]})
+        analytics_sandbox.remove_website(number)
+    first = analytics_sandbox.websites()[0]
+    analytics_sandbox.change_website(1, exclude_ips="6.6.6.6", favorite=not first["favorite"])
     today = datetime.now(UTC).date().isoformat()
     outcome = run_dag(
         a_dag(
@@ -300,7 +300,7 @@ def test_the_examples_of_the_documentation_are_valid(name: str) -> None:
     assert blocks
     for language, block in blocks:
         if language == "yaml":
-            assert parse_configuration(block, name).websites
+            assert parse_websites_file(block, name).websites
         else:
             with DAG("example", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
                 exec(block, {})

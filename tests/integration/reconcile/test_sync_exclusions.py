@@ -11,7 +11,7 @@ import fsspec
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, ObjectStoragePath
 
-from airflow_provider_analytics.hooks.files import read_text
+from airflow_provider_analytics.hooks.object_storage import read_text
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -220,7 +220,7 @@ def test_a_thousand_websites_cost_the_arithmetic_minimum(analytics_sandbox: Sand
     execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
     assert operations(analytics_sandbox) == {"list": 10, "update": 1000}
     for website_id in range(1, 38):
-        analytics_sandbox._world.store.update(website_id, {"exclude_ips": "198.51.100.1"})
+        analytics_sandbox.change_website(website_id, exclude_ips="198.51.100.1")
     analytics_sandbox.clear_requests()
     result = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
     assert operations(analytics_sandbox) == {"list": 10, "update": 37}
@@ -229,9 +229,8 @@ def test_a_thousand_websites_cost_the_arithmetic_minimum(analytics_sandbox: Sand
 
 def test_ten_thousand_websites_with_a_hundred_differences(analytics_sandbox: SandboxServer, execute: Execute) -> None:
     analytics_sandbox.seed(10_000)
-    store = analytics_sandbox._world.store
-    for website in store.websites():
-        store.update(website["id"], {"exclude_ips": None if website["id"] % 100 == 0 else "203.0.113.7"})
+    for website in analytics_sandbox.websites():
+        analytics_sandbox.change_website(website["id"], exclude_ips=None if website["id"] % 100 == 0 else "203.0.113.7")
     result = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
     assert operations(analytics_sandbox) == {"list": 100, "update": 100}
     assert (result["websites"], result["applied"], result["unchanged"]) == (10_000, 100, 9_900)

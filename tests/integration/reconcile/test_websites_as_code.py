@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from airflow_provider_analytics.exceptions import BulkError
-from airflow_provider_analytics.operators.configuration import (
+from airflow_provider_analytics.operators.websites_as_code import (
     ApplyWebsitesOperator,
     CheckDriftOperator,
     ExportWebsitesOperator,

@@ -29,7 +29,7 @@ from upath import UPath
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.storage import StoragePath
 from airflow_provider_analytics.snapshots.take import Options, take_snapshot
 
 url, key, base, offset = sys.argv[1:]

@@ -117,8 +117,8 @@ def test_the_documented_sql_runs(sql: str, compression: str | None, analytics_sa
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.api.settings import Settings
     from airflow_provider_analytics.snapshots.manifest import Source
-    from airflow_provider_analytics.snapshots.storage import StoragePath
     from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+    from airflow_provider_analytics.storage import StoragePath
 
     analytics_sandbox.seed(40)
     settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)

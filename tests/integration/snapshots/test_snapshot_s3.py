@@ -14,7 +14,7 @@ from upath import UPath
 
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.reader import read_snapshot
-from airflow_provider_analytics.snapshots.storage import StoragePath, names
+from airflow_provider_analytics.storage import StoragePath, names
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 RunDag = Callable[..., Any]

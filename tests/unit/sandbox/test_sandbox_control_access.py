@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from airflow_provider_analytics.sandbox.control import create_control
-from airflow_provider_analytics.sandbox.shapes import Options
+from airflow_provider_analytics.sandbox.responses import Options
+from airflow_provider_analytics.sandbox.state import State
 from airflow_provider_analytics.sandbox.store import Store
-from airflow_provider_analytics.sandbox.world import World
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_control_endpoints_answer_this_machine_only(client, status):
         "headers": [],
         "client": (client, 50000),
     }
-    asyncio.run(create_control(World(store, "key", Options()))(scope, receive, send))
+    asyncio.run(create_control(State(store, "key", Options()))(scope, receive, send))
     store.close()
 
     assert sent[0]["status"] == status

@@ -13,8 +13,8 @@ from upath import UPath
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.storage import StoragePath
 from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+from airflow_provider_analytics.storage import StoragePath
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

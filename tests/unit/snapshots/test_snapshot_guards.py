@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_analytics.exceptions import UnsafePlanError
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.reader import read_snapshot
-from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
 NIGHT = timedelta(days=1)

@@ -9,7 +9,7 @@ from upath import UPath
 
 from airflow_provider_analytics.snapshots import layout
 from airflow_provider_analytics.snapshots.layout import choose_partition, is_early, is_late
-from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.storage import StoragePath
 
 LATE_EVENING = datetime(2026, 11, 19, 23, 30, tzinfo=UTC)
 OTHERS = {

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.manifest import json_schema, latest_day, read_manifest
-from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
 SCHEMA = json.loads((files("airflow_provider_analytics.snapshots") / "manifest.schema.json").read_text())

@@ -15,7 +15,7 @@ from upath import UPath
 from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.reader import read_snapshot
-from airflow_provider_analytics.snapshots.storage import StoragePath, names, new_token, token_age
+from airflow_provider_analytics.storage import StoragePath, names, new_token, token_age
 
 Make = Callable[..., Any]
 HOUR = timedelta(hours=1)
@@ -202,7 +202,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real_fsync(descriptor)
 
-    monkeypatch.setattr("airflow_provider_analytics.snapshots.storage.os.fsync", fsync)
+    monkeypatch.setattr("airflow_provider_analytics.storage.os.fsync", fsync)
     return left
 
 
@@ -230,7 +230,7 @@ def test_a_temporary_folder_that_is_full_is_a_clear_error(
     def no_space(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("airflow_provider_analytics.snapshots.writers._write_jsonl", no_space)
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.formats._write_jsonl", no_space)
     with pytest.raises(SnapshotError, match=r"temporary folder .*No space left"):
         take(base, make_websites(3))
     assert names(base / "websites") == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.snapshots.report import chart
-from airflow_provider_analytics.snapshots.storage import StoragePath, names
+from airflow_provider_analytics.storage import StoragePath, names
 
 Make = Callable[..., Any]
 NIGHT = timedelta(days=1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.sandbox.forms import (
+from airflow_provider_analytics.sandbox.parameters import (
     CREATE_FIELDS,
     LIST_PARAMETERS,
     UPDATE_FIELDS,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_analytics.snapshots.storage import (
+from airflow_provider_analytics.storage import (
     StoragePath,
     make_directory,
     new_token,
@@ -21,7 +21,7 @@ from airflow_provider_analytics.snapshots.storage import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_analytics.hooks.bulk import Applied
+    from airflow_provider_analytics.reconcile.apply import Applied
     from airflow_provider_analytics.reconcile.plan import Change
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_analytics.sandbox.forms import (
+from airflow_provider_analytics.sandbox.parameters import (
     CREATE_FIELDS,
     LIST_PARAMETERS,
     UPDATE_FIELDS,
     Parameter,
     page_parameter,
 )
+from airflow_provider_analytics.sandbox.responses import Options
 from airflow_provider_analytics.sandbox.routes import Route
-from airflow_provider_analytics.sandbox.shapes import Options
 
 _Schema = dict[str, Any]
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots.compare import bounded, compare, write_changes, write_markdown
-from airflow_provider_analytics.snapshots.comparison import compare_snapshots
+from airflow_provider_analytics.snapshots.compare import compare_snapshots
+from airflow_provider_analytics.snapshots.diff import bounded, compare, write_changes, write_markdown
 from airflow_provider_analytics.snapshots.rows import FieldReport, typed_rows
-from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
 NIGHT = timedelta(days=1)
@@ -114,7 +114,7 @@ def test_a_foreign_snapshot_with_passwords_does_not_leak_them() -> None:
 
 MANY = """
 import resource, sys
-from airflow_provider_analytics.snapshots.compare import compare, write_changes
+from airflow_provider_analytics.snapshots.diff import compare, write_changes
 
 def many(offset):
     for number in range(100_000 + offset, offset, -1):

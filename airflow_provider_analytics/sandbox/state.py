@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, field
 
 from airflow_provider_analytics.sandbox.faults import FaultQueue
-from airflow_provider_analytics.sandbox.forms import InvalidInputError, decode_pairs
+from airflow_provider_analytics.sandbox.parameters import InvalidInputError, decode_pairs
+from airflow_provider_analytics.sandbox.responses import Options
 from airflow_provider_analytics.sandbox.routes import Operation
-from airflow_provider_analytics.sandbox.shapes import Options
 from airflow_provider_analytics.sandbox.store import Store
 
 
@@ -59,7 +59,7 @@ def _pairs(raw: bytes) -> list[tuple[str, str]]:
         return []
 
 
-class World:
+class State:
     """The state of one sandbox, shared by the service, the control endpoints and the test's own thread."""
 
     def __init__(self, store: Store, api_key: str, initial_options: Options) -> None:

@@ -1,4 +1,4 @@
-"""Operators for websites as code: plan, apply, export and drift check of a configuration file."""
+"""Operators for websites as code: plan, apply, export and drift check of a YAML file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN_CHANGES = 20
 ON_DRIFT = ("fail", "skip", "report")
 
 
-class _ConfigurationOperator(AnalyticsOperator):
+class _WebsitesAsCodeOperator(AnalyticsOperator):
     """What the operators that plan have in common."""
 
     template_fields: Sequence[str] = (
@@ -50,11 +50,11 @@ class _ConfigurationOperator(AnalyticsOperator):
     def _plan(self, hook: AnalyticsHook) -> Plan:
         """Compare the file with the complete list."""
         from airflow_provider_analytics.api.fields import parse_flag
-        from airflow_provider_analytics.hooks.bulk import complete_records
-        from airflow_provider_analytics.hooks.files import read_text
-        from airflow_provider_analytics.reconcile.configuration import (
-            parse_configuration,
-            plan_configuration,
+        from airflow_provider_analytics.hooks.object_storage import read_text
+        from airflow_provider_analytics.reconcile.apply import complete_records
+        from airflow_provider_analytics.reconcile.websites_as_code import (
+            parse_websites_file,
+            plan_websites,
             relevant_records,
         )
 
@@ -62,12 +62,12 @@ class _ConfigurationOperator(AnalyticsOperator):
         text = read_text(self.config_file)
         if text is None:
             raise ValueError(f"there is no file {self.config_file}")
-        configuration = parse_configuration(text, self.config_file.rpartition("/")[2])
-        named, others = relevant_records(configuration, hook.list_websites())
-        named, unread = complete_records(hook.client, named, configuration.fields, workers=self.max_workers)
+        websites_file = parse_websites_file(text, self.config_file.rpartition("/")[2])
+        named, others = relevant_records(websites_file, hook.list_websites())
+        named, unread = complete_records(hook.client, named, websites_file.fields, workers=self.max_workers)
         if unread:  # a website that could not be read must not be taken for a new one
             raise BulkError(unread)
-        return plan_configuration(configuration, [*named, *others], prune=prune)
+        return plan_websites(websites_file, [*named, *others], prune=prune)
 
     def _result(self, plan: Plan, applied: int = 0) -> dict[str, Any]:
         """Return what every one of these operators returns, bounded in size."""
@@ -85,7 +85,7 @@ class _ConfigurationOperator(AnalyticsOperator):
         }
 
 
-class PlanWebsitesOperator(_ConfigurationOperator):
+class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     """Compares a file of websites with the service and says what would be changed; sends nothing.
 
     Returns ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for people, for instance as the body of an
@@ -102,7 +102,7 @@ class PlanWebsitesOperator(_ConfigurationOperator):
     :param max_workers: how many requests at most are under way.
     """
 
-    template_fields: Sequence[str] = (*_ConfigurationOperator.template_fields, "plan_path")
+    template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "plan_path")
 
     def __init__(self, *, plan_path: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -110,7 +110,7 @@ class PlanWebsitesOperator(_ConfigurationOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan; see the class."""
-        from airflow_provider_analytics.hooks.files import write_text
+        from airflow_provider_analytics.hooks.object_storage import write_text
 
         with self.connected() as hook:
             plan = self._plan(hook)
@@ -122,7 +122,7 @@ class PlanWebsitesOperator(_ConfigurationOperator):
         return result
 
 
-class ApplyWebsitesOperator(_ConfigurationOperator):
+class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     """Makes the websites what a file says, if that still is the plan that was approved.
 
     Reads the list again and plans again. Only a plan of the expected digest is applied; a website that was
@@ -149,7 +149,7 @@ class ApplyWebsitesOperator(_ConfigurationOperator):
     """
 
     template_fields: Sequence[str] = (
-        *_ConfigurationOperator.template_fields,
+        *_WebsitesAsCodeOperator.template_fields,
         "expected_digest",
         "plan_path",
         "force",
@@ -174,8 +174,8 @@ class ApplyWebsitesOperator(_ConfigurationOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Apply; see the class."""
         from airflow_provider_analytics.api.fields import parse_flag
-        from airflow_provider_analytics.hooks.bulk import apply_plan
-        from airflow_provider_analytics.hooks.files import audit_trail
+        from airflow_provider_analytics.hooks.object_storage import audit_trail
+        from airflow_provider_analytics.reconcile.apply import apply_plan
 
         with self.connected() as hook:
             plan = self._plan(hook)
@@ -202,7 +202,7 @@ class ApplyWebsitesOperator(_ConfigurationOperator):
         )
 
     def _approved(self, path: str) -> Plan:
-        from airflow_provider_analytics.hooks.files import read_text
+        from airflow_provider_analytics.hooks.object_storage import read_text
         from airflow_provider_analytics.reconcile.plan import Plan
 
         text = read_text(path)
@@ -217,7 +217,7 @@ class ApplyWebsitesOperator(_ConfigurationOperator):
         return approved
 
 
-class CheckDriftOperator(_ConfigurationOperator):
+class CheckDriftOperator(_WebsitesAsCodeOperator):
     """Fails, skips or reports when the websites are not what a file says; sends nothing.
 
     Returns what :class:`PlanWebsitesOperator` returns.
@@ -229,7 +229,7 @@ class CheckDriftOperator(_ConfigurationOperator):
     :param max_workers: how many requests at most are under way.
     """
 
-    template_fields: Sequence[str] = (*_ConfigurationOperator.template_fields, "on_drift")
+    template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "on_drift")
 
     def __init__(self, *, on_drift: str = "fail", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -285,21 +285,21 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Export; see the class."""
-        from airflow_provider_analytics.hooks.files import write_text
-        from airflow_provider_analytics.reconcile.configuration import export_configuration
+        from airflow_provider_analytics.hooks.object_storage import write_text
+        from airflow_provider_analytics.reconcile.websites_as_code import export_websites
 
         with self.connected() as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
                 raise ValueError("base_path and snapshot_date go together: give both, or none for the current state")
             records, origin = self._recorded() if self.base_path else self._current(hook)
-            text = export_configuration(records, origin=origin)
+            text = export_websites(records, origin=origin)
         write_text(self.path, text)
         self.log.info("%d websites of %s written to %s", len(records), origin, self.path)
         return {"path": self.path, "websites": len(records), "origin": origin}
 
     def _current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
-        from airflow_provider_analytics.hooks.bulk import complete_records
-        from airflow_provider_analytics.reconcile.configuration import EXPORTED_FIELDS
+        from airflow_provider_analytics.reconcile.apply import complete_records
+        from airflow_provider_analytics.reconcile.websites_as_code import EXPORTED_FIELDS
 
         records, unread = complete_records(hook.client, hook.list_websites(), EXPORTED_FIELDS, workers=self.max_workers)
         if unread:
@@ -307,7 +307,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         return records, hook.client.base_url
 
     def _recorded(self) -> tuple[list[Mapping[str, Any]], str]:
-        from airflow_provider_analytics.hooks.files import storage_path
+        from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.layout import parse_day
         from airflow_provider_analytics.snapshots.reader import read_snapshot
 
@@ -321,7 +321,7 @@ def _passwords(plan: Plan) -> dict[str, str]:
     """Return the passwords that the plan refers to, masked in logs from here on."""
     from airflow.providers.common.compat.sdk import BaseHook, Variable, mask_secret
 
-    from airflow_provider_analytics.reconcile.configuration import PASSWORD_FROM
+    from airflow_provider_analytics.reconcile.websites_as_code import PASSWORD_FROM
 
     references = {change.settings[PASSWORD_FROM] for change in plan.changes if PASSWORD_FROM in change.settings}
     passwords: dict[str, str] = {}

@@ -13,8 +13,8 @@ import pytest
 import requests
 
 from airflow_provider_analytics.sandbox.faults import Drift, Fault
+from airflow_provider_analytics.sandbox.responses import Options
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.sandbox.shapes import Options
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "sandbox.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)

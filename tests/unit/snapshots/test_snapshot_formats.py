@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.reader import read_snapshot
-from airflow_provider_analytics.snapshots.storage import StoragePath
+from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
 FORMATS = [
@@ -96,7 +96,7 @@ def test_a_missing_extra_is_named_before_anything_is_read(
             raise ImportError(name)
         return importlib.import_module(name)
 
-    monkeypatch.setattr("airflow_provider_analytics.snapshots.writers.import_module", without)
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.import_module", without)
     with pytest.raises(ValueError, match=rf"airflow-provider-analytics\[{extra}\]"):
         take(base, "a listing that would fail", **options)
 

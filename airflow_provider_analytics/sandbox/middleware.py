@@ -12,9 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_analytics.sandbox.control import PREFIX as CONTROL_PREFIX
 from airflow_provider_analytics.sandbox.faults import Answer, Fault, make_answer
+from airflow_provider_analytics.sandbox.responses import Options
 from airflow_provider_analytics.sandbox.routes import routes_of
-from airflow_provider_analytics.sandbox.shapes import Options
-from airflow_provider_analytics.sandbox.world import RecordedRequest, World
+from airflow_provider_analytics.sandbox.state import RecordedRequest, State
 
 _OPTIONS_KEY = "analytics_sandbox.options"
 _FLOOD_BYTES = 64 * 1024
@@ -22,12 +22,12 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def options_for(request: Request) -> Options:
-    """Return the options that hold for a request which came through :class:`Wire`."""
+    """Return the options that hold for a request which came through :class:`FaultMiddleware`."""
     options: Options = request.scope[_OPTIONS_KEY]
     return options
 
 
-class Wire:
+class FaultMiddleware:
     """ASGI application around the service and the control endpoints.
 
     ``transport_of`` finds the transport of a client, by its address and port: an ASGI application by itself can
@@ -36,14 +36,14 @@ class Wire:
 
     def __init__(
         self,
-        world: World,
+        state: State,
         service: ASGIApp,
         control: ASGIApp,
         *,
         root: str,
         transport_of: Callable[[tuple[str, int]], asyncio.Transport | None],
     ) -> None:
-        self._world = world
+        self._state = state
         self._service = service
         self._control = control
         self._root = root
@@ -58,10 +58,10 @@ class Wire:
         if body is None:
             return
         request = self._record(scope, body)
-        self._world.requests.append(request)
-        fault = self._world.faults.take(request.operation, request.target)
+        self._state.requests.append(request)
+        fault = self._state.faults.take(request.operation, request.target)
         if fault is None:
-            answer = await self._carry_out(scope, body, self._world.options)
+            answer = await self._carry_out(scope, body, self._state.options)
             request.status = answer.status
             await _send_whole(send, answer)
         else:
@@ -72,9 +72,9 @@ class Wire:
     ) -> None:
         real = None
         if fault.commits:
-            real = await self._carry_out(scope, request.body, self._world.options.changed(fault.options))
+            real = await self._carry_out(scope, request.body, self._state.options.changed(fault.options))
         if fault.drift is not None:
-            fault.drift.apply(self._world.store)
+            fault.drift.apply(self._state.store)
         if fault.delay and await _gone_within(receive, fault.delay):
             return
         transport = self._transport_of(scope["client"])
@@ -126,7 +126,7 @@ class Wire:
             body=body,
         )
         scheme, _, key = (request.header("authorization") or "").partition(" ")
-        request.authorized = scheme.lower() == "bearer" and key == self._world.api_key
+        request.authorized = scheme.lower() == "bearer" and key == self._state.api_key
         return request
 
 

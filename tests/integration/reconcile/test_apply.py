@@ -19,9 +19,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AuthenticationError, BulkError
-from airflow_provider_analytics.hooks import bulk
-from airflow_provider_analytics.hooks.bulk import GIVE_UP_AFTER, apply_plan, complete_records
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.reconcile import apply
+from airflow_provider_analytics.reconcile.apply import GIVE_UP_AFTER, apply_plan, complete_records
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -161,9 +161,9 @@ def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxSe
 
 def test_progress_is_logged_at_a_steady_pace(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    monkeypatch.setattr(bulk.log, "info", lambda message, *values: lines.append(message % values))
+    monkeypatch.setattr(apply.log, "info", lambda message, *values: lines.append(message % values))
     ticks = iter(range(1, 1000))
-    monkeypatch.setattr(bulk, "time", SimpleNamespace(monotonic=lambda: next(ticks)))  # a second per look at the clock
+    monkeypatch.setattr(apply, "time", SimpleNamespace(monotonic=lambda: next(ticks)))  # a second per look at the clock
     for number in range(1, 41):
         analytics_sandbox.add_website(f"{number}.example")
     with client_of(analytics_sandbox) as client:

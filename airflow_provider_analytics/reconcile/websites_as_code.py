@@ -57,7 +57,7 @@ class DesiredWebsite:
 
 
 @dataclass(frozen=True)
-class Configuration:
+class WebsitesFile:
     """What a file says.
 
     :param source: name of the file, for messages.
@@ -88,7 +88,7 @@ def schema() -> dict[str, Any]:
     return data
 
 
-def parse_configuration(text: str, source: str) -> Configuration:
+def parse_websites_file(text: str, source: str) -> WebsitesFile:
     """Read a file.
 
     :param source: name of the file, for messages.
@@ -106,10 +106,10 @@ def parse_configuration(text: str, source: str) -> Configuration:
     _check_shape(data, reader)
     websites = [] if reader.problems else _websites(data, reader)
     _raise(source, reader.problems)
-    return Configuration(source, tuple(websites))
+    return WebsitesFile(source, tuple(websites))
 
 
-def plan_configuration(configuration: Configuration, records: Sequence[Mapping[str, Any]], *, prune: bool) -> Plan:
+def plan_websites(websites_file: WebsitesFile, records: Sequence[Mapping[str, Any]], *, prune: bool) -> Plan:
     """Return the plan that makes the websites what the file says.
 
     A password is sent with a create, or when ``privacy`` becomes ``password``: no record shows a password, so
@@ -129,7 +129,7 @@ def plan_configuration(configuration: Configuration, records: Sequence[Mapping[s
         for record in by_domain.pop("", [])
     ]
     changes, compared = [], []
-    for website in configuration.websites:
+    for website in websites_file.websites:
         found = by_domain.pop(domain_key(website.domain), [])
         if len(found) > 1:
             ids = ", ".join(str(record["id"]) for record in found)
@@ -147,22 +147,22 @@ def plan_configuration(configuration: Configuration, records: Sequence[Mapping[s
                 FieldChange(field, plain(field, record[field]), None) for field in EXPORTED_FIELDS if field in record
             )
             changes.append(Change("delete", domain, website_id, shown))
-    _raise(configuration.source, problems)
+    _raise(websites_file.source, problems)
     return Plan.of(changes, compared)
 
 
 def relevant_records(
-    configuration: Configuration, records: Iterable[Mapping[str, Any]]
+    websites_file: WebsitesFile, records: Iterable[Mapping[str, Any]]
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
     """Return the records of websites that the file names, and the others."""
-    named = {domain_key(website.domain) for website in configuration.websites}
+    named = {domain_key(website.domain) for website in websites_file.websites}
     parts: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
     for record in records:
         parts[domain_key(website_of(record)[0]) not in named].append(record)
     return parts
 
 
-def export_configuration(records: Iterable[Mapping[str, Any]], *, origin: str) -> str:
+def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> str:
     """Return a file that says what the records say: planned against them, it changes nothing.
 
     What the file cannot say is listed in comments at its head: fields that are not shown or that hold what no

@@ -10,15 +10,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.reconcile.configuration import (
-    Configuration,
-    export_configuration,
-    parse_configuration,
-    plan_configuration,
+from airflow_provider_analytics.reconcile.plan import Plan
+from airflow_provider_analytics.reconcile.websites_as_code import (
+    WebsitesFile,
+    export_websites,
+    parse_websites_file,
+    plan_websites,
     relevant_records,
     schema,
 )
-from airflow_provider_analytics.reconcile.plan import Plan
 
 FILE = """\
 defaults:
@@ -46,8 +46,8 @@ websites:
 """
 
 
-def parse(text: str) -> Configuration:
-    return parse_configuration(text, "websites.yaml")
+def parse(text: str) -> WebsitesFile:
+    return parse_websites_file(text, "websites.yaml")
 
 
 def settings(text: str) -> dict[str, Any]:
@@ -219,7 +219,7 @@ RECORD = {
 
 
 def plan(text: str, *records: dict[str, Any], prune: bool = False) -> Plan:
-    return plan_configuration(parse(text), records, prune=prune)
+    return plan_websites(parse(text), records, prune=prune)
 
 
 def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
@@ -318,7 +318,7 @@ RECORDS = st.lists(
 @hypothesis.settings(deadline=None, max_examples=60)
 @given(records=RECORDS)
 def test_an_export_is_valid_and_plans_to_nothing(records: list[dict[str, Any]]) -> None:
-    text = export_configuration(records, origin="a test")
+    text = export_websites(records, origin="a test")
     assert plan(text, *records, prune=True).changes == ()
 
 
@@ -378,7 +378,7 @@ def test_a_plan_that_was_applied_gives_what_was_wanted_and_then_nothing(
 
 
 def test_an_export_says_what_it_cannot_say() -> None:
-    text = export_configuration(
+    text = export_websites(
         [
             {**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a b\nc"},
             {"id": 2, "domain": "http://broken"},
@@ -392,4 +392,4 @@ def test_an_export_says_what_it_cannot_say() -> None:
     assert "www.example.com: to create it anew, write down where its password is (password_from)" in head[4]
     assert "networks: send" in text
     with pytest.raises(ValueError, match="ids 1, 3"):
-        export_configuration([RECORD, {**RECORD, "id": 3}], origin="x")
+        export_websites([RECORD, {**RECORD, "id": 3}], origin="x")
