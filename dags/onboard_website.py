@@ -11,7 +11,8 @@ from __future__ import annotations
 import pendulum
 from airflow.providers.common.compat.sdk import Param, dag, task
 
-from airflow_provider_analytics.api.fields import parse_privacy, same_domain
+from airflow_provider_analytics.api.domains import same_domain
+from airflow_provider_analytics.api.kinds import parse_privacy
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     GetWebsiteOperator,
@@ -42,7 +43,7 @@ def onboard_website():
         if not same_domain(website["domain"], params["domain"]):
             raise ValueError(f"website {website['id']} is {website['domain']}")
         if parse_privacy(website["privacy"]) != parse_privacy(params["privacy"]):
-            raise ValueError(f"{website['domain']} is {parse_privacy(website['privacy']).name.lower()}")
+            raise ValueError(f"{website['domain']} is {parse_privacy(website['privacy']).label}")
 
     mark = UpdateWebsiteOperator(task_id="mark_as_favorite", website_id=website_id, favorite=True)
     create >> read >> verify(read.output) >> mark

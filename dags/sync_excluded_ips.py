@@ -33,8 +33,8 @@ def sync_excluded_ips():
         task_id="sync",
         excluded_ips="{{ var.value.get('excluded_ips', '') }}",
         mode="managed",
-        ledger="{{ params.state_path }}/excluded_ips_ledger.json",
-        audit="{{ params.state_path }}/audit",
+        ledger_path="{{ params.state_path }}/excluded_ips_ledger.json",
+        audit_path="{{ params.state_path }}/audit",
         dry_run="{{ params.dry_run }}",
     )
 

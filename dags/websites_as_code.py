@@ -35,7 +35,7 @@ STATE = "{{ var.value.get('website_analytics_state', 'file:///tmp/website_analyt
 )
 def websites_as_code():
     files = {
-        "config_file": str(Path(__file__).with_name("websites.yaml")),
+        "config_path": str(Path(__file__).with_name("websites.yaml")),
         "plan_path": f"{STATE}/plans/{{{{ run_id }}}}.json",
     }
     plan = PlanWebsitesOperator(task_id="plan", **files)
@@ -53,7 +53,7 @@ def websites_as_code():
     apply = ApplyWebsitesOperator(
         task_id="apply",
         expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
-        audit=f"{STATE}/audit",
+        audit_path=f"{STATE}/audit",
         retries=2,
         **files,
     )

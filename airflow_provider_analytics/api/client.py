@@ -9,7 +9,9 @@ from typing import Any, Self, Unpack
 from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
+from airflow_provider_analytics.api.domains import check_domain, same_domain
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
+from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.api.listing import Listing, read_again
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Stats, Transport, may_have_been_applied
@@ -92,7 +94,7 @@ class AnalyticsClient:
 
         :raises DuplicateWebsiteError: where several websites have the domain.
         """
-        wanted = fields.check_domain(domain)
+        wanted = check_domain(domain)
         try:
             found = self.list_websites(search=wanted.removesuffix("."), search_by="domain")
         except IncompleteListError as error:
@@ -113,7 +115,7 @@ class AnalyticsClient:
         :raises AmbiguousWriteError: where it may or may not have been created.
         """
         form = fields.create_form(domain, **settings)
-        self._hide_password(form, form.get("privacy", str(fields.Privacy.PUBLIC.value)))
+        self._hide_password(form, form.get("privacy", str(Privacy.PUBLIC.value)))
         try:
             answer = self._transport.request("POST", _WEBSITES, form=form)
         except (AnalyticsConnectionError, ServerError) as error:
@@ -149,10 +151,6 @@ class AnalyticsClient:
         """Return the record of the account that the API key belongs to."""
         return dialect.account(self._transport.request("GET", _ACCOUNT))
 
-    def redact(self, text: str) -> str:
-        """Return the text without the API key and every password that this client was given."""
-        return self._transport.redact(text)
-
     def _page(self, query: Mapping[str, str]) -> dialect.Page:
         answer = self._transport.request("GET", _WEBSITES, query=query)
         page = dialect.page(answer)
@@ -182,11 +180,11 @@ class AnalyticsClient:
         if "password" not in form:
             return
         self._transport.redact.add(form["password"])
-        if privacy not in (None, str(fields.Privacy.PASSWORD.value)):
+        if privacy not in (None, str(Privacy.PASSWORD.value)):
             log.warning(
                 "The password given has no effect: privacy is %s, and a password counts only with privacy %d.",
                 privacy,
-                fields.Privacy.PASSWORD.value,
+                Privacy.PASSWORD.value,
             )
 
 
@@ -203,7 +201,7 @@ def _record_of(asked: str, answer: dialect.Answer) -> dict[str, Any]:
 
 def _has_domain(record: Mapping[str, Any], wanted: str) -> bool:
     domain = record.get("domain")
-    return isinstance(domain, str) and fields.same_domain(domain, wanted)
+    return isinstance(domain, str) and same_domain(domain, wanted)
 
 
 def _matches(listing: Listing, wanted: str) -> list[dict[str, Any]]:

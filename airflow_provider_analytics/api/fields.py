@@ -1,38 +1,78 @@
-"""Names, values and encodings of interface.md, parts 2 and 4.
+"""The fields of a website, declared once, and the forms and queries made of them (docs/interface.md, Fields).
 
-Every check here runs before a request is built, and every failure is a :class:`ValueError` that names the
-field, the value and what is allowed. ``None`` always means "not given": the field is not sent.
+Whatever depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or held to it by
+``tests/unit/test_fields_are_everywhere.py``.
+
+Every check here runs before a request is built, and every failure is a :class:`ValueError` that names the field, the
+value and what is allowed. ``None`` always means "not given": the field is not sent.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
+from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
+
+from airflow_provider_analytics.api.checks import nearest, one_of, refused
+from airflow_provider_analytics.api.domains import check_domain
+from airflow_provider_analytics.api.entries import Addresses, Words
+from airflow_provider_analytics.api.kinds import (
+    Boolean,
+    BooleanTexts,
+    Domain,
+    Flag,
+    Kind,
+    Lines,
+    Privacy,
+    PrivacySetting,
+    Secret,
+)
 
 SORT_KEYS = ("id", "domain")
 SORT_DIRECTIONS = ("desc", "asc")
 SEARCH_FIELDS = ("domain",)
 PAGE_SIZES = (10, 25, 50, 100)
 
-LINE_FIELDS = ("exclude_params", "exclude_ips")
-FLAG_FIELDS = ("email", "exclude_bots")
-#: Form fields of create besides the domain, and of update, in the order of interface.md, part 4.
-CREATE_FIELDS = ("privacy", "password", "email", "exclude_bots", "exclude_params", "exclude_ips")
-UPDATE_FIELDS = (*CREATE_FIELDS, "favorite")
 
-_BOOLEAN_TEXTS = {"true": True, "1": True, "false": False, "0": False}
-_NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
+@dataclass(frozen=True)
+class Field:
+    """A field of a website.
+
+    :param name: its name in the interface, exactly.
+    :param kind: what its values are.
+    :param meaning: what it is for, as half a sentence.
+    :param on_create: whether a create may send it.
+    :param on_update: whether an update may send it.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    on_create: bool = True
+    on_update: bool = True
 
 
-class Privacy(IntEnum):
-    """Protection of a website's public statistics page (interface.md, part 2)."""
+#: Every field, in the order of the interface and of the columns of a snapshot.
+WEBSITE_FIELDS = (
+    Field("domain", Domain(), "domain name of the website", on_update=False),
+    Field("privacy", PrivacySetting(), "who sees the public statistics page"),
+    Field("password", Secret(), "password of the statistics page; has effect only with privacy `password`"),
+    Field("email", Flag(), "whether periodic e-mail reports are sent"),
+    Field("exclude_bots", Flag(), "whether common bots are excluded from tracking"),
+    Field("exclude_params", Lines(Words()), "URL query parameters excluded from tracking"),
+    Field("exclude_ips", Lines(Addresses()), "IP addresses excluded from tracking"),
+    Field("favorite", Boolean(), "whether the website is marked as favourite", on_create=False),
+)
 
-    PUBLIC = 0
-    PRIVATE = 1
-    PASSWORD = 2
+FIELDS: Mapping[str, Field] = {field.name: field for field in WEBSITE_FIELDS}
+#: Form fields of a create besides the domain, and of an update.
+CREATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_create and field.name != "domain")
+UPDATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update)
+#: Exclusion lists, each with the type of its entries.
+LINE_FIELDS = {field.name: field.kind.entries for field in WEBSITE_FIELDS if isinstance(field.kind, Lines)}
+#: Fields that a record may show: all but secrets.
+RECORD_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.kind.column)
 
 
 class CreateSettings(TypedDict, total=False):
@@ -64,12 +104,12 @@ class ListFilters(TypedDict, total=False):
 
 
 def create_form(domain: str, **settings: Unpack[CreateSettings]) -> dict[str, str]:
-    """Return the form fields of a create request (interface.md, part 4, "Store")."""
+    """Return the form fields of a create (docs/interface.md, Operations)."""
     return {"domain": check_domain(domain), **_form(CREATE_FIELDS, settings)}
 
 
-def update_form(*, boolean_texts: tuple[str, str], **settings: Unpack[UpdateSettings]) -> dict[str, str]:
-    """Return the form fields of an update request; at least one has to be given (part 4, "Update").
+def update_form(*, boolean_texts: BooleanTexts, **settings: Unpack[UpdateSettings]) -> dict[str, str]:
+    """Return the form fields of an update; at least one has to be given (docs/interface.md, Operations).
 
     :param boolean_texts: how false and true are written, see :data:`dialect.BOOLEAN_FORMATS`.
     """
@@ -79,191 +119,86 @@ def update_form(*, boolean_texts: tuple[str, str], **settings: Unpack[UpdateSett
     return form
 
 
-def list_query(*, boolean_texts: tuple[str, str], **filters: Unpack[ListFilters]) -> dict[str, str]:
-    """Return the query parameters of a list request, those that are given (part 4, "List")."""
-    _check_names(filters, ("search", "search_by", "favorite", "sort_by", "sort", "per_page"))
+def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -> dict[str, str]:
+    """Return the query parameters of a list request, those that are given (docs/interface.md, List parameters)."""
+    _check_names(filters, tuple(ListFilters.__annotations__))
     given = {name: value for name, value in filters.items() if value is not None}
     query: dict[str, str] = {}
     if "search" in given:
-        query["search"] = _text("search", given["search"])
+        if not isinstance(given["search"], str):
+            raise refused("search", given["search"], "text")
+        query["search"] = given["search"]
     if "search_by" in given:
-        query["search_by"] = _choice("search_by", given["search_by"], SEARCH_FIELDS)
+        query["search_by"] = one_of("search_by", given["search_by"], SEARCH_FIELDS)
     if "favorite" in given:
-        query["favorite"] = boolean_texts[parse_flag("favorite", given["favorite"])]
+        query["favorite"] = _encoded("favorite", given["favorite"], boolean_texts)
     if "sort_by" in given:
-        query["sort_by"] = _choice("sort_by", given["sort_by"], SORT_KEYS)
+        query["sort_by"] = one_of("sort_by", given["sort_by"], SORT_KEYS)
     if "sort" in given:
-        query["sort"] = _choice("sort", given["sort"], SORT_DIRECTIONS)
+        query["sort"] = one_of("sort", given["sort"], SORT_DIRECTIONS)
     if "per_page" in given:
-        query["per_page"] = _choice("per_page", given["per_page"], PAGE_SIZES)
+        query["per_page"] = str(one_of("per_page", given["per_page"], PAGE_SIZES))
     return query
 
 
-def parse_privacy(value: object) -> Privacy:
-    """Return the privacy setting meant by a :class:`Privacy`, its number or its name in any case.
-
-    Numbers may come as text, because templates render to text.
-    """
-    text = str(value).strip() if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
-    for setting in Privacy:
-        if text == str(setting.value) or text.upper() == setting.name:
-            return setting
-    allowed = ", ".join(f"{setting.value} ({setting.name})" for setting in Privacy)
-    raise ValueError(f"privacy={value!r} is not allowed; allowed: {allowed}")
-
-
-def parse_flag(field: str, value: object) -> bool:
-    """Return the truth value meant by a bool, by 0 or 1, or by the texts true, false, 0 and 1 in any case."""
-    if isinstance(value, (bool, int, str)):
-        meant = _BOOLEAN_TEXTS.get(str(value).strip().lower())
-        if meant is not None:
-            return meant
-    raise ValueError(f"{field}={value!r} is not allowed; allowed: True or False")
-
-
-def split_lines(field: str, value: Iterable[str] | str) -> list[str]:
-    """Return the entries meant by a list of text, or by one text with an entry per line.
-
-    Entries are kept as they are but for white space around them. ``[]`` and ``""`` mean no entries; a text of
-    blank lines only is refused, so that a file that was read badly never clears a list.
-    """
-    if isinstance(value, str):
-        entries = [line.strip() for line in value.splitlines() if line.strip()]
-        if value and not entries:
-            raise ValueError(f"{field}={value!r} holds blank lines only; to clear the list give [] or ''")
-        return entries
-    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise ValueError(f"{field}={value!r} is not allowed; allowed: a list, or text with an entry per line")
-    entries = []
-    for number, entry in enumerate(value, start=1):
-        if not isinstance(entry, str) or not entry.strip():
-            raise ValueError(f"{field}: entry {number} is {entry!r}; allowed: text that is not blank")
-        if len(entry.splitlines()) != 1 or entry.splitlines()[0] != entry:
-            raise ValueError(f"{field}: entry {number} is {entry!r}; an entry must not hold a line break")
-        entries.append(entry.strip())
-    return entries
-
-
-def check_domain(domain: object) -> str:
-    """Return the domain as it was given, if it can be a domain name; :class:`ValueError` if not."""
-    allowed = "a domain name such as www.example.com, without scheme, port, path or spaces"
-    if not isinstance(domain, str) or domain == "None":  # an empty template renders to the text None
-        raise ValueError(f"domain={domain!r} is not allowed; allowed: {allowed}")
-    labels = domain.removesuffix(".").split(".")
-    if len(domain) > 254 or _NOT_IN_A_DOMAIN.search(domain) or not all(labels):
-        raise ValueError(f"domain={domain!r} is not allowed; allowed: {allowed}")
-    return domain
-
-
 def check_website_id(website_id: object) -> str:
-    """Return the path segment for a website id, a number or text; :class:`ValueError` if it cannot be one."""
+    """Return a website id, number or text, as a segment of a path.
+
+    :raises ValueError: if it cannot be one.
+    """
     text = str(website_id) if isinstance(website_id, (int, str)) and not isinstance(website_id, bool) else ""
     # "None" is what an empty template renders to; a delete that ignores missing websites would call it done.
     if not text or text in {"None", ".", ".."} or re.search(r"[\s\x00-\x1f\x7f/?#\\]", text):
-        raise ValueError(f"website_id={website_id!r} is not allowed; allowed: a number or text that names a website")
+        raise refused("website_id", website_id, "a number or text that names a website")
     return text
 
 
-def same_domain(one: str, other: str) -> bool:
-    """Tell whether two domains are the same: letter case and a dot at the end do not count."""
-    return domain_key(one) == domain_key(other)
+def normalise(name: str, value: object) -> Any:
+    """Normalise the value of a field so that equal settings compare equal and people read one spelling.
 
-
-def domain_key(domain: str) -> str:
-    """Return the form of a domain under which equal domains are equal."""
-    return domain.casefold().removesuffix(".")
-
-
-def canonical(field: str, value: object) -> object:
-    """Return the value of a field in the form under which equal settings are equal.
-
-    Takes what a user gives as well as what the service sends, where numbers and flags may be text and a list
-    is one text: privacy becomes :class:`Privacy`, flags bool, the two lists a tuple of entries (an absent
-    list is an empty one). A value that has no such form is returned as it is.
+    Takes what users give and what the service shows, where numbers and flags may be text: privacy becomes its
+    label, a flag bool, an exclusion list a tuple of its lines (an absent list is an empty one). A value that is none of
+    its field, and the value of a field that is not in :data:`WEBSITE_FIELDS`, is returned as it is.
     """
     try:
-        if field in LINE_FIELDS:
-            text = isinstance(value, str)
-            return tuple(split_lines(field, str(value).strip() if text else value or []))  # type: ignore[arg-type]
-        if value is None:
-            return None
-        if field == "privacy":
-            return parse_privacy(value)
-        if field in FLAG_FIELDS or field == "favorite":
-            return parse_flag(field, value)
+        return FIELDS[name].kind.read(value) if name in FIELDS else value
     except ValueError:
         return value
-    return value
+
+
+def same_setting(name: str, one: object, other: object) -> bool:
+    """Tell whether two values of a field mean the same; exclusion lists compare as sets of their entries."""
+    one, other = normalise(name, one), normalise(name, other)
+    if name not in FIELDS:
+        return one == other
+    key = FIELDS[name].kind.key
+    return bool(key(one) == key(other))
 
 
 def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Return the names of the given settings that the record does not show to be so already.
-
-    The two lists compare as sets. A field that the record does not show counts as different, as does a given
-    password, which no record shows.
-    """
+    """Return the settings that differ from the record or are missing there; None is no setting."""
     return [
-        field
-        for field, wanted in settings.items()
-        if wanted is not None and (field not in record or not _same(field, record[field], wanted))
+        name
+        for name, wanted in settings.items()
+        if wanted is not None and (name not in record or not same_setting(name, record[name], wanted))
     ]
 
 
-def _same(field: str, one: object, other: object) -> bool:
-    one, other = canonical(field, one), canonical(field, other)
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return set(one) == set(other)
-    return one == other
-
-
 def _form(
-    allowed: tuple[str, ...], settings: Mapping[str, Any], boolean_texts: tuple[str, str] = ("0", "1")
+    allowed: tuple[str, ...], settings: Mapping[str, Any], boolean_texts: BooleanTexts = ("0", "1")
 ) -> dict[str, str]:
     _check_names(settings, allowed)
-    form: dict[str, str] = {}
-    for field in allowed:
-        value = settings.get(field)
-        if value is None:
-            continue
-        if field == "privacy":
-            form[field] = str(parse_privacy(value).value)
-        elif field == "password":
-            form[field] = _password(value)
-        elif field in LINE_FIELDS:
-            form[field] = "\n".join(split_lines(field, value))
-        elif field == "favorite":
-            form[field] = boolean_texts[parse_flag(field, value)]
-        else:
-            form[field] = "1" if parse_flag(field, value) else "0"
-    return form
+    return {name: _encoded(name, settings[name], boolean_texts) for name in allowed if settings.get(name) is not None}
+
+
+def _encoded(name: str, value: object, boolean_texts: BooleanTexts) -> str:
+    kind = FIELDS[name].kind
+    return kind.encode(kind.parse(name, value), boolean_texts)
 
 
 def _check_names(given: Iterable[str], allowed: tuple[str, ...]) -> None:
     for name in given:
         if name not in allowed:
-            near = difflib.get_close_matches(name, allowed, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; allowed: {', '.join(allowed)}"
+            near = nearest(name, allowed)
+            hint = f"; did you mean {near}?" if near else f"; allowed: {', '.join(allowed)}"
             raise ValueError(f"{name} is not a field of this request{hint}")
-
-
-def _choice(field: str, value: object, allowed: tuple[object, ...]) -> str:
-    text = str(value)
-    if isinstance(value, bool) or text not in {str(choice) for choice in allowed}:
-        listed = ", ".join(str(choice) for choice in allowed)
-        raise ValueError(f"{field}={value!r} is not allowed; allowed: {listed}")
-    return text
-
-
-def _text(field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{field}={value!r} is not allowed; allowed: text")
-    return value
-
-
-def _password(value: object) -> str:
-    # The value stays out of the message: it would end in a log.
-    if not isinstance(value, str) or not value or len(value.splitlines()) != 1:
-        raise ValueError("password (value not shown) is not allowed; allowed: one line of text, not empty")
-    if value == "***":
-        raise ValueError("password is '***', the mask Airflow shows for a secret; give the password itself")
-    return value

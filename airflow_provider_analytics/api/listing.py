@@ -32,8 +32,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any, TypeVar
 
+from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page
-from airflow_provider_analytics.api.fields import parse_flag
 from airflow_provider_analytics.exceptions import IncompleteListError
 
 #: Readings of a list that moves, before it is given up.
@@ -109,7 +109,7 @@ class Listing(Iterator[dict[str, Any]]):
             self.proof = self._prove(self._query, there)
             return
         query = {name: value for name, value in self._query.items() if name != "favorite"}
-        wanted = parse_flag("favorite", asked)
+        wanted = flag("favorite", asked)
         picked, wasted, there = 0, there.pages, _Direction()
         for rows in self._walk(query, there):
             for row in rows:
@@ -117,7 +117,7 @@ class Listing(Iterator[dict[str, Any]]):
                     raise IncompleteListError(
                         "favorite", f"website {row['id']} does not show whether it is a favourite, as others do."
                     )
-                if parse_flag("favorite", row["favorite"]) == wanted:
+                if flag("favorite", row["favorite"]) == wanted:
                     picked += 1
                     yield row
         proof = self._prove(query, there)
@@ -286,7 +286,7 @@ def _is_newest_first(query: dict[str, str]) -> bool:
 
 def _shows_favorite(row: dict[str, Any]) -> bool:
     try:
-        parse_flag("favorite", row.get("favorite"))
+        flag("favorite", row.get("favorite"))
     except ValueError:
         return False
     return True

@@ -11,7 +11,7 @@ from typing import Any, Self
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import Privacy
+from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
-from airflow_provider_analytics.api.fields import parse_flag
+from airflow_provider_analytics.api.checks import flag, nearest
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
@@ -120,8 +119,8 @@ def _extras(text: str | None) -> dict[str, Any]:
 
 
 def _unknown_extra(name: str) -> str:
-    near = difflib.get_close_matches(name, EXTRAS, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(EXTRAS)}."
+    near = nearest(name, EXTRAS, cutoff=0.5)
+    hint = f"did you mean {near!r}?" if near else f"allowed: {', '.join(EXTRAS)}."
     return f"The extra {name!r} is unknown; {hint}"
 
 
@@ -149,7 +148,7 @@ def _whole_number(name: str, value: object) -> int:
 
 def _verify(name: str, value: object) -> bool | str:
     try:
-        return parse_flag(name, value)
+        return flag(name, value)
     except ValueError:
         return _text(name, value)  # the path of a CA bundle
 
@@ -181,5 +180,5 @@ EXTRAS: dict[str, Callable[[str, object], Any]] = {
     "page_parameter": _text,
     "boolean_format": _text,
     "update_method": _upper,
-    "allow_insecure_http": parse_flag,
+    "allow_insecure_http": flag,
 }

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow_provider_analytics.operators.base import AnalyticsOperator, without_secrets
+from airflow_provider_analytics.operators.base import AnalyticsOperator, for_xcom
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider_analytics.operators.task_arguments import TaskArguments
+
 
 class GetAccountOperator(AnalyticsOperator):
-    """Return the account that the API key of the connection belongs to (interface.md, part 4, "Show account").
+    """Return the account that the API key of the connection belongs to (docs/interface.md, Operations).
 
-    :return: the account record as the service sends it; its fields are not shown in the interface.
+    .. code-block:: python
+
+        GetAccountOperator(task_id="account")
+
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
+    :return: the account record as the service shows it, without secrets: a dict whose keys are not documented.
+    :raises AirflowFailException: without a retry, if the connection cannot be used or the service refuses the key.
+    :raises AnalyticsError: if the service does not answer as it should.
     """
+
+    def __init__(self, *, analytics_conn_id: str = "analytics_default", **kwargs: Unpack[TaskArguments]) -> None:
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask for the account."""
         with self.connected() as hook:
-            return without_secrets(hook.get_account(), hook)
+            return for_xcom(hook.get_account(), hook)

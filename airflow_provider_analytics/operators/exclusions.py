@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_provider_analytics.operators.base import AnalyticsOperator
+from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider_analytics.api.entries import Entries
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.exclusions import Entries
+    from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
 #: Changes that a return value shows, one line each; the counts tell the rest.
 SHOWN_CHANGES = 20
@@ -21,52 +22,57 @@ _FILTERS = ("search", "search_by", "favorite")
 
 
 class _SyncExclusionsOperator(AnalyticsOperator):
-    """What the operators of both lists do; they differ in how an entry is read."""
+    """What the operators of both lists do; they differ in what the entries are."""
 
+    #: The list that is kept in step, and the argument that holds the wanted entries.
     field: ClassVar[str]
     argument: ClassVar[str]
+    #: What becomes of networks, where entries are addresses.
+    networks: str = "reject"
 
     template_fields: Sequence[str] = (
-        *AnalyticsOperator.template_fields,
         "websites",
         "except_websites",
         "per_website",
         "mode",
-        "ledger",
+        "ledger_path",
         "list_name",
         "allow_empty",
         "allow_no_match",
         "max_removal_fraction",
         "force",
         "is_dry_run",
-        "audit",
+        "max_workers",
+        "audit_path",
+        "analytics_conn_id",
     )
     template_ext: Sequence[str] = (".txt",)
 
     def __init__(
         self,
         *,
-        websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
-        except_websites: Iterable[str | int] | str | int = (),
-        per_website: Mapping[str, Iterable[str] | str] | None = None,
-        mode: str = "merge",
-        ledger: str | None = None,
-        list_name: str | None = None,
-        allow_empty: bool = False,
-        allow_no_match: bool = False,
-        max_removal_fraction: float = 0.3,
-        force: bool = False,
-        dry_run: bool = False,
-        max_workers: int = 8,
-        audit: str | None = None,
-        **kwargs: Any,
+        websites: Iterable[str | int] | Mapping[str, Any] | str | int | None,
+        except_websites: Iterable[str | int] | str | int,
+        per_website: Mapping[str, Iterable[str] | str] | None,
+        mode: str,
+        ledger_path: str | None,
+        list_name: str | None,
+        allow_empty: bool,
+        allow_no_match: bool,
+        max_removal_fraction: float,
+        force: bool,
+        dry_run: bool,
+        max_workers: int,
+        audit_path: str | None,
+        analytics_conn_id: str,
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.websites = websites
         self.except_websites = except_websites
         self.per_website = per_website
         self.mode = mode
-        self.ledger = ledger
+        self.ledger_path = ledger_path
         self.list_name = list_name
         self.allow_empty = allow_empty
         self.allow_no_match = allow_no_match
@@ -74,33 +80,32 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.force = force
         self.is_dry_run = dry_run  # BaseOperator.dry_run is a method
         self.max_workers = max_workers
-        self.audit = audit
+        self.audit_path = audit_path
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Bring the lists to what is wanted; see the class."""
         with self.connected() as hook:
             return self._sync(hook, context)
 
-    @abstractmethod
-    def _parse(self, argument: str, value: Iterable[str] | str) -> Entries:
-        """Return the entries that the value of an argument holds."""
-
     def _sync(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
-        from airflow_provider_analytics.api.fields import parse_flag
-        from airflow_provider_analytics.hooks.object_storage import audit_trail
+        from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
+        from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.reconcile.apply import Outcome, apply_plan, complete_records
-        from airflow_provider_analytics.reconcile.exclusions import MODES, check_choice, extra_entries, plan_exclusions
+        from airflow_provider_analytics.reconcile.exclusions import MODES, plan_exclusions
         from airflow_provider_analytics.reconcile.ledger import owned_entries
+        from airflow_provider_analytics.reconcile.selection import extra_entries
 
-        check_choice("mode", self.mode, MODES)
-        dry_run = parse_flag("dry_run", self.is_dry_run)
-        allow_no_match = parse_flag("allow_no_match", self.allow_no_match)
-        common, per_website = self._desired(allow_empty=parse_flag("allow_empty", self.allow_empty))
+        one_of("mode", self.mode, MODES)
+        dry_run = flag("dry_run", self.is_dry_run)
+        allow_no_match = flag("allow_no_match", self.allow_no_match)
+        max_removal_fraction = fraction("max_removal_fraction", self.max_removal_fraction)
+        workers = whole_number("max_workers", self.max_workers, at_least=1)
+        common, per_website = self._desired(allow_empty=flag("allow_empty", self.allow_empty))
         ledger = self._read_ledger(context) if self.mode == "managed" else {}
 
         chosen = self._choose(hook, allow_no_match=allow_no_match)
         extra = extra_entries(chosen, per_website, allow_no_match=allow_no_match)
-        records, unread = complete_records(hook.client, chosen, [self.field], workers=self.max_workers)
+        records, unread = complete_records(hook.client, chosen, [self.field], workers=workers)
         owned_before = owned_entries(ledger, records)
         plan, owned = plan_exclusions(
             self.field,
@@ -109,18 +114,18 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             mode=self.mode,
             owned=owned_before,
         )
-        if not parse_flag("force", self.force):
-            plan.raise_if_unsafe(float(self.max_removal_fraction))
+        if not flag("force", self.force):
+            plan.raise_if_unsafe(max_removal_fraction)
         outcome = Outcome((), {})
         if not dry_run:
             if self.mode == "managed":
                 # Before anything is sent: what a task adds and is then killed has to count as added.
                 both = {one: (*owned_before.get(one, ()), *entries) for one, entries in owned.items()}
                 self._write_ledger(context, ledger, records, both)
-            with audit_trail(self.audit, context) as applied:
-                outcome = apply_plan(hook.client, plan, workers=self.max_workers, applied=applied)
+            with audit_trail(self.audit_path, context) as applied:
+                outcome = apply_plan(hook.client, plan, workers=workers, applied=applied)
             if self.mode == "managed":
-                undone = {change.website_id for change in set(plan.changes) - set(outcome.done)}
+                undone = {change.website_id for change in plan.changes} - {change.website_id for change in outcome.done}
                 both |= {one: entries for one, entries in owned.items() if one not in undone}
                 self._write_ledger(context, ledger, records, both)
         result = {
@@ -137,13 +142,15 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _desired(self, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
         """Return the entries for all websites, and those per selector; with every problem at once."""
+        from airflow_provider_analytics.api.fields import LINE_FIELDS
+
         arguments = {self.argument: getattr(self, self.argument)}
         arguments |= {f"per_website[{one!r}]": entries for one, entries in (self.per_website or {}).items()}
         parsed: list[Entries] = []
         problems = []
         for argument, value in arguments.items():
             try:
-                parsed.append(self._parse(argument, value))
+                parsed.append(LINE_FIELDS[self.field].parse(argument, value, self.networks))
             except ValueError as error:
                 problems.append(str(error))
         if problems:
@@ -153,13 +160,14 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         return parsed[0], dict(zip(self.per_website or {}, parsed[1:], strict=True))
 
     def _choose(self, hook: AnalyticsHook, *, allow_no_match: bool) -> list[Mapping[str, Any]]:
-        from airflow_provider_analytics.reconcile.exclusions import check_choice, choose, raise_unmatched
+        from airflow_provider_analytics.api.checks import one_of
+        from airflow_provider_analytics.reconcile.selection import choose, raise_unmatched
 
         if not isinstance(self.websites, Mapping):
             records = hook.list_websites()
             return choose(records, self.websites, self.except_websites, allow_no_match=allow_no_match)
         for name in self.websites:
-            check_choice("websites", name, _FILTERS)
+            one_of("websites", name, _FILTERS)
         found = hook.list_websites(**self.websites)
         raise_unmatched([] if found else [f"websites: {self.websites!r}"], allow_no_match=allow_no_match)
         return choose(found, None, self.except_websites, allow_no_match=allow_no_match)
@@ -171,11 +179,11 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         from airflow_provider_analytics.hooks.object_storage import read_text
         from airflow_provider_analytics.reconcile.ledger import parse_ledger
 
-        if not self.ledger:
-            raise ValueError("mode='managed' needs ledger, a path that remembers what the list has added")
-        text = read_text(self.ledger)
+        if not self.ledger_path:
+            raise ValueError("mode='managed' needs ledger_path, a file that remembers what the list has added")
+        text = read_text(self.ledger_path, "ledger_path")
         if text is None:
-            self.log.info("There is no ledger at %s yet: every entry counts as typed by hand.", self.ledger)
+            self.log.info("There is no ledger at %s yet: every entry counts as typed by hand.", self.ledger_path)
             return {}
         return parse_ledger(text, list_name=self._list_name(context), field=self.field)
 
@@ -190,24 +198,31 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         from airflow_provider_analytics.reconcile.ledger import render_ledger
 
         text = render_ledger(ledger, records, owned, list_name=self._list_name(context), field=self.field)
-        write_text(str(self.ledger), text)
+        write_text(str(self.ledger_path), "ledger_path", text)
 
 
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
-    """Keeps the excluded IP addresses of many websites in step with one list.
+    """Keep the excluded IP addresses of many websites in step with one list (docs/exclusions.md).
 
     Reads the list of websites, works out what differs, checks its guards, and only then sends an update for
     each website that differs. Lists compare as sets; order and comments of what is already there are kept.
     Running it again repeats only what still differs. A website that fails does not stop the others: at the end
     :class:`BulkError` names each of them, and a retry takes up what is left.
 
-    The return value has the same shape in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan,
-    ``websites`` compared, ``updates``, ``unchanged``, ``applied``, ``entries_added``, ``entries_removed``, the first
-    changes as one line each (``changes``), and how many more there are (``changes_left_out``).
+    .. code-block:: python
+
+        SyncExcludedIpsOperator(
+            task_id="office_addresses",
+            excluded_ips="{{ var.value.excluded_ips }}",
+            mode="managed",
+            ledger_path="s3://analytics-state/office_addresses.json",
+        )
 
     :param excluded_ips: IP addresses: a list, or a text with one per line, ``#`` comments and blank lines
         allowed; a value that ends in ``.txt`` is read as a template file. An empty list is refused unless
         ``allow_empty``. (templated)
+    :param networks: what becomes of entries such as ``203.0.113.0/24``; the service promises to understand
+        addresses only. ``"reject"``, ``"expand"`` (each address, up to 1,024 in all) or ``"send"``. (templated)
     :param websites: None for all of them, or a list of domains, globs (``*.example.com``) and ids, or a
         filter for the service's list: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
     :param except_websites: domains, globs and ids to leave alone. (templated)
@@ -215,56 +230,149 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param mode: ``"merge"`` adds what is missing; ``"replace"`` makes each list exactly this one;
         ``"managed"`` adds, and removes what earlier runs of this list added and it no longer holds, so that
         entries typed by hand stay. (templated)
-    :param ledger: for ``"managed"``: path of a small file (any ObjectStoragePath) that remembers what was added.
-        One list, one ledger; do not let two runs share it at the same time (``max_active_runs=1``). (templated)
+    :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that remembers what was added. One list,
+        one ledger; do not let two runs share it at the same time (``max_active_runs=1``). (templated)
     :param list_name: name written in the ledger; default ``<dag id>.<task id>``. (templated)
-    :param networks: what becomes of entries such as ``203.0.113.0/24``; the service promises to understand
-        addresses only. ``"reject"``, ``"expand"`` (each address, up to 1,024 in all) or ``"send"``. (templated)
     :param allow_empty: accept an empty ``excluded_ips``. (templated)
     :param allow_no_match: accept selectors that match no website. (templated)
-    :param max_removal_fraction: most of the entries on the chosen websites that may be removed; counted from
-        10 entries up, only strictly more trips. (templated)
+    :param max_removal_fraction: most of the entries on the chosen websites that may be removed; default 0.3; counted
+        from 10 entries up, only strictly more trips. (templated)
     :param force: apply a plan that trips this guard. (templated)
     :param dry_run: send nothing. (templated, as ``is_dry_run``)
-    :param max_workers: how many requests at most are under way.
-    :param audit: folder (any ObjectStoragePath) for a JSON line per change. (templated)
-    :raises UnsafePlanError: before anything is sent, where the guard trips, or where records do not show the
-        list that is to be merged into. Fails the task without a retry, as does every :class:`ValueError`.
+    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param audit_path: folder (URL or absolute path) for a JSON line per change. (templated)
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
+    :return: a dict of the same shape in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan,
+        ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates``, ``unchanged``, ``applied``,
+        ``entries_added``, ``entries_removed``, the first 20 changes as one line each (``changes``), and how many more
+        there are (``changes_left_out``).
+    :raises AirflowFailException: without a retry and before anything is sent, for a bad argument, where the guard
+        trips, where records do not show the list that is to be merged into, or for a connection that cannot be used.
+    :raises BulkError: at the end, if websites failed.
     """
 
     field = "exclude_ips"
     argument = "excluded_ips"
-    template_fields: Sequence[str] = (*_SyncExclusionsOperator.template_fields, "excluded_ips", "networks")
+    template_fields: Sequence[str] = ("excluded_ips", "networks", *_SyncExclusionsOperator.template_fields)
 
-    def __init__(self, *, excluded_ips: Iterable[str] | str, networks: str = "reject", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        excluded_ips: Iterable[str] | str,
+        networks: str = "reject",
+        websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
+        except_websites: Iterable[str | int] | str | int = (),
+        per_website: Mapping[str, Iterable[str] | str] | None = None,
+        mode: str = "merge",
+        ledger_path: str | None = None,
+        list_name: str | None = None,
+        allow_empty: bool = False,
+        allow_no_match: bool = False,
+        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        force: bool = False,
+        dry_run: bool = False,
+        max_workers: int = 8,
+        audit_path: str | None = None,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Unpack[TaskArguments],
+    ) -> None:
+        super().__init__(
+            websites=websites,
+            except_websites=except_websites,
+            per_website=per_website,
+            mode=mode,
+            ledger_path=ledger_path,
+            list_name=list_name,
+            allow_empty=allow_empty,
+            allow_no_match=allow_no_match,
+            max_removal_fraction=max_removal_fraction,
+            force=force,
+            dry_run=dry_run,
+            max_workers=max_workers,
+            audit_path=audit_path,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.excluded_ips = excluded_ips
         self.networks = networks
 
-    def _parse(self, argument: str, value: Iterable[str] | str) -> Entries:
-        from airflow_provider_analytics.reconcile.exclusions import parse_ips
-
-        return parse_ips(argument, value, self.networks)
-
 
 class SyncExcludedParamsOperator(_SyncExclusionsOperator):
-    """Keeps the excluded URL query parameters of many websites in step with one list.
+    """Keep the excluded URL query parameters of many websites in step with one list (docs/exclusions.md).
 
-    Arguments, guards and return value are those of :class:`SyncExcludedIpsOperator`, but for ``networks``.
+    It works as :class:`SyncExcludedIpsOperator` does.
 
-    :param excluded_params: names of query parameters: a list, or a text with one per line, ``#`` comments and
-        blank lines allowed; letter case counts. (templated)
+    .. code-block:: python
+
+        SyncExcludedParamsOperator(task_id="tracking_parameters", excluded_params=["gclid", "fbclid"])
+
+    :param excluded_params: names of query parameters: a list, or a text with one per line, ``#`` comments and blank
+        lines allowed; letter case counts; a value that ends in ``.txt`` is read as a template file. An empty list is
+        refused unless ``allow_empty``. (templated)
+    :param websites: None for all of them, or a list of domains, globs (``*.example.com``) and ids, or a
+        filter for the service's list: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
+    :param except_websites: domains, globs and ids to leave alone. (templated)
+    :param per_website: domain, glob or id to further entries for these websites. (templated)
+    :param mode: ``"merge"`` adds what is missing; ``"replace"`` makes each list exactly this one;
+        ``"managed"`` adds, and removes what earlier runs of this list added and it no longer holds, so that
+        entries typed by hand stay. (templated)
+    :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that remembers what was added. One list,
+        one ledger; do not let two runs share it at the same time (``max_active_runs=1``). (templated)
+    :param list_name: name written in the ledger; default ``<dag id>.<task id>``. (templated)
+    :param allow_empty: accept an empty ``excluded_params``. (templated)
+    :param allow_no_match: accept selectors that match no website. (templated)
+    :param max_removal_fraction: most of the entries on the chosen websites that may be removed; default 0.3; counted
+        from 10 entries up, only strictly more trips. (templated)
+    :param force: apply a plan that trips this guard. (templated)
+    :param dry_run: send nothing. (templated, as ``is_dry_run``)
+    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param audit_path: folder (URL or absolute path) for a JSON line per change. (templated)
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
+    :return: a dict of the same shape in every mode, that of :class:`SyncExcludedIpsOperator`.
+    :raises AirflowFailException: without a retry and before anything is sent, for a bad argument, where the guard
+        trips, where records do not show the list that is to be merged into, or for a connection that cannot be used.
+    :raises BulkError: at the end, if websites failed.
     """
 
     field = "exclude_params"
     argument = "excluded_params"
-    template_fields: Sequence[str] = (*_SyncExclusionsOperator.template_fields, "excluded_params")
+    template_fields: Sequence[str] = ("excluded_params", *_SyncExclusionsOperator.template_fields)
 
-    def __init__(self, *, excluded_params: Iterable[str] | str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        excluded_params: Iterable[str] | str,
+        websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
+        except_websites: Iterable[str | int] | str | int = (),
+        per_website: Mapping[str, Iterable[str] | str] | None = None,
+        mode: str = "merge",
+        ledger_path: str | None = None,
+        list_name: str | None = None,
+        allow_empty: bool = False,
+        allow_no_match: bool = False,
+        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        force: bool = False,
+        dry_run: bool = False,
+        max_workers: int = 8,
+        audit_path: str | None = None,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Unpack[TaskArguments],
+    ) -> None:
+        super().__init__(
+            websites=websites,
+            except_websites=except_websites,
+            per_website=per_website,
+            mode=mode,
+            ledger_path=ledger_path,
+            list_name=list_name,
+            allow_empty=allow_empty,
+            allow_no_match=allow_no_match,
+            max_removal_fraction=max_removal_fraction,
+            force=force,
+            dry_run=dry_run,
+            max_workers=max_workers,
+            audit_path=audit_path,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.excluded_params = excluded_params
-
-    def _parse(self, argument: str, value: Iterable[str] | str) -> Entries:
-        from airflow_provider_analytics.reconcile.exclusions import parse_params
-
-        return parse_params(argument, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import (
@@ -15,15 +15,17 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_analytics.exceptions import UnsafePlanError
-from airflow_provider_analytics.operators.base import PERMANENT_ERRORS, AnalyticsOperator
+from airflow_provider_analytics.operators.base import AnalyticsOperator, no_retry_where_useless
 from airflow_provider_analytics.operators.links import REPORT_URL_KEY, SnapshotReportLink
+from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.snapshots.layout import Partition
+    from airflow_provider_analytics.operators.task_arguments import TaskArguments
     from airflow_provider_analytics.snapshots.reader import Snapshot
+    from airflow_provider_analytics.snapshots.run_day import Partition
     from airflow_provider_analytics.storage import StoragePath
 
 LATE = ("fail", "skip", "label")
@@ -46,47 +48,63 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     Readers see all of a snapshot or none of it. Passwords are never written.
 
     The day is the first of: ``partition_date`` given here, the run's partition date, the end of its data interval,
-    its logical date, its ``run_after``; in the time zone of the DAG. The service only knows its list of now, so
-    that a run for a day that is over since ``late_tolerance`` fails, unless ``late`` says otherwise.
+    its logical date, its ``run_after``; in the time zone of the DAG. The service only knows its list of now. So a run
+    whose day ended more than ``late_tolerance`` ago fails, unless ``late`` says otherwise.
 
-    Returns path and name of the manifest, count, digest and what changed since the snapshot before; emits an event
-    of ``asset`` with the same facts.
+    Emits an event of ``asset`` with what it returns as extra.
 
-    :param base_path: any URL or absolute path that Airflow's ``ObjectStoragePath`` takes. (templated)
+    .. code-block:: python
+
+        SnapshotWebsitesOperator(task_id="snapshot", base_path="s3://my-bucket/analytics", compression="gzip")
+
+    :param base_path: where snapshots go: a URL that Airflow's ``ObjectStoragePath`` takes, or an absolute path.
+        (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
     :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet compresses with snappy
         where none is given. (templated)
-    :param exclude_ips: ``keep`` (default), ``hash`` (SHA-256 of each address) or ``drop``. (templated)
+    :param exclude_ips_as: IP addresses are written as they are (``keep``, default), as SHA-256 of each (``hash``), or
+        not at all (``drop``). (templated)
     :param partition_date: a date or a date with a time, to name the day; default: the run's. (templated)
-    :param late: what a run for a day long over does: ``fail`` (default, without retry), ``skip``, or ``label``:
+    :param late: what a run for a day long over does: ``fail`` (default, without a retry), ``skip``, or ``label``:
         file the list of now under that day, with ``late`` true in the manifest. (templated)
     :param late_tolerance: how long after the day, or the moment, of the run its list may be read; default a day.
+        (templated)
     :param search: only what the service's search finds. Give it a base path of its own. (templated)
     :param favorite: only favourites, or only the others; likewise. (templated)
     :param min_websites: fewer websites are refused; default 0. (templated)
     :param max_drop_fraction: a list that lost more than this part of the websites of the last snapshot is
         refused; default 0.3; counts from 10 websites up. (templated)
     :param force: publish in spite of these guards, and of an earlier manifest that cannot be read. (templated)
-    :param report: also write an HTML page for people (extra ``report``); default False.
+    :param report: also write an HTML page for people (extra ``report``); default False. (templated)
     :param report_base_url: web address under which ``base_path`` can be opened, for the link to the report;
         not needed where ``base_path`` is such an address itself. (templated)
     :param asset: the asset that the snapshot updates; default ``snapshot_asset(analytics_conn_id)``.
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
+    :return: a dict: ``path``, ``manifest``, ``digest``, ``snapshot_date``, ``observed_at``, ``late``, ``count``, the
+        day of the snapshot before (``previous``) with the numbers of websites ``added``, ``removed`` and ``changed``
+        since then (all None for the first one), ``files`` and ``report``.
+    :raises AirflowFailException: without a retry, for a bad argument, a guard that trips, a day that is over, or a
+        connection that cannot be used.
+    :raises IncompleteListError: if the list cannot be proven complete.
+    :raises SnapshotError: if the storage refuses; the last snapshot is untouched.
     """
 
     template_fields: Sequence[str] = (
-        *AnalyticsOperator.template_fields,
         "base_path",
         "format",
         "compression",
-        "exclude_ips",
+        "exclude_ips_as",
         "partition_date",
         "late",
+        "late_tolerance",
         "search",
         "favorite",
         "min_websites",
         "max_drop_fraction",
         "force",
+        "report",
         "report_base_url",
+        "analytics_conn_id",
     )
     operator_extra_links = (SnapshotReportLink(),)
 
@@ -96,25 +114,26 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         base_path: str,
         format: str = "jsonl",  # noqa: A002 - the word that every warehouse uses
         compression: str | None = None,
-        exclude_ips: str = "keep",
+        exclude_ips_as: str = "keep",
         partition_date: date | str | None = None,
         late: str = "fail",
         late_tolerance: timedelta = timedelta(days=1),
         search: str | None = None,
         favorite: bool | None = None,
         min_websites: int = 0,
-        max_drop_fraction: float = 0.3,
+        max_drop_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
         report: bool = False,
         report_base_url: str | None = None,
         asset: Asset | None = None,
-        **kwargs: Any,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.base_path = base_path
         self.format = format
         self.compression = compression
-        self.exclude_ips = exclude_ips
+        self.exclude_ips_as = exclude_ips_as
         self.partition_date = partition_date
         self.late = late
         self.late_tolerance = late_tolerance
@@ -125,7 +144,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.force = force
         self.report = report
         self.report_base_url = report_base_url
-        self.asset = asset or snapshot_asset(self.analytics_conn_id)
+        self.asset = asset or snapshot_asset(analytics_conn_id)
         self.outlets = [*self.outlets, self.asset]
         self.data_uris: list[str] = []
 
@@ -138,16 +157,16 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self._announce(context, snapshot)
         manifest = snapshot.manifest
         self.log.info(
-            "%s: %s websites observed at %s, %s", snapshot.partition, manifest.count, now, manifest.proof["method"]
+            "%s: %s websites observed at %s, %s", snapshot.partition, manifest.count, now, manifest.proof.method
         )
         return describe(snapshot)
 
     def _partition(self, context: Context, now: datetime) -> tuple[Partition, bool]:
         """Return the run's partition, and whether it is late, as far as ``late`` allows that."""
-        from airflow_provider_analytics.snapshots.layout import choose_partition, is_early, is_late
+        from airflow_provider_analytics.api.checks import one_of
+        from airflow_provider_analytics.snapshots.run_day import choose_partition, is_early, is_late
 
-        if self.late not in LATE:
-            raise ValueError(f"late={self.late!r} is not allowed; allowed: {', '.join(LATE)}")
+        one_of("late", self.late, LATE)
         partition = choose_partition(
             context["dag"].timezone,
             partition_date=self.partition_date or context.get("partition_date"),
@@ -173,7 +192,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         return partition, True
 
     def _take(self, hook: AnalyticsHook, day: date, now: datetime, *, late: bool) -> Snapshot:
-        from airflow_provider_analytics.api.fields import parse_flag
+        from airflow_provider_analytics.api.checks import flag, fraction, whole_number
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.manifest import Source
         from airflow_provider_analytics.snapshots.take import Options, take_snapshot
@@ -181,16 +200,16 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         options = Options(
             file_format=self.format,
             compression=self.compression or None,
-            exclude_ips=self.exclude_ips,
-            min_websites=int(self.min_websites),
-            max_drop_fraction=float(self.max_drop_fraction),
-            force=parse_flag("force", self.force),
-            report=self.report,
+            exclude_ips_as=self.exclude_ips_as,
+            min_websites=whole_number("min_websites", self.min_websites, at_least=0),
+            max_drop_fraction=fraction("max_drop_fraction", self.max_drop_fraction),
+            force=flag("force", self.force),
+            report=flag("report", self.report),
         )
         options.check()
         filters: dict[str, Any] = {"search": self.search} if self.search else {}
         if self.favorite is not None:
-            filters["favorite"] = parse_flag("favorite", self.favorite)
+            filters["favorite"] = flag("favorite", self.favorite)
         account_id = hook.get_account().get("id")
         return take_snapshot(
             storage_path(str(self.base_path), "base_path"),
@@ -235,22 +254,32 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
 
 class CompareSnapshotsOperator(BaseOperator):
-    """Compare two snapshots: websites added, removed and changed, field by field.
+    """Compare two snapshots: websites added, removed and changed, field by field (docs/snapshots.md).
 
     All changes go to ``_comparison/since-<previous>.jsonl`` and ``.md`` in the folder of the current snapshot; what
-    is returned is bounded. Where there is no earlier snapshot there is nothing to compare: all counts are 0 and
-    ``previous`` is null.
+    is returned is bounded.
 
-    :param base_path: where the snapshots are. (templated)
-    :param current: day of the newer snapshot; default the latest published one. (templated)
+    .. code-block:: python
+
+        CompareSnapshotsOperator(task_id="compare", base_path="s3://my-bucket/analytics", on_change="report")
+
+    :param base_path: where the snapshots are: a URL or an absolute path. (templated)
+    :param current: day of the newer snapshot, YYYY-MM-DD; default the latest published one. (templated)
     :param previous: day of the older one; default the latest published one before ``current``. (templated)
-    :param on_change: what a difference does: ``report`` (default), ``fail`` (without retry) or ``skip`` (the tasks
+    :param on_change: what a difference does: ``report`` (default), ``fail`` (without a retry) or ``skip`` (the tasks
         that follow); the files are written in any case. (templated)
     :param ignore_fields: names of fields that do not count, such as a counter that the service keeps. (templated)
-    :param max_changes: how many changes are returned; default 50.
+    :param max_changes: most changes that are returned; default 50. (templated)
+    :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``added``, ``removed`` and
+        ``changed``, the first ``changes`` and whether there are more (``truncated``), and the files with all of them
+        (``jsonl``, ``markdown``). Where there is no earlier snapshot, ``previous`` is None and the numbers are 0.
+    :raises AirflowFailException: without a retry, for a difference with ``on_change="fail"``, a bad argument, or a day
+        without a snapshot.
+    :raises AirflowSkipException: for a difference with ``on_change="skip"``.
+    :raises SnapshotError: if a snapshot cannot be read.
     """
 
-    template_fields: Sequence[str] = ("base_path", "current", "previous", "on_change", "ignore_fields")
+    template_fields: Sequence[str] = ("base_path", "current", "previous", "on_change", "ignore_fields", "max_changes")
 
     def __init__(
         self,
@@ -261,7 +290,7 @@ class CompareSnapshotsOperator(BaseOperator):
         on_change: str = "report",
         ignore_fields: Iterable[str] = (),
         max_changes: int = 50,
-        **kwargs: Any,
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.base_path = base_path
@@ -273,21 +302,19 @@ class CompareSnapshotsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare, write both files, and return the counts and the first changes."""
+        from airflow_provider_analytics.api.checks import one_of, whole_number
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.compare import compare_snapshots
 
-        try:
-            if self.on_change not in ON_CHANGE:
-                raise ValueError(f"on_change={self.on_change!r} is not allowed; allowed: {', '.join(ON_CHANGE)}")
+        with no_retry_where_useless():
+            one_of("on_change", self.on_change, ON_CHANGE)
             result = compare_snapshots(
                 storage_path(str(self.base_path), "base_path"),
                 current=_day(self.current),
                 previous=_day(self.previous),
                 ignore=tuple(self.ignore_fields),
-                max_changes=self.max_changes,
+                max_changes=whole_number("max_changes", self.max_changes, at_least=0),
             )
-        except PERMANENT_ERRORS as error:
-            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
         counts = f"{result['added']} added, {result['removed']} removed, {result['changed']} changed"
         summary = f"{result['previous']} to {result['current']}: {counts}"
         self.log.info("%s", summary)
@@ -323,7 +350,7 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _day(text: str | None) -> date | None:
-    from airflow_provider_analytics.snapshots.layout import parse_day
+    from airflow_provider_analytics.snapshots.run_day import parse_day
 
     return None if text is None or str(text) in {"", "None"} else parse_day(str(text))
 

@@ -1,20 +1,22 @@
-"""Operators for websites as code: plan, apply, export and drift check of a YAML file."""
+"""Operators for websites as code: plan, apply, export, and check for drift."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from airflow_provider_analytics.exceptions import BulkError, SnapshotError, UnsafePlanError
 from airflow_provider_analytics.operators.base import AnalyticsOperator
+from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.operators.task_arguments import TaskArguments
     from airflow_provider_analytics.reconcile.plan import Plan
 
 #: Changes that a return value lists, one line each; the counts tell the rest.
@@ -26,45 +28,46 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
     """What the operators that plan have in common."""
 
     template_fields: Sequence[str] = (
-        *AnalyticsOperator.template_fields,
-        "config_file",
+        "config_path",
         "prune",
         "max_removal_fraction",
+        "max_workers",
+        "analytics_conn_id",
     )
 
     def __init__(
         self,
         *,
-        config_file: str,
-        prune: bool = False,
-        max_removal_fraction: float = 0.3,
-        max_workers: int = 8,
-        **kwargs: Any,
+        config_path: str,
+        prune: bool,
+        max_removal_fraction: float,
+        max_workers: int,
+        analytics_conn_id: str,
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
-        super().__init__(**kwargs)
-        self.config_file = config_file
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        self.config_path = config_path
         self.prune = prune
         self.max_removal_fraction = max_removal_fraction
         self.max_workers = max_workers
 
     def _plan(self, hook: AnalyticsHook) -> Plan:
         """Compare the file with the complete list."""
-        from airflow_provider_analytics.api.fields import parse_flag
+        from airflow_provider_analytics.api.checks import flag, fraction, whole_number
         from airflow_provider_analytics.hooks.object_storage import read_text
         from airflow_provider_analytics.reconcile.apply import complete_records
-        from airflow_provider_analytics.reconcile.websites_as_code import (
-            parse_websites_file,
-            plan_websites,
-            relevant_records,
-        )
+        from airflow_provider_analytics.reconcile.websites_as_code import plan_websites, relevant_records
+        from airflow_provider_analytics.reconcile.websites_file import parse_websites_file
 
-        prune = parse_flag("prune", self.prune)
-        text = read_text(self.config_file)
+        prune = flag("prune", self.prune)
+        fraction("max_removal_fraction", self.max_removal_fraction)
+        workers = whole_number("max_workers", self.max_workers, at_least=1)
+        text = read_text(self.config_path, "config_path")
         if text is None:
-            raise ValueError(f"there is no file {self.config_file}")
-        websites_file = parse_websites_file(text, self.config_file.rpartition("/")[2])
+            raise ValueError(f"config_path={self.config_path!r}: there is no such file")
+        websites_file = parse_websites_file(text, self.config_path.rpartition("/")[2])
         named, others = relevant_records(websites_file, hook.list_websites())
-        named, unread = complete_records(hook.client, named, websites_file.fields, workers=self.max_workers)
+        named, unread = complete_records(hook.client, named, websites_file.fields, workers=workers)
         if unread:  # a website that could not be read must not be taken for a new one
             raise BulkError(unread)
         return plan_websites(websites_file, [*named, *others], prune=prune)
@@ -86,26 +89,55 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
-    """Compares a file of websites with the service and says what would be changed; sends nothing.
+    """Say what would have to be changed so that the websites are what a file says; send nothing.
 
-    Returns ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for people, for instance as the body of an
-    ``ApprovalOperator``), ``creates``, ``updates``, ``deletes``, ``entries_added``, ``entries_removed``,
-    ``websites`` compared, the first changes as one line each (``changes``, ``changes_left_out``), ``unsafe`` (which
-    guard the plan trips, or None), and ``applied`` (0). The same shape comes from the apply and the drift check.
+    See docs/websites_as_code.md.
 
-    :param config_file: path of the YAML file (any ObjectStoragePath); see docs/websites_as_code.md. (templated)
-    :param prune: also plan to delete the websites that the file does not name. (templated)
+    .. code-block:: python
+
+        PlanWebsitesOperator(
+            task_id="plan",
+            config_path="/opt/airflow/dags/websites.yaml",
+            plan_path="s3://analytics-state/plans/{{ run_id }}.json",
+        )
+
+    :param config_path: the YAML file (URL or absolute path). (templated)
     :param plan_path: where to write the whole plan as JSON, and as Markdown under the same name with ``.md``
-        behind it (any ObjectStoragePath). (templated)
-    :param max_removal_fraction: most of the websites, or of the entries of a list, that may be removed; counted
-        from 10 up, only strictly more trips. (templated)
-    :param max_workers: how many requests at most are under way.
+        behind it (URL or absolute path). (templated)
+    :param prune: also plan to delete the websites that the file does not name. (templated)
+    :param max_removal_fraction: most of the websites, or of the entries of a list, that may be removed; default 0.3;
+        counted from 10 up, only strictly more trips. (templated)
+    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
+    :return: a dict: ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for people, for instance as the body
+        of an ``ApprovalOperator``), ``creates``, ``updates``, ``deletes``, ``entries_added``, ``entries_removed``,
+        ``websites`` compared, the first 20 changes as one line each (``changes``, ``changes_left_out``), ``unsafe``
+        (which guard the plan trips, or None), and ``applied`` (0).
+    :raises AirflowFailException: without a retry, for a bad argument, a file with problems (all of them are listed), or
+        a connection that cannot be used.
     """
 
     template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "plan_path")
 
-    def __init__(self, *, plan_path: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        config_path: str,
+        plan_path: str | None = None,
+        prune: bool = False,
+        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        max_workers: int = 8,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Unpack[TaskArguments],
+    ) -> None:
+        super().__init__(
+            config_path=config_path,
+            prune=prune,
+            max_removal_fraction=max_removal_fraction,
+            max_workers=max_workers,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.plan_path = plan_path
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -115,15 +147,15 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         with self.connected() as hook:
             plan = self._plan(hook)
             result = self._result(plan)
-        if self.plan_path:
-            write_text(self.plan_path, json.dumps(plan.to_dict(), indent=1) + "\n")
-            write_text(f"{self.plan_path}.md", plan.to_markdown(len(plan.changes)))
+            if self.plan_path:
+                write_text(self.plan_path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
+                write_text(f"{self.plan_path}.md", "plan_path", plan.to_markdown(len(plan.changes)))
         self.log.info("%s", result["markdown"])
         return result
 
 
 class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
-    """Makes the websites what a file says, if that still is the plan that was approved.
+    """Make the websites what a file says, if that still is the plan that was approved.
 
     Reads the list again and plans again. Only a plan of the expected digest is applied; a website that was
     changed meanwhile, or another version of the file, gives another digest and fails the task without a
@@ -133,18 +165,29 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     A deletion looks at the domain of the id once more just before. Passwords are read from the connection or
     variable that ``password_from`` names, only when they are needed.
 
-    Returns what :class:`PlanWebsitesOperator` returns; ``applied`` counts the websites changed.
+    .. code-block:: python
 
-    :param config_file: path of the YAML file (any ObjectStoragePath). (templated)
+        ApplyWebsitesOperator(
+            task_id="apply",
+            config_path="/opt/airflow/dags/websites.yaml",
+            plan_path="s3://analytics-state/plans/{{ run_id }}.json",
+            expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
+        )
+
+    :param config_path: the YAML file (URL or absolute path). (templated)
     :param expected_digest: ``digest`` of the approved plan; None applies any plan within the guards. (templated)
     :param plan_path: where :class:`PlanWebsitesOperator` wrote the approved plan. (templated)
     :param prune: also delete the websites that the file does not name. (templated)
-    :param max_removal_fraction: most of the websites, or of the entries of a list, that may be removed; counted
-        from 10 up, only strictly more trips. (templated)
+    :param max_removal_fraction: most of the websites, or of the entries of a list, that may be removed; default 0.3;
+        counted from 10 up, only strictly more trips. (templated)
     :param force: apply a plan that trips this guard. (templated)
-    :param max_workers: how many requests at most are under way.
-    :param audit: folder (any ObjectStoragePath) for a JSON line per change. (templated)
-    :raises BulkError: at the end, where websites failed; a retry takes up what is left (with ``plan_path``, or
+    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param audit_path: folder (URL or absolute path) for a JSON line per change. (templated)
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
+    :return: what :class:`PlanWebsitesOperator` returns; ``applied`` counts the websites changed.
+    :raises AirflowFailException: without a retry and before anything is sent, for a bad argument, a file with problems,
+        another plan than the approved one, a plan that trips a guard, or a connection that cannot be used.
+    :raises BulkError: at the end, if websites failed; a retry takes up what is left (with ``plan_path``, or
         without an expected digest).
     """
 
@@ -153,38 +196,52 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         "expected_digest",
         "plan_path",
         "force",
-        "audit",
+        "audit_path",
     )
 
     def __init__(
         self,
         *,
+        config_path: str,
         expected_digest: str | None = None,
         plan_path: str | None = None,
+        prune: bool = False,
+        max_removal_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
-        audit: str | None = None,
-        **kwargs: Any,
+        max_workers: int = 8,
+        audit_path: str | None = None,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            config_path=config_path,
+            prune=prune,
+            max_removal_fraction=max_removal_fraction,
+            max_workers=max_workers,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.expected_digest = expected_digest
         self.plan_path = plan_path
         self.force = force
-        self.audit = audit
+        self.audit_path = audit_path
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Apply; see the class."""
-        from airflow_provider_analytics.api.fields import parse_flag
-        from airflow_provider_analytics.hooks.object_storage import audit_trail
+        from airflow_provider_analytics.api.checks import flag
+        from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.reconcile.apply import apply_plan
 
         with self.connected() as hook:
             plan = self._plan(hook)
             self._check_approved(plan)
-            if not parse_flag("force", self.force):
+            if not flag("force", self.force):
                 plan.raise_if_unsafe(float(self.max_removal_fraction))
             passwords = _passwords(plan)
-            with audit_trail(self.audit, context) as applied:
-                outcome = apply_plan(hook.client, plan, workers=self.max_workers, passwords=passwords, applied=applied)
+            with audit_trail(self.audit_path, context) as applied:
+                outcome = apply_plan(
+                    hook.client, plan, workers=int(self.max_workers), passwords=passwords, applied=applied
+                )
             result = self._result(plan, len(outcome.done))
             self.log.info("%s", result["markdown"])
             outcome.raise_failures()
@@ -205,9 +262,9 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         from airflow_provider_analytics.hooks.object_storage import read_text
         from airflow_provider_analytics.reconcile.plan import Plan
 
-        text = read_text(path)
+        text = read_text(path, "plan_path")
         if text is None:
-            raise ValueError(f"there is no plan at {path}")
+            raise ValueError(f"plan_path={path!r}: there is no such file")
         approved = Plan.from_dict(json.loads(text))
         if approved.digest != self.expected_digest:
             raise UnsafePlanError(
@@ -218,33 +275,57 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
 
 
 class CheckDriftOperator(_WebsitesAsCodeOperator):
-    """Fails, skips or reports when the websites are not what a file says; sends nothing.
+    """Fail, skip or report when the websites are not what a file says; send nothing.
 
-    Returns what :class:`PlanWebsitesOperator` returns.
+    .. code-block:: python
 
-    :param config_file: path of the YAML file (any ObjectStoragePath). (templated)
-    :param prune: count websites that the file does not name as drift, too. (templated)
+        CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="report")
+
+    :param config_path: the YAML file (URL or absolute path). (templated)
     :param on_drift: ``"fail"`` (without a retry, by default), ``"skip"`` or ``"report"``. (templated)
+    :param prune: count websites that the file does not name as drift, too. (templated)
     :param max_removal_fraction: as for :class:`PlanWebsitesOperator`; ``unsafe`` reports it. (templated)
-    :param max_workers: how many requests at most are under way.
+    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
+    :return: what :class:`PlanWebsitesOperator` returns.
+    :raises AirflowFailException: without a retry, for drift with ``on_drift="fail"``, a bad argument, a file with
+        problems, or a connection that cannot be used.
+    :raises AirflowSkipException: for drift with ``on_drift="skip"``.
     """
 
     template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "on_drift")
 
-    def __init__(self, *, on_drift: str = "fail", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        config_path: str,
+        on_drift: str = "fail",
+        prune: bool = False,
+        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        max_workers: int = 8,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Unpack[TaskArguments],
+    ) -> None:
+        super().__init__(
+            config_path=config_path,
+            prune=prune,
+            max_removal_fraction=max_removal_fraction,
+            max_workers=max_workers,
+            analytics_conn_id=analytics_conn_id,
+            **kwargs,
+        )
         self.on_drift = on_drift
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare; see the class."""
-        from airflow_provider_analytics.reconcile.exclusions import check_choice
+        from airflow_provider_analytics.api.checks import one_of
 
         with self.connected() as hook:
-            check_choice("on_drift", self.on_drift, ON_DRIFT)
+            one_of("on_drift", self.on_drift, ON_DRIFT)
             result = self._result(self._plan(hook))
         self.log.info("%s", result["markdown"])
         if result["changes"] and self.on_drift != "report":
-            message = f"The websites are not what {self.config_file} says: {'; '.join(result['changes'])}"
+            message = f"The websites are not what {self.config_path} says: {'; '.join(result['changes'])}"
             if result["changes_left_out"]:
                 message += f"; and {result['changes_left_out']:,} more"
             raise AirflowFailException(message) if self.on_drift == "fail" else AirflowSkipException(message)
@@ -252,33 +333,43 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
 
 class ExportWebsitesOperator(AnalyticsOperator):
-    """Writes the websites, as they are or as a snapshot recorded them, as a file of websites as code.
+    """Write the websites, as they are or as a snapshot recorded them, as a file of websites as code.
 
     The file is valid input: planned against the websites it was made from, it changes nothing. So a snapshot,
     exported, planned and applied, is the way back after an accident. What it cannot bring back (ids, statistics,
     passwords, and fields that the records do not show) is listed at the head of the file.
 
-    Returns ``path``, ``websites`` and ``origin``.
+    .. code-block:: python
 
-    :param path: where to write the file (any ObjectStoragePath). (templated)
+        ExportWebsitesOperator(task_id="export", config_path="s3://analytics-state/websites.yaml")
+
+    :param config_path: where to write the YAML file (URL or absolute path). (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; with ``base_path``. (templated)
-    :param max_workers: how many requests at most are under way.
+    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
+    :return: ``{"config_path": ..., "websites": ..., "origin": ...}``: the file, how many websites are in it, and where
+        they come from.
+    :raises AirflowFailException: without a retry, for a bad argument, several websites of one domain, or a connection
+        that cannot be used.
+    :raises SnapshotError: if there is no such snapshot, or it cannot be read.
+    :raises BulkError: if websites could not be read.
     """
 
-    template_fields: Sequence[str] = (*AnalyticsOperator.template_fields, "path", "base_path", "snapshot_date")
+    template_fields: Sequence[str] = ("config_path", "base_path", "snapshot_date", "max_workers", "analytics_conn_id")
 
     def __init__(
         self,
         *,
-        path: str,
+        config_path: str,
         base_path: str | None = None,
         snapshot_date: str | None = None,
         max_workers: int = 8,
-        **kwargs: Any,
+        analytics_conn_id: str = "analytics_default",
+        **kwargs: Unpack[TaskArguments],
     ) -> None:
-        super().__init__(**kwargs)
-        self.path = path
+        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        self.config_path = config_path
         self.base_path = base_path
         self.snapshot_date = snapshot_date
         self.max_workers = max_workers
@@ -286,30 +377,32 @@ class ExportWebsitesOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Export; see the class."""
         from airflow_provider_analytics.hooks.object_storage import write_text
-        from airflow_provider_analytics.reconcile.websites_as_code import export_websites
+        from airflow_provider_analytics.reconcile.websites_file import export_websites
 
         with self.connected() as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
                 raise ValueError("base_path and snapshot_date go together: give both, or none for the current state")
             records, origin = self._recorded() if self.base_path else self._current(hook)
             text = export_websites(records, origin=origin)
-        write_text(self.path, text)
-        self.log.info("%d websites of %s written to %s", len(records), origin, self.path)
-        return {"path": self.path, "websites": len(records), "origin": origin}
+            write_text(self.config_path, "config_path", text)
+        self.log.info("%d websites of %s written to %s", len(records), origin, self.config_path)
+        return {"config_path": self.config_path, "websites": len(records), "origin": origin}
 
     def _current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
+        from airflow_provider_analytics.api.checks import whole_number
         from airflow_provider_analytics.reconcile.apply import complete_records
-        from airflow_provider_analytics.reconcile.websites_as_code import EXPORTED_FIELDS
+        from airflow_provider_analytics.reconcile.websites_file import SETTABLE_FIELDS
 
-        records, unread = complete_records(hook.client, hook.list_websites(), EXPORTED_FIELDS, workers=self.max_workers)
+        workers = whole_number("max_workers", self.max_workers, at_least=1)
+        records, unread = complete_records(hook.client, hook.list_websites(), SETTABLE_FIELDS, workers=workers)
         if unread:
             raise BulkError(unread)
         return records, hook.client.base_url
 
     def _recorded(self) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.layout import parse_day
         from airflow_provider_analytics.snapshots.reader import read_snapshot
+        from airflow_provider_analytics.snapshots.run_day import parse_day
 
         snapshot = read_snapshot(storage_path(str(self.base_path), "base_path"), parse_day(str(self.snapshot_date)))
         if snapshot is None:
@@ -321,7 +414,7 @@ def _passwords(plan: Plan) -> dict[str, str]:
     """Return the passwords that the plan refers to, masked in logs from here on."""
     from airflow.providers.common.compat.sdk import BaseHook, Variable, mask_secret
 
-    from airflow_provider_analytics.reconcile.websites_as_code import PASSWORD_FROM
+    from airflow_provider_analytics.reconcile.websites_file import PASSWORD_FROM
 
     references = {change.settings[PASSWORD_FROM] for change in plan.changes if PASSWORD_FROM in change.settings}
     passwords: dict[str, str] = {}

@@ -1,4 +1,7 @@
-"""Work on many websites: the one place that applies a plan, and the one that fills in what list rows lack."""
+"""Apply plans concurrently; fetch fields that list rows omit.
+
+The impure module of this package, and the only file that sends what a plan says.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import LINE_FIELDS, canonical, differing_fields, same_domain
+from airflow_provider_analytics.api.domains import same_domain
+from airflow_provider_analytics.api.fields import FIELDS, differing_fields
 from airflow_provider_analytics.exceptions import (
     AnalyticsConnectionError,
     AnalyticsError,
@@ -21,7 +25,6 @@ from airflow_provider_analytics.exceptions import (
     RateLimitError,
     ServerError,
 )
-from airflow_provider_analytics.reconcile.exclusions import entry_key
 from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
 
 Item = TypeVar("Item")
@@ -201,12 +204,16 @@ def _each(
 
 def _create(client: AnalyticsClient, change: Change, passwords: Mapping[str, str]) -> str:
     settings = _settings(change, passwords)
-    favorite = settings.pop("favorite", None)
+    later = {name: settings.pop(name) for name in list(settings) if not _can_be_sent_on_create(name)}
     record = client.create_website(change.domain, **settings)
     _check_taken(record, settings)
-    if favorite:  # it cannot be set by a create (interface.md, part 2)
-        _check_taken(client.update_website(record["id"], favorite=True), {"favorite": True})
+    if later:
+        _check_taken(client.update_website(record["id"], **later), later)
     return str(record["id"])
+
+
+def _can_be_sent_on_create(name: str) -> bool:
+    return FIELDS[name].on_create
 
 
 def _update(client: AnalyticsClient, change: Change, passwords: Mapping[str, str]) -> str:
@@ -240,15 +247,8 @@ def _settings(change: Change, passwords: Mapping[str, str]) -> dict[str, Any]:
 def _check_taken(record: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise :class:`ValueError` if the answer shows other settings than those sent; what it does not show passes."""
     shown = {field: value for field, value in settings.items() if field in record and field != "password"}
-    refused = [field for field in differing_fields(record, shown) if _keys(field, record) != _keys(field, shown)]
-    if refused:
+    if refused := differing_fields(record, shown):
         raise ValueError(f"the service answered with success, but its record shows another {', '.join(refused)}")
-
-
-def _keys(field: str, record: Mapping[str, Any]) -> object:
-    """Return a list as the set of its entries, however the service writes them; another value as it is."""
-    value = canonical(field, record[field])
-    return {entry_key(field, line) for line in value} if field in LINE_FIELDS and isinstance(value, tuple) else value
 
 
 def _name(record: Mapping[str, Any]) -> str:

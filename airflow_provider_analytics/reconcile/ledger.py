@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_provider_analytics.reconcile.exclusions import Entries
+from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.reconcile.plan import website_of
 
 _VERSION = 1

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, canonical, domain_key
+from airflow_provider_analytics.api.checks import fraction
+from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION, loses_too_much
 
 Action = Literal["create", "update", "delete"]
-
-#: Fractions say little about few things: guards count from this many entries or websites up (as octoDNS does).
-MIN_COUNTED = 10
-MAX_REMOVAL_FRACTION = 0.3
 
 _SHOWN_CHANGES = 100
 _SHOWN_ENTRIES = 20
@@ -29,7 +28,7 @@ _SHOWN_CHARACTERS = 120
 class FieldChange:
     """One field of one website, before and after.
 
-    Values are what :func:`plain` makes of them. ``before`` is None where the website does not exist yet or its
+    Values are normalised, as :func:`normalise` does. ``before`` is None where the website does not exist yet or its
     record does not show the field; ``after`` is None where the website is deleted.
     """
 
@@ -134,7 +133,7 @@ class Plan:
         for record in compared:
             websites += 1
             for name in LINE_FIELDS:
-                entries[name] += len(_without(plain(name, record.get(name)), ()))
+                entries[name] += len(_without(normalise(name, record.get(name)), ()))
         return cls(tuple(changes), websites, entries)
 
     @property
@@ -161,7 +160,7 @@ class Plan:
         """Return how many entries of a list field are new."""
         return sum(len(change.added) for website in self.changes for change in website.fields if change.field == name)
 
-    def raise_if_unsafe(self, max_removal_fraction: float = MAX_REMOVAL_FRACTION) -> None:
+    def raise_if_unsafe(self, max_removal_fraction: float = MAX_LOSS_FRACTION) -> None:
         """Raise :class:`UnsafePlanError` if the plan removes too large a part of what there is.
 
         Counted are the websites deleted, and per list field the entries removed from the compared websites;
@@ -169,16 +168,13 @@ class Plan:
 
         :raises ValueError: if ``max_removal_fraction`` is not between 0 and 1.
         """
-        if not 0 <= max_removal_fraction <= 1:
-            raise ValueError(
-                f"max_removal_fraction={max_removal_fraction!r} is not allowed; allowed: 0 to 1, such as 0.3"
-            )
+        fraction("max_removal_fraction", max_removal_fraction)
         counted = [("websites", self.count("delete"), self.websites)]
         counted += [(f"{name} entries", self.removed_entries(name), self.entries.get(name, 0)) for name in LINE_FIELDS]
         problems = [
             f"{removed:,} of {there:,} {what} would be removed ({removed / there:.0%})"
             for what, removed, there in counted
-            if there >= MIN_COUNTED and removed / there > max_removal_fraction
+            if loses_too_much(removed, there, max_removal_fraction)
         ]
         if problems:
             raise UnsafePlanError(
@@ -256,19 +252,6 @@ class Plan:
                 lines.append(f"- and {len(changes) - max(left, 0):,} more")
             left -= len(changes)
         return "\n".join(lines) + "\n"
-
-
-def plain(name: str, value: object) -> Any:
-    """Return a field's value as plans hold it: privacy as its name, flags as bool, a list as a tuple of entries.
-
-    A value that cannot be read as one of these is given as text; None stays None.
-    """
-    value = canonical(name, value)
-    if isinstance(value, Privacy):
-        return value.name.lower()
-    if value is None or isinstance(value, (bool, tuple)):
-        return value
-    return str(value)
 
 
 def website_of(record: Mapping[str, Any]) -> tuple[str, str]:

@@ -14,13 +14,12 @@ from airflow_provider_analytics.snapshots.diff import (
     KINDS,
     bounded,
     compare,
+    ignored_fields,
     read_changes,
     write_changes,
     write_markdown,
 )
-from airflow_provider_analytics.snapshots.manifest import latest_day
-from airflow_provider_analytics.snapshots.reader import Snapshot, read_snapshot
-from airflow_provider_analytics.snapshots.take import ignored_fields
+from airflow_provider_analytics.snapshots.reader import Snapshot, latest_day, read_snapshot
 from airflow_provider_analytics.storage import (
     StoragePath,
     make_directory,
@@ -66,7 +65,7 @@ def compare_snapshots(
     if previous_day >= current_day:
         raise ValueError(f"previous={previous_day} is not before current={current_day}")
     before = _published(base, previous_day)
-    ignored = {*ignore, *ignored_fields(before.manifest, after.manifest.exclude_ips)}
+    ignored = {*ignore, *ignored_fields(before.manifest.exclude_ips_as, after.manifest.exclude_ips_as)}
     name = f"since-{previous_day.isoformat()}"
     with tempfile.TemporaryDirectory(prefix="analytics-comparison-") as directory:
         lines, page = Path(directory) / f"{name}.jsonl", Path(directory) / f"{name}.md"

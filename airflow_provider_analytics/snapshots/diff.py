@@ -13,9 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
 
-from airflow_provider_analytics.api import fields
+from airflow_provider_analytics.api.fields import normalise, same_setting
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots.rows import Row, redact
+from airflow_provider_analytics.snapshots.rows import Row
 
 #: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; a field that is absent is null.
 Change = dict[str, Any]
@@ -56,6 +57,15 @@ def compare(before: Iterable[Row], after: Iterable[Row], ignore: Iterable[str] =
                     yield change
         for website_id, record in database.execute("SELECT id, record FROM earlier ORDER BY place"):
             yield _change("removed", website_id, _record(record), {}, ignored)
+
+
+def ignored_fields(before: str, after: str) -> set[str]:
+    """Return the fields that two snapshots cannot be compared by: IP addresses that were written in different ways.
+
+    :param before: ``exclude_ips_as`` of the one.
+    :param after: ``exclude_ips_as`` of the other.
+    """
+    return set() if before == after else {"exclude_ips"}
 
 
 def write_changes(changes: Iterable[Change], file: IO[bytes]) -> dict[str, int]:
@@ -107,7 +117,7 @@ def list_difference(before: object, after: object) -> tuple[list[str], list[str]
 def _markdown_rows(change: Change) -> Iterator[str]:
     for name, values in change["fields"].items() or [("", {"before": None, "after": None})]:
         before, after = values["before"], values["after"]
-        if isinstance(before, list) or isinstance(after, list):
+        if isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
             lost, gained = list_difference(before, after)
             before, after = lost or None, gained or None
         cells = (change["id"], change["domain"], name, before, after)
@@ -126,7 +136,7 @@ def _cell(value: object) -> str:
 
 
 def _record(text: str) -> dict[str, Any]:
-    record: dict[str, Any] = redact(json.loads(text))  # a snapshot may have been written by something else
+    record: dict[str, Any] = without_secrets(json.loads(text))  # a snapshot may have been written by something else
     return record
 
 
@@ -140,35 +150,16 @@ def _change(
         "id": website_id,
         "domain": domain if isinstance(domain, str) else None,
         "fields": {
-            name: {"before": _plain(name, before), "after": _plain(name, after)}
+            name: {"before": normalise(name, before.get(name)), "after": normalise(name, after.get(name))}
             for name in names
-            if kind != "changed" or _comparable(name, before) != _comparable(name, after)
+            if kind != "changed" or not same_setting(name, before.get(name), after.get(name))
         },
     }
 
 
-def _plain(name: str, record: Mapping[str, Any]) -> Any:
-    """Return a value as it is shown: privacy as a number, flags as bool, lists as list; null where it is absent."""
-    value = record.get(name)
-    if value is None:
-        return None
-    meant = fields.canonical(name, value)
-    if isinstance(meant, tuple):
-        return list(meant)
-    return int(meant) if name == "privacy" and isinstance(meant, int) else meant
-
-
-def _comparable(name: str, record: Mapping[str, Any]) -> Any:
-    value = _plain(name, record)
-    if name in fields.LINE_FIELDS and (value is None or isinstance(value, list)):
-        return set(value or ())  # no list and an empty one say the same
-    return value
-
-
 def _cut(value: Any) -> Any:
-    if isinstance(value, list) and len(value) > _SHOWN_ENTRIES:
-        return [*(_cut(entry) for entry in value[:_SHOWN_ENTRIES]), f"and {len(value) - _SHOWN_ENTRIES} more"]
-    if isinstance(value, list):
-        return [_cut(entry) for entry in value]
+    if isinstance(value, (list, tuple)):
+        shown = [_cut(entry) for entry in value[:_SHOWN_ENTRIES]]
+        return [*shown, f"and {len(value) - _SHOWN_ENTRIES} more"] if len(value) > _SHOWN_ENTRIES else shown
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return value if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

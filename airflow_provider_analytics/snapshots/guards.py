@@ -1,26 +1,12 @@
-"""What keeps a list that is whole, but looks wrong, from being published.
-
-Percentages count only from :data:`MIN_COUNTED` websites up and trip only when they are exceeded, as in octoDNS.
-"""
+"""What keeps a list that is whole, but looks wrong, from being published."""
 
 from __future__ import annotations
 
 from airflow_provider_analytics.exceptions import UnsafePlanError
 from airflow_provider_analytics.snapshots.manifest import Manifest, Source
-
-#: Below so many websites a fraction says nothing: one of three is a third.
-MIN_COUNTED = 10
-MAX_DROP_FRACTION = 0.3
+from airflow_provider_analytics.thresholds import loses_too_much
 
 _ACCEPT = "If that is right, run the task once with force=True."
-
-
-def check_limits(min_websites: int, max_drop_fraction: float) -> None:
-    """Raise :class:`ValueError` for limits that cannot be meant."""
-    if min_websites < 0:
-        raise ValueError(f"min_websites={min_websites!r} is not allowed; allowed: 0 or more")
-    if not 0 <= max_drop_fraction <= 1:
-        raise ValueError(f"max_drop_fraction={max_drop_fraction!r} is not allowed; allowed: 0 to 1")
 
 
 def check_count(count: int, last_good: Manifest | None, *, min_websites: int, max_drop_fraction: float) -> None:
@@ -32,10 +18,8 @@ def check_count(count: int, last_good: Manifest | None, *, min_websites: int, ma
     """
     if count < min_websites:
         raise UnsafePlanError(f"the list has {count} websites, fewer than min_websites={min_websites}. {_ACCEPT}")
-    if last_good is None or last_good.count < MIN_COUNTED:
-        return
-    dropped = (last_good.count - count) / last_good.count
-    if dropped > max_drop_fraction:
+    if last_good and loses_too_much(last_good.count - count, last_good.count, max_drop_fraction):
+        dropped = (last_good.count - count) / last_good.count
         raise UnsafePlanError(
             f"the list has {count} websites, the snapshot of {last_good.snapshot_date} has {last_good.count}: "
             f"{dropped:.1%} fewer, more than max_drop_fraction={max_drop_fraction}. {_ACCEPT}"

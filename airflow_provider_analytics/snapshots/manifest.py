@@ -13,8 +13,6 @@ from typing import Annotated, Any
 import msgspec
 
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots import layout
-from airflow_provider_analytics.storage import StoragePath, exists, read_bytes, storage_errors
 
 #: Raised when a reader of the version before could misunderstand a manifest; a new key alone does not count.
 VERSION = 1
@@ -51,6 +49,20 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     account_id: str | None
 
 
+class Completeness(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the list counts as complete.
+
+    :param method: ``one page``, ``total`` or ``both directions``; airflow_provider_analytics/api/listing.py says what
+        each of them proves.
+    :param total: how many websites the service said there are; null where it did not say.
+    :param pages: pages of the reading that held.
+    """
+
+    method: str
+    total: int | None
+    pages: int
+
+
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
     """What the service returned beyond or short of interface.md.
 
@@ -79,17 +91,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     :param snapshot_date: the day the snapshot is filed under.
     :param observed_at: start of the reading.
-    :param started_at: when the run began with it.
     :param finished_at: when the list had been read and proven.
     :param late: True where an older day was filled with the list of ``observed_at``, as asked for.
-    :param count: websites.
-    :param distinct_ids: different ids among them; the same number.
+    :param count: websites, each with an id of its own.
     :param proof: why the list counts as complete.
-    :param pages: pages of the reading that held.
     :param requests: requests sent, those of readings that did not hold included.
     :param retries: requests that were sent again.
     :param filters: what the list was narrowed by; empty for all websites.
-    :param exclude_ips: ``keep``, ``hash`` or ``drop``.
+    :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param report: name of the HTML report in the same folder.
     """
 
@@ -97,13 +106,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     dataset: str
     snapshot_date: date
     observed_at: Moment
-    started_at: Moment
     finished_at: Moment
     late: bool
     count: int
-    distinct_ids: int
-    proof: dict[str, Any]
-    pages: int
+    proof: Completeness
     requests: int
     retries: int
     filters: dict[str, Any]
@@ -111,7 +117,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     provider_version: str
     format: str
     compression: str | None
-    exclude_ips: str
+    exclude_ips_as: str
     files: list[File]
     columns: list[Column]
     fields: Fields
@@ -158,32 +164,6 @@ def json_schema() -> dict[str, Any]:
         # From Python 3.13 on docstrings come without their indentation.
         described["description"] = inspect.cleandoc(described["description"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-def read_manifest(partition: StoragePath) -> Manifest | None:
-    """Return the manifest of a published snapshot, or None where none is published.
-
-    :raises SnapshotError: where it cannot be read, is corrupt, or is too new.
-    """
-    content = read_stored(partition)
-    return None if content is None else decode(content, str(partition / layout.MANIFEST))
-
-
-def read_stored(partition: StoragePath) -> bytes | None:
-    """Return a published manifest as it is stored, or None where none is published."""
-    with storage_errors(f"read the manifest in {partition}"):
-        if not exists(partition / layout.SUCCESS):
-            return None
-        return read_bytes(partition / layout.MANIFEST)
-
-
-def latest_day(base: StoragePath, before: date | None = None) -> date | None:
-    """Return the latest day that has a published snapshot, or the latest one before a day."""
-    with storage_errors(f"look for snapshots in {base}"):
-        for day in layout.partition_days(base):
-            if (before is None or day < before) and exists(layout.partition_path(base, day) / layout.SUCCESS):
-                return day
-    return None
 
 
 class _Version(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""A snapshot as one HTML page for people. It loads nothing: no script, font or picture from anywhere.
+"""A snapshot as one HTML page for people, made of values alone. The page loads nothing from anywhere.
 
 Needs the extra ``report``: Matplotlib draws the chart, Jinja2 escapes what the service sent.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
-from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
@@ -19,23 +18,17 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from airflow_provider_analytics.api.fields import Privacy
-from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots import layout
-from airflow_provider_analytics.snapshots.diff import bounded, list_difference, read_changes
-from airflow_provider_analytics.snapshots.formats import read_rows
-from airflow_provider_analytics.snapshots.manifest import Manifest, read_manifest
+from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.snapshots.diff import Change, bounded, list_difference
+from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.storage import StoragePath
 
 #: What a page can hold and still open at once on a phone.
 MAX_ROWS = 5_000
 MAX_CHANGES = 200
 MAX_EXCLUSIONS = 15
-#: Snapshots in the chart.
-MAX_HISTORY = 60
 
-_PRIVACY = {setting.value: setting.name.lower() for setting in Privacy}
+_PRIVACY = {setting.value: setting.label for setting in Privacy}
 
 
 @dataclass
@@ -49,16 +42,17 @@ class Summary:
     rows: list[Row] = field(default_factory=list)
 
 
-def write_report(path: Path, base: StoragePath, manifest: Manifest, data: Path, changes: Path) -> None:
-    """Write the report of a snapshot that is about to be published.
+def render_report(
+    manifest: Manifest, rows: Iterable[Row], changes: Iterable[Change], history: Sequence[tuple[date, int]]
+) -> str:
+    """Return the report of a snapshot as HTML.
 
-    :param base: where the snapshots before it are.
-    :param data: local data file of the snapshot.
-    :param changes: local JSON Lines file of what changed since the snapshot before; empty where there is none.
+    :param rows: the rows of the snapshot.
+    :param changes: what changed since the snapshot before; empty where there is none.
+    :param history: day and count of the snapshots before, oldest first.
     """
-    with data.open("rb") as stored:
-        summary = summarise(read_rows(stored, data.name))
-    counts = [*history(base, manifest.snapshot_date), (manifest.snapshot_date, manifest.count)]
+    summary = summarise(rows)
+    counts = [*history, (manifest.snapshot_date, manifest.count)]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("airflow_provider_analytics.snapshots", "."),
         autoescape=True,
@@ -67,19 +61,18 @@ def write_report(path: Path, base: StoragePath, manifest: Manifest, data: Path, 
         lstrip_blocks=True,
     )
     environment.filters["difference"] = _difference
-    page = environment.get_template("report.html.j2").render(
+    return environment.get_template("report.html.j2").render(
         manifest=manifest,
         summary=summary,
         chart=Markup(chart(counts)),  # noqa: S704 - drawn here, from dates and numbers
         snapshots=len(counts),
-        changes=[bounded(change) for change in islice(read_changes(changes), MAX_CHANGES)],
+        changes=[bounded(change) for change in islice(changes, MAX_CHANGES)],
         privacy_names=_PRIVACY,
         exclusions={
             "Query parameters": summary.exclude_params.most_common(MAX_EXCLUSIONS),
             "IP addresses": summary.exclude_ips.most_common(MAX_EXCLUSIONS),
         },
     )
-    path.write_text(page, encoding="utf-8")
 
 
 def summarise(rows: Iterable[Row]) -> Summary:
@@ -95,19 +88,6 @@ def summarise(rows: Iterable[Row]) -> Summary:
         if len(summary.rows) < MAX_ROWS:
             summary.rows.append(row)
     return summary
-
-
-def history(base: StoragePath, before: date) -> list[tuple[date, int]]:
-    """Return day and count of the published snapshots before a day, oldest first."""
-    counts = []
-    for day in [day for day in layout.partition_days(base) if day < before][: MAX_HISTORY - 1]:
-        try:
-            manifest = read_manifest(layout.partition_path(base, day))
-        except SnapshotError:
-            continue  # a gap in a chart; who needs that snapshot is told by the guards
-        if manifest:
-            counts.append((day, manifest.count))
-    return counts[::-1]
 
 
 def chart(counts: list[tuple[date, int]]) -> str:

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_analytics.api import fields
+from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
 
 Row = dict[str, Any]
@@ -22,20 +23,14 @@ Row = dict[str, Any]
 #: Name and type of each column, in the order of the files. Ids are text, because some services use text.
 COLUMNS = {
     "id": "string",
-    "domain": "string",
-    "privacy": "integer",
-    "email": "integer",
-    "exclude_bots": "integer",
-    "exclude_params": "string",
-    "exclude_ips": "string",
-    "favorite": "boolean",
+    **{name: str(FIELDS[name].kind.column) for name in RECORD_FIELDS},
     "record": "string",
     "record_hash": "string",
     "snapshot_date": "date",
     "observed_at": "timestamp",
 }
-DOCUMENTED_FIELDS = ("domain", "privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite")
-EXCLUDE_IPS_MODES = ("keep", "hash", "drop")
+#: What becomes of the IP addresses: kept, each replaced by its SHA-256, or left out.
+EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 
 
 @dataclass
@@ -50,41 +45,46 @@ class FieldReport:
     @property
     def new(self) -> list[str]:
         """Fields that interface.md does not name."""
-        return sorted(self.seen - {"id", *DOCUMENTED_FIELDS})
+        return sorted(self.seen - {"id", *RECORD_FIELDS})
 
     @property
     def missing(self) -> list[str]:
         """Documented fields that no website had."""
-        return [name for name in DOCUMENTED_FIELDS if self.websites and name not in self.seen]
+        return [name for name in RECORD_FIELDS if self.websites and name not in self.seen]
 
 
 def typed_rows(
-    records: Iterable[Mapping[str, Any]], *, snapshot_date: str, observed_at: str, exclude_ips: str, report: FieldReport
+    records: Iterable[Mapping[str, Any]],
+    *,
+    snapshot_date: str,
+    observed_at: str,
+    exclude_ips_as: str,
+    report: FieldReport,
 ) -> Iterator[Row]:
     """Yield a row for each record, in the same order, noting in ``report`` what was returned.
 
     :param snapshot_date: YYYY-MM-DD.
     :param observed_at: start of the reading, ISO 8601 in UTC.
-    :param exclude_ips: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
+    :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
     """
     for record in records:
-        clean = redact(record, exclude_ips)
+        clean = without_addresses(without_secrets(record), exclude_ips_as)
         report.websites += 1
         report.seen.update(clean)
-        if exclude_ips == "drop" and "exclude_ips" in record:
+        if exclude_ips_as == "drop" and "exclude_ips" in record:
             report.seen.add("exclude_ips")
         yield typed_row(clean, snapshot_date=snapshot_date, observed_at=observed_at, misfits=report.misfits)
 
 
 def typed_row(clean: Mapping[str, Any], *, snapshot_date: str, observed_at: str, misfits: Counter[str]) -> Row:
-    """Return the row of a redacted record."""
+    """Return the row of a record that holds no secrets any more."""
     website_id = clean.get("id")
     if isinstance(website_id, bool) or not isinstance(website_id, (int, str)) or website_id == "":
         raise SnapshotError(f"a website has no usable id: {website_id!r}")
     record = record_text(clean)
     return {
         "id": str(website_id),
-        **{name: _column(name, clean.get(name), misfits) for name in DOCUMENTED_FIELDS},
+        **{name: _column(name, clean.get(name), misfits) for name in RECORD_FIELDS},
         "record": record,
         "record_hash": hashlib.sha256(record.encode()).hexdigest(),
         "snapshot_date": snapshot_date,
@@ -92,16 +92,18 @@ def typed_row(clean: Mapping[str, Any], *, snapshot_date: str, observed_at: str,
     }
 
 
-def redact(value: Any, exclude_ips: str = "keep") -> Any:
-    """Return a record without passwords at any depth, its IP addresses kept, hashed or dropped."""
+def without_addresses(value: Any, how: str) -> Any:
+    """Return a record with its IP addresses kept, hashed or dropped at any depth, as :data:`EXCLUDE_IPS_AS` says."""
+    if how == "keep":
+        return value
     if isinstance(value, Mapping):
         return {
-            name: _hashed(inner) if name == "exclude_ips" and exclude_ips == "hash" else redact(inner, exclude_ips)
+            name: _hashed(inner) if name == "exclude_ips" else without_addresses(inner, how)
             for name, inner in value.items()
-            if "password" not in name.lower() and not (name == "exclude_ips" and exclude_ips == "drop")
+            if name != "exclude_ips" or how == "hash"
         }
     if isinstance(value, list):
-        return [redact(inner, exclude_ips) for inner in value]
+        return [without_addresses(inner, how) for inner in value]
     return value
 
 
@@ -113,26 +115,17 @@ def record_text(record: Mapping[str, Any]) -> str:
 def _column(name: str, value: Any, misfits: Counter[str]) -> Any:
     if value is None:
         return None
-    meant = fields.canonical(name, value)
-    fits: Any = None
-    if name in fields.LINE_FIELDS:
-        fits = _utf8("\n".join(meant)) if isinstance(meant, tuple) else None
-    elif name == "domain":
-        fits = _utf8(meant) if isinstance(meant, str) else None
-    elif name == "favorite":
-        fits = meant if isinstance(meant, bool) else None
-    elif isinstance(meant, int) and (name != "privacy" or not isinstance(meant, bool)):
-        fits = int(meant)  # a number beyond those of today is still a number
-    if fits is None:
+    cell = FIELDS[name].kind.cell(value)
+    if cell is None:
         misfits[name] += 1
-    return fits
+    return _utf8(cell) if isinstance(cell, str) else cell
 
 
 def _hashed(value: Any) -> Any:
     """Return the entries of a list as ``sha256:<hex>``, one per line like the list itself."""
     if value is None or value == "":
         return value
-    entries = fields.canonical("exclude_ips", value)
+    entries = normalise("exclude_ips", value)
     # What is no list is hashed as a whole: it may hold an address all the same.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}" for text in texts)

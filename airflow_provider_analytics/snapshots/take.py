@@ -13,23 +13,25 @@ from typing import Any, Protocol
 import msgspec
 
 from airflow_provider_analytics import __version__
+from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import formats, guards, layout, rows
-from airflow_provider_analytics.snapshots.diff import KINDS, compare, write_changes
+from airflow_provider_analytics.snapshots.diff import KINDS, compare, ignored_fields, read_changes, write_changes
 from airflow_provider_analytics.snapshots.manifest import (
     VERSION,
     Column,
+    Completeness,
     Fields,
     File,
     Manifest,
     Previous,
     Source,
-    latest_day,
 )
 from airflow_provider_analytics.snapshots.publish import publish
-from airflow_provider_analytics.snapshots.reader import Snapshot, read_snapshot
+from airflow_provider_analytics.snapshots.reader import Snapshot, history, latest_day, read_snapshot
 from airflow_provider_analytics.storage import StoragePath, new_token
+from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 #: Clocks of two machines may differ by so much.
 CLOCK_SKEW = timedelta(minutes=5)
@@ -43,7 +45,7 @@ class Options:
 
     :param file_format: ``jsonl``, ``csv`` or ``parquet``.
     :param compression: None, ``gzip`` or ``zstd``.
-    :param exclude_ips: ``keep``, ``hash`` or ``drop``.
+    :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param min_websites: fewer websites are refused.
     :param max_drop_fraction: a larger loss against the last snapshot is refused.
     :param force: publish in spite of the guards, and of a manifest that cannot be read.
@@ -52,19 +54,18 @@ class Options:
 
     file_format: str = "jsonl"
     compression: str | None = None
-    exclude_ips: str = "keep"
+    exclude_ips_as: str = "keep"
     min_websites: int = 0
-    max_drop_fraction: float = guards.MAX_DROP_FRACTION
+    max_drop_fraction: float = MAX_LOSS_FRACTION
     force: bool = False
     report: bool = False
 
     def check(self) -> None:
         """Raise :class:`ValueError` for a value that is not allowed or whose extra is not installed."""
         formats.check_format(self.file_format, self.compression)
-        if self.exclude_ips not in rows.EXCLUDE_IPS_MODES:
-            allowed = ", ".join(rows.EXCLUDE_IPS_MODES)
-            raise ValueError(f"exclude_ips={self.exclude_ips!r} is not allowed; allowed: {allowed}")
-        guards.check_limits(self.min_websites, self.max_drop_fraction)
+        one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
+        whole_number("min_websites", self.min_websites, at_least=0)
+        fraction("max_drop_fraction", self.max_drop_fraction)
         if self.report:
             for module in ("jinja2", "matplotlib"):
                 formats.need_extra(module, "report", "report=True")
@@ -120,7 +121,7 @@ def take_snapshot(
                 listing,
                 snapshot_date=day.isoformat(),
                 observed_at=formats.utc_text(now),
-                exclude_ips=options.exclude_ips,
+                exclude_ips_as=options.exclude_ips_as,
                 report=report,
             )
             try:
@@ -149,13 +150,10 @@ def take_snapshot(
             dataset=layout.DATASET,
             snapshot_date=day,
             observed_at=now,
-            started_at=now,
             finished_at=finished,
             late=late,
             count=file.rows,
-            distinct_ids=proof.websites,
-            proof=proof.as_dict(),
-            pages=proof.pages,
+            proof=Completeness(method=proof.method, total=proof.total, pages=proof.pages),
             requests=stats.requests,
             retries=stats.retries,
             filters=filters,
@@ -163,7 +161,7 @@ def take_snapshot(
             provider_version=__version__,
             format=options.file_format,
             compression=options.compression,
-            exclude_ips=options.exclude_ips,
+            exclude_ips_as=options.exclude_ips_as,
             files=[msgspec.structs.replace(file, name=data.name)],
             columns=[Column(name=name, type=kind) for name, kind in rows.COLUMNS.items()],
             fields=Fields(new=report.new, missing=report.missing, misfits=dict(report.misfits)),
@@ -172,16 +170,15 @@ def take_snapshot(
         )
         files = [data]
         if manifest.report:
-            from airflow_provider_analytics.snapshots.report import write_report
+            from airflow_provider_analytics.snapshots.report import render_report
 
-            write_report(directory / manifest.report, base, manifest, data, changes)
+            with data.open("rb") as stored:
+                page = render_report(
+                    manifest, formats.read_rows(stored, data.name), read_changes(changes), history(base, before=day)
+                )
+            (directory / manifest.report).write_text(page, encoding="utf-8")
             files.append(directory / manifest.report)
         return Snapshot(partition, manifest, publish(partition, manifest, files, token, finished))
-
-
-def ignored_fields(before: Manifest, after_exclude_ips: str) -> set[str]:
-    """Return the fields that two snapshots cannot be compared by: IP addresses, where only one side has them."""
-    return set() if before.exclude_ips == after_exclude_ips else {"exclude_ips"}
 
 
 def _earlier_snapshots(
@@ -217,7 +214,7 @@ def _compare_with(previous: Snapshot | None, data: Path, options: Options, chang
         if previous is None:
             return None
         try:
-            ignore = ignored_fields(previous.manifest, options.exclude_ips)
+            ignore = ignored_fields(previous.manifest.exclude_ips_as, options.exclude_ips_as)
             current = formats.read_rows(stored, data.name)
             counts = write_changes(compare(previous.rows(), current, ignore), file)
         except SnapshotError as error:

@@ -91,7 +91,7 @@ def test_privacy_is_sent_as_its_number(
 def test_another_privacy_is_refused_unsent(
     client: AnalyticsClient, sandbox: SandboxServer, way: str, value: Any
 ) -> None:
-    with pytest.raises(ValueError, match=r"privacy=.*0 \(PUBLIC\), 1 \(PRIVATE\), 2 \(PASSWORD\)"):
+    with pytest.raises(ValueError, match=r"privacy=.*0 \(public\), 1 \(private\), 2 \(password\)"):
         client.create_website("a.example", privacy=value) if way == "create" else client.update_website(
             1, privacy=value
         )

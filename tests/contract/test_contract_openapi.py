@@ -31,6 +31,8 @@ def test_the_description_has_the_operations_and_no_other(sandbox: SandboxServer)
     assert sorted(found) == sorted(OPERATIONS)
 
 
+#: Headers that say where a request ends.
+FRAMING = {"content-length", "transfer-encoding", "connection", "expect", "host", "upgrade"}
 RIGHT, WRONG = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 
 
@@ -58,6 +60,8 @@ def test_the_sandbox_answers_as_it_is_described(
               suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case: Any) -> None:
+        for name in [name for name in case.headers if name.lower() in FRAMING]:
+            del case.headers[name]  # an invented one breaks the request, and no rule of the description
         case.call_and_validate(headers={"Authorization": f"Bearer {sandbox.api_key}", "Accept": "application/json"})
 
     run()

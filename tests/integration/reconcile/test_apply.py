@@ -201,7 +201,11 @@ from types import SimpleNamespace
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=1)
 SyncExcludedIpsOperator(
-    task_id="sync", excluded_ips=sys.argv[2:], mode="managed", ledger=sys.argv[1] + "/ledger.json", audit=sys.argv[1]
+    task_id="sync",
+    excluded_ips=sys.argv[2:],
+    mode="managed",
+    ledger_path=sys.argv[1] + "/ledger.json",
+    audit_path=sys.argv[1],
 ).execute({"ti": ti})
 """
 

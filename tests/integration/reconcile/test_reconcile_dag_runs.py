@@ -27,7 +27,7 @@ from airflow_provider_analytics.operators.websites_as_code import (
     ExportWebsitesOperator,
     PlanWebsitesOperator,
 )
-from airflow_provider_analytics.reconcile.websites_as_code import parse_websites_file
+from airflow_provider_analytics.reconcile.websites_file import parse_websites_file
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 if TYPE_CHECKING:
@@ -140,12 +140,12 @@ def test_a_snapshot_brings_the_settings_back(run_dag: RunDag, analytics_sandbox:
     today = datetime.now(UTC).date().isoformat()
     outcome = run_dag(
         a_dag(
-            lambda: ExportWebsitesOperator(task_id="export", path=file, base_path=base, snapshot_date=today),
-            lambda: PlanWebsitesOperator(task_id="plan", config_file=file),
+            lambda: ExportWebsitesOperator(task_id="export", config_path=file, base_path=base, snapshot_date=today),
+            lambda: PlanWebsitesOperator(task_id="plan", config_path=file),
             lambda: ApplyWebsitesOperator(
-                task_id="apply", config_file=file, expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}"
+                task_id="apply", config_path=file, expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}"
             ),
-            lambda: CheckDriftOperator(task_id="check", config_file=file, prune=True),
+            lambda: CheckDriftOperator(task_id="check", config_path=file, prune=True),
         )
     )
     assert {name: task.state for name, task in outcome.tasks.items()} == dict.fromkeys(
@@ -168,8 +168,8 @@ def test_drift_skips_what_follows(run_dag: RunDag, analytics_sandbox: SandboxSer
     file.write_text("websites: {a.example: {privacy: private}}")
     outcome = run_dag(
         a_dag(
-            lambda: CheckDriftOperator(task_id="check", config_file=str(file), on_drift="skip"),
-            lambda: PlanWebsitesOperator(task_id="after", config_file=str(file)),
+            lambda: CheckDriftOperator(task_id="check", config_path=str(file), on_drift="skip"),
+            lambda: PlanWebsitesOperator(task_id="after", config_path=str(file)),
         )
     )
     assert {name: task.state for name, task in outcome.tasks.items()} == {"check": "skipped", "after": "skipped"}

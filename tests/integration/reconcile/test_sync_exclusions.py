@@ -77,7 +77,7 @@ def test_managed_removes_only_what_it_added(analytics_sandbox: SandboxServer, ex
             SyncExcludedIpsOperator,
             excluded_ips=addresses,
             mode="managed",
-            ledger=ledger,
+            ledger_path=ledger,
             max_removal_fraction=0.34,
         )
         return result
@@ -99,18 +99,18 @@ def test_managed_needs_its_own_good_ledger(analytics_sandbox: SandboxServer, exe
     with pytest.raises(AirflowFailException, match="needs ledger"):
         execute(SyncExcludedIpsOperator, **managed)
     with pytest.raises(AirflowFailException, match=r"'ledger\.json' is not allowed; allowed: a URL"):
-        execute(SyncExcludedIpsOperator, **managed, ledger="ledger.json")
-    execute(SyncExcludedIpsOperator, **managed, ledger=str(ledger))
+        execute(SyncExcludedIpsOperator, **managed, ledger_path="ledger.json")
+    execute(SyncExcludedIpsOperator, **managed, ledger_path=str(ledger))
     good = ledger.read_text()
     with pytest.raises(AirflowFailException, match=r"belongs to the list 'the_dag\.sync'"):
-        execute(SyncExcludedIpsOperator, **managed, ledger=str(ledger), task_id="other")
-    execute(SyncExcludedIpsOperator, **managed, ledger=str(ledger), task_id="other", list_name="the_dag.sync")
+        execute(SyncExcludedIpsOperator, **managed, ledger_path=str(ledger), task_id="other")
+    execute(SyncExcludedIpsOperator, **managed, ledger_path=str(ledger), task_id="other", list_name="the_dag.sync")
     with pytest.raises(AirflowFailException, match="belongs to the list"):
-        execute(SyncExcludedParamsOperator, excluded_params=["a"], mode="managed", ledger=str(ledger))
+        execute(SyncExcludedParamsOperator, excluded_params=["a"], mode="managed", ledger_path=str(ledger))
     ledger.write_text(good[:-20])
     analytics_sandbox.clear_requests()
     with pytest.raises(AirflowFailException, match="cannot be read"):
-        execute(SyncExcludedIpsOperator, **managed, ledger=str(ledger))
+        execute(SyncExcludedIpsOperator, **managed, ledger_path=str(ledger))
     assert operations(analytics_sandbox) == {}
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.json"]
 
@@ -196,7 +196,7 @@ def test_selectors_without_a_match_may_be_allowed(analytics_sandbox: SandboxServ
 def test_each_applied_change_is_audited(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
     analytics_sandbox.add_website("a.example", exclude_ips="1.1.1.1")
     analytics_sandbox.add_website("b.example", exclude_ips="2.2.2.2")
-    execute(SyncExcludedIpsOperator, excluded_ips=["2.2.2.2"], mode="replace", audit=str(tmp_path))
+    execute(SyncExcludedIpsOperator, excluded_ips=["2.2.2.2"], mode="replace", audit_path=str(tmp_path))
     (file,) = tmp_path.rglob("*.jsonl")
     assert file.relative_to(tmp_path).as_posix() == "the_dag/manual__2026-01-02T03_04_05_00_00/sync--1-1.jsonl"
     (line,) = map(json.loads, file.read_text().splitlines())

@@ -60,15 +60,15 @@ def test_plan_then_apply_then_nothing(
     analytics_sandbox.add_website("old.example", exclude_ips="9.9.9.9")
     analytics_sandbox.add_website("other.example")
     plan_path = f"{tmp_path}/plans/plan.json"
-    plan = execute(PlanWebsitesOperator, config_file=str(config_file), plan_path=plan_path)
+    plan = execute(PlanWebsitesOperator, config_path=str(config_file), plan_path=plan_path)
     assert operations(analytics_sandbox) == {"list": 1}
     assert (plan["creates"], plan["updates"], plan["deletes"], plan["applied"]) == (1, 1, 0, 0)
     assert plan["digest"] in plan["markdown"]
     assert Plan.from_dict(json.loads(Path(plan_path).read_text())).digest == plan["digest"]
     assert "password_from: `connection:stats_page`" in Path(f"{plan_path}.md").read_text()
 
-    approved = {"config_file": str(config_file), "expected_digest": plan["digest"], "plan_path": plan_path}
-    applied = execute(ApplyWebsitesOperator, **approved, audit=f"{tmp_path}/audit")
+    approved = {"config_path": str(config_file), "expected_digest": plan["digest"], "plan_path": plan_path}
+    applied = execute(ApplyWebsitesOperator, **approved, audit_path=f"{tmp_path}/audit")
     assert applied == {**plan, "applied": 2}
     new = analytics_sandbox.websites()[-1]
     assert (new["domain"], new["privacy"], new["favorite"], new["exclude_ips"]) == (
@@ -91,7 +91,7 @@ def test_plan_then_apply_then_nothing(
     analytics_sandbox.clear_requests()
     assert execute(ApplyWebsitesOperator, **approved)["applied"] == 0
     assert operations(analytics_sandbox) == {"list": 1}
-    assert execute(CheckDriftOperator, config_file=str(config_file))["changes"] == []
+    assert execute(CheckDriftOperator, config_path=str(config_file))["changes"] == []
 
 
 def test_only_the_approved_plan_is_applied(
@@ -99,13 +99,13 @@ def test_only_the_approved_plan_is_applied(
 ) -> None:
     config_file.write_text("websites: {old.example: {privacy: private}}")
     website = analytics_sandbox.add_website("old.example")
-    digest = execute(PlanWebsitesOperator, config_file=str(config_file))["digest"]
+    digest = execute(PlanWebsitesOperator, config_path=str(config_file))["digest"]
     config_file.write_text("websites: {old.example: {privacy: private, email: true}}")
     for expected in (digest, "None", ""):
         with pytest.raises(AirflowFailException, match="not the one that was approved"):
-            execute(ApplyWebsitesOperator, config_file=str(config_file), expected_digest=expected)
+            execute(ApplyWebsitesOperator, config_path=str(config_file), expected_digest=expected)
     assert analytics_sandbox.websites() == [website]
-    assert execute(ApplyWebsitesOperator, config_file=str(config_file))["applied"] == 1
+    assert execute(ApplyWebsitesOperator, config_path=str(config_file))["applied"] == 1
 
 
 def test_after_a_failure_the_rest_of_the_approved_plan_is_applied(
@@ -116,7 +116,7 @@ def test_after_a_failure_the_rest_of_the_approved_plan_is_applied(
     config.write_text(json.dumps({"websites": websites}))
     for number in (1, 2):
         analytics_sandbox.add_website(f"{number}.example")
-    arguments = {"config_file": str(config), "plan_path": f"{tmp_path}/plan.json"}
+    arguments = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
     arguments["expected_digest"] = execute(PlanWebsitesOperator, **arguments)["digest"]
     # 2 is not updated, and of the new ones one is created without its mark.
     distortion.failing = {("PATCH", "/websites/2"): 500, ("PATCH", "/websites/3"): 500}
@@ -137,11 +137,11 @@ def test_pruning_is_opt_in_and_guarded(analytics_sandbox: SandboxServer, execute
     config_file.write_text("websites: {0.example: {privacy: public}}")
     for number in range(11):
         analytics_sandbox.add_website(f"{number}.example")
-    assert execute(PlanWebsitesOperator, config_file=str(config_file))["deletes"] == 0
-    plan = execute(PlanWebsitesOperator, config_file=str(config_file), prune=True)
+    assert execute(PlanWebsitesOperator, config_path=str(config_file))["deletes"] == 0
+    plan = execute(PlanWebsitesOperator, config_path=str(config_file), prune=True)
     assert "10 of 11 websites would be removed" in plan["unsafe"]
     assert "Beyond the guards" in plan["markdown"]
-    apply = {"config_file": str(config_file), "expected_digest": plan["digest"], "prune": "true"}
+    apply = {"config_path": str(config_file), "expected_digest": plan["digest"], "prune": "true"}
     with pytest.raises(AirflowFailException, match="10 of 11 websites would be removed"):
         execute(ApplyWebsitesOperator, **apply)
     assert len(analytics_sandbox.websites()) == 11
@@ -155,18 +155,18 @@ def test_a_missing_password_stops_everything_before_it_starts(
     monkeypatch.setenv("AIRFLOW_CONN_STATS_PAGE", json.dumps({"conn_type": "generic"}))
     analytics_sandbox.add_website("old.example")
     with pytest.raises(AirflowFailException, match="connection:stats_page holds no password"):
-        execute(ApplyWebsitesOperator, config_file=str(config_file))
+        execute(ApplyWebsitesOperator, config_path=str(config_file))
     assert operations(analytics_sandbox) == {"list": 1}
     config_file.write_text(FILE.replace("connection:stats_page", "variable:stats_page"))
     monkeypatch.setenv("AIRFLOW_VAR_STATS_PAGE", "from-a-variable")
-    execute(ApplyWebsitesOperator, config_file=str(config_file))
+    execute(ApplyWebsitesOperator, config_path=str(config_file))
     assert analytics_sandbox.stored_password(2) == "from-a-variable"
 
 
 def test_drift_fails_skips_or_reports(analytics_sandbox: SandboxServer, execute: Execute, config_file: Path) -> None:
     config_file.write_text("websites: {old.example: {privacy: private}}")
     analytics_sandbox.add_website("old.example")
-    drift = {"config_file": str(config_file)}
+    drift = {"config_path": str(config_file)}
     with pytest.raises(AirflowFailException, match=r"update old\.example \(id 1\): privacy public -> private"):
         execute(CheckDriftOperator, **drift)
     with pytest.raises(AirflowSkipException):
@@ -195,7 +195,7 @@ def test_bad_files_fail_without_a_retry(
         analytics_sandbox.add_website(domain)
     config_file.unlink() if text is None else config_file.write_text(text)
     with pytest.raises(AirflowFailException, match=message):
-        execute(ApplyWebsitesOperator, config_file=str(config_file))
+        execute(ApplyWebsitesOperator, config_path=str(config_file))
     assert operations(analytics_sandbox).keys() <= {"list"}
 
 
@@ -208,10 +208,10 @@ def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(
     distortion.hidden_in_lists = {"privacy"}
     distortion.failing = {("GET", "/websites/1"): 500}
     with pytest.raises(BulkError, match=r"old\.example"):
-        execute(PlanWebsitesOperator, config_file=str(config_file))
+        execute(PlanWebsitesOperator, config_path=str(config_file))
     distortion.failing = {}
     analytics_sandbox.clear_requests()
-    assert execute(PlanWebsitesOperator, config_file=str(config_file))["updates"] == 1
+    assert execute(PlanWebsitesOperator, config_path=str(config_file))["updates"] == 1
     assert operations(analytics_sandbox) == {"list": 1, "show": 1}
 
 
@@ -223,5 +223,5 @@ def test_an_export_plans_to_nothing(analytics_sandbox: SandboxServer, execute: E
         "websites": 1000,
         "origin": analytics_sandbox.url,
     }
-    plan = execute(PlanWebsitesOperator, config_file=str(file), prune=True)
+    plan = execute(PlanWebsitesOperator, config_path=str(file), prune=True)
     assert (plan["websites"], plan["changes"]) == (1000, [])

@@ -48,7 +48,7 @@ def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: Any, 
     rows = [json.loads(line) for line in content.splitlines()]
     ids = [int(row["id"]) for row in rows]
     assert ids == sorted(ids, reverse=True)
-    assert len(set(ids)) == 250 == manifest["count"] == manifest["distinct_ids"] == manifest["proof"]["websites"]
+    assert len(set(ids)) == 250 == manifest["count"] == manifest["proof"]["total"]
     assert {row["snapshot_date"] for row in rows} == {today}
     assert len({row["observed_at"] for row in rows}) == 1
     assert "password" not in content.decode().lower()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.client import _path
+from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
@@ -22,7 +23,7 @@ flags = st.none() | st.booleans()
 update_settings = st.fixed_dictionaries(
     {},
     optional={
-        "privacy": st.none() | st.sampled_from(fields.Privacy),
+        "privacy": st.none() | st.sampled_from(Privacy),
         "password": st.none() | lines.filter(lambda text: text != "***"),
         "email": flags,
         "exclude_bots": flags,
@@ -49,7 +50,7 @@ def test_a_form_comes_back_as_it_was_given(given_settings: dict[str, Any]) -> No
         elif name == "password":
             assert back[name] == value
         else:
-            assert fields.canonical(name, back[name]) == value
+            assert fields.same_setting(name, back[name], value)
 
 
 @given(search=st.none() | texts, favorite=flags, size=st.none() | st.sampled_from(fields.PAGE_SIZES))

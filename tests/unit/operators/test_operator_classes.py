@@ -2,109 +2,156 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
+import pkgutil
+import re
 import socket
+import textwrap
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseHook, BaseOperator
 
-from airflow_provider_analytics.operators.base import AnalyticsOperator
+import airflow_provider_analytics.operators
+from airflow_provider_analytics.operators.task_arguments import TaskArguments
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 
-MODULES = ("account", "websites")
-OPERATORS = [
-    value
-    for module in MODULES
-    for name, value in vars(importlib.import_module(f"airflow_provider_analytics.operators.{module}")).items()
-    if isinstance(value, type)
-    and name.endswith("Operator")
-    and not name.startswith("_")
-    and value.__module__.endswith(module)
-]
-SECRET = {"password"}
+#: Stored under another name, because BaseOperator.dry_run is a method.
+STORED_AS = {"dry_run": "is_dry_run"}
+#: Arguments that nobody computes: a secret, which Airflow would store and show as rendered, and an object of the DAG.
+NOT_TEMPLATED = {"password", "asset"}
+#: Arguments that take a list, where a value that ends in .txt is the name of a template file.
+READ_FROM_FILES = {"excluded_ips", "excluded_params"}
 
 
-def own_arguments(operator: type[BaseOperator]) -> dict[str, inspect.Parameter]:
-    """Return the arguments that an operator has beyond those of Airflow's base class."""
-    found: dict[str, inspect.Parameter] = {}
-    for base in operator.__mro__[: operator.__mro__.index(BaseOperator)]:
-        if "__init__" in vars(base):
-            found |= inspect.signature(vars(base)["__init__"]).parameters
+def operators() -> Iterator[type[BaseOperator]]:
+    """Find every public operator of the package."""
+    package = airflow_provider_analytics.operators
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        for name, value in vars(importlib.import_module(found.name)).items():
+            is_defined_here = isinstance(value, type) and value.__module__ == found.name
+            if is_defined_here and issubclass(value, BaseOperator) and not name.startswith("_"):
+                yield value
+
+
+OPERATORS = [operator for operator in operators() if operator.__name__ != "AnalyticsOperator"]
+
+
+def parameters(operator: type[BaseOperator]) -> dict[str, inspect.Parameter]:
+    """Return the arguments that stand in the signature of the class itself."""
+    found = inspect.signature(inspect.unwrap(vars(operator)["__init__"])).parameters
     return {name: parameter for name, parameter in found.items() if name not in ("self", "kwargs")}
+
+
+def documented(operator: type[BaseOperator]) -> str:
+    return inspect.cleandoc(operator.__doc__ or "")
+
+
+def described(operator: type[BaseOperator], argument: str) -> str:
+    """Return what the docstring says of an argument."""
+    found = re.search(rf"^:param {argument}:(.*?)(?=^:)", documented(operator), re.DOTALL | re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""
+
+
+def code_block(operator: type[BaseOperator]) -> str:
+    found = re.search(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", documented(operator) + "\n")
+    assert found, "no code block"
+    return textwrap.dedent(found[1])
 
 
 def make(operator: type[BaseOperator], **arguments: Any) -> Any:
     required = {
-        name: "www.example.com" for name, p in own_arguments(operator).items() if p.default is inspect.Parameter.empty
+        name: "/a/path" if name.endswith("_path") else "www.example.com"
+        for name, parameter in parameters(operator).items()
+        if parameter.default is inspect.Parameter.empty
     }
     return operator(task_id="a_task", **{**required, **arguments})
 
 
-def test_there_is_one_operator_for_each_operation() -> None:
+def test_every_operator_is_found() -> None:
     assert sorted(operator.__name__ for operator in OPERATORS) == [
+        "ApplyWebsitesOperator",
+        "CheckDriftOperator",
+        "CompareSnapshotsOperator",
         "CreateWebsiteOperator",
         "DeleteWebsiteOperator",
+        "ExportWebsitesOperator",
         "GetAccountOperator",
         "GetWebsiteOperator",
         "ListWebsitesOperator",
+        "PlanWebsitesOperator",
+        "SnapshotWebsitesOperator",
+        "SyncExcludedIpsOperator",
+        "SyncExcludedParamsOperator",
         "UpdateWebsiteOperator",
     ]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 class TestEveryOperator:
-    def test_arguments_are_keywords(self, operator: type[AnalyticsOperator]) -> None:
-        kinds = {parameter.kind for parameter in own_arguments(operator).values()}
+    def test_arguments_are_keywords(self, operator: type[BaseOperator]) -> None:
+        kinds = {parameter.kind for parameter in parameters(operator).values()}
         assert kinds == {inspect.Parameter.KEYWORD_ONLY}
 
-    def test_every_argument_but_the_password_is_a_template(self, operator: type[AnalyticsOperator]) -> None:
-        assert set(operator.template_fields) == set(own_arguments(operator)) - SECRET
-        assert len(operator.template_fields) == len(set(operator.template_fields))
-        assert "analytics_conn_id" in operator.template_fields
+    def test_the_signature_lists_inherited_arguments_too(self, operator: type[BaseOperator]) -> None:
+        for base in operator.__mro__[1 : operator.__mro__.index(BaseOperator)]:
+            if "__init__" in vars(base):
+                assert parameters(base).keys() <= parameters(operator).keys()
 
-    def test_no_argument_is_read_from_a_file(self, operator: type[AnalyticsOperator]) -> None:
+    def test_whatever_else_is_given_has_to_be_an_argument_of_every_task(self, operator: type[BaseOperator]) -> None:
+        signature = inspect.signature(inspect.unwrap(vars(operator)["__init__"]))
+        assert signature.parameters["kwargs"].annotation == "Unpack[TaskArguments]"
+
+    def test_every_argument_that_a_user_may_compute_is_a_template(self, operator: type[BaseOperator]) -> None:
+        stored = {STORED_AS.get(name, name) for name in parameters(operator).keys() - NOT_TEMPLATED}
+        assert set(operator.template_fields) == stored
+        assert len(operator.template_fields) == len(stored)
+
+    def test_only_lists_are_read_from_files(self, operator: type[BaseOperator]) -> None:
         # A domain or an address that ends like a file name is not the name of a file.
-        assert tuple(operator.template_ext) == ()
+        assert tuple(operator.template_ext) == ((".txt",) if READ_FROM_FILES & parameters(operator).keys() else ())
 
     def test_constructing_assigns_and_does_nothing_else(
-        self, operator: type[AnalyticsOperator], monkeypatch: pytest.MonkeyPatch
+        self, operator: type[BaseOperator], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse(*args: Any, **kwargs: Any) -> None:
             pytest.fail("Constructing an operator did something.")
 
         monkeypatch.setattr(BaseHook, "get_connection", refuse)
-        monkeypatch.setattr(socket, "socket", refuse)
-        given = {name: f"{{{{ {name} }}}}" for name in own_arguments(operator)}
+        monkeypatch.setattr(socket.socket, "connect", refuse)
+        given = {name: f"{{{{ {name} }}}}" for name in parameters(operator) if name != "asset"}
         task = operator(task_id="a_task", **given)
-        assert {name: getattr(task, name) for name in given} == given
+        assert {name: getattr(task, STORED_AS.get(name, name)) for name in given} == given
 
-    def test_defaults(self, operator: type[AnalyticsOperator]) -> None:
-        decided = {
-            "analytics_conn_id": "analytics_default",
-            "if_exists": "skip",
-            "ignore_missing": True,
-            "max_records": 1000,
-        }
-        for name, parameter in own_arguments(operator).items():
-            if parameter.default is not inspect.Parameter.empty:
-                assert parameter.default == decided.get(name), name
+    def test_every_argument_is_documented(self, operator: type[BaseOperator]) -> None:
+        assert re.findall(r"^:param (\w+):", documented(operator), re.MULTILINE) == list(parameters(operator))
+        for name in parameters(operator):
+            assert described(operator, name), name
+            assert ("(templated" in described(operator, name)) == (name not in NOT_TEMPLATED), name
 
-    def test_every_argument_is_documented(self, operator: type[AnalyticsOperator]) -> None:
-        documented = inspect.getdoc(operator) or ""
-        for name in own_arguments(operator).keys() - {"analytics_conn_id"}:
-            assert f":param {name}:" in documented, name
-        assert ":return:" in documented
-        templated = documented.count("(templated)")
-        assert templated == len(set(operator.template_fields) - {"analytics_conn_id"})
+    def test_the_result_and_the_errors_are_documented(self, operator: type[BaseOperator]) -> None:
+        assert len(re.findall(r"^:return: \S", documented(operator), re.MULTILINE)) == 1
+        raised = re.findall(r"^:raises (\w+): \S", documented(operator), re.MULTILINE)
+        assert "AirflowFailException" in raised
+        known = {*vars(airflow_provider_analytics.exceptions), "AirflowFailException", "AirflowSkipException"}
+        assert set(raised) <= known
 
-    def test_a_password_is_in_no_form_of_the_task(self, operator: type[AnalyticsOperator]) -> None:
+    def test_the_example_can_be_copied(self, operator: type[BaseOperator]) -> None:
+        code = code_block(operator)
+        (call,) = ast.parse(code).body
+        assert isinstance(call, ast.Expr)
+        task = eval(code, {operator.__name__: operator})
+        assert isinstance(task, operator)
+
+    def test_a_password_is_in_no_form_of_the_task(self, operator: type[BaseOperator]) -> None:
         from airflow.serialization import serialized_objects
 
-        secrets = {"password": "s3cret-page"} if "password" in own_arguments(operator) else {}
+        secrets = {"password": "s3cret-page"} if "password" in parameters(operator) else {}
         with DAG("a_dag", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
             task = make(operator, **secrets)
         assert "s3cret" not in f"{task!r} {task}"
@@ -113,8 +160,28 @@ class TestEveryOperator:
         assert "s3cret" not in json.dumps(serialization.to_dict(dag))
 
 
+def test_the_arguments_of_every_task_are_those_of_airflow() -> None:
+    taken = inspect.signature(inspect.unwrap(BaseOperator.__init__)).parameters.keys() - {"self", "kwargs"}
+    assert taken <= TaskArguments.__annotations__.keys()
+
+
+@pytest.mark.parametrize(
+    ("operator", "argument", "default"),
+    [
+        (operator, name, parameter.default)
+        for operator in OPERATORS
+        for name, parameter in parameters(operator).items()
+        if parameter.default is not inspect.Parameter.empty
+    ],
+)
+def test_equal_arguments_have_equal_defaults(operator: type[BaseOperator], argument: str, default: object) -> None:
+    for other in OPERATORS:
+        parameter = parameters(other).get(argument)
+        assert parameter is None or parameter.default in (default, inspect.Parameter.empty)
+
+
 @pytest.mark.parametrize("operator", [CreateWebsiteOperator, UpdateWebsiteOperator])
 @pytest.mark.parametrize("email", [True, False, 0, 1])
-def test_airflows_email_is_not_taken_for_the_websites(operator: type[AnalyticsOperator], email: Any) -> None:
+def test_airflows_email_is_not_taken_for_the_websites(operator: type[BaseOperator], email: Any) -> None:
     with pytest.raises(ValueError, match="email_reports"):
         make(operator, email=email)

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.reconcile.plan import Plan
-from airflow_provider_analytics.reconcile.websites_as_code import (
+from airflow_provider_analytics.reconcile.websites_as_code import plan_websites, relevant_records
+from airflow_provider_analytics.reconcile.websites_file import (
     WebsitesFile,
     export_websites,
     parse_websites_file,
-    plan_websites,
-    relevant_records,
     schema,
 )
 
@@ -74,7 +73,6 @@ def test_websites_override_groups_and_groups_override_defaults() -> None:
         },
     }
     assert parse(FILE).fields == ["privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite"]
-    assert parse(FILE).password_references == ["variable:stats_password"]
 
 
 def test_every_problem_is_reported_with_its_line() -> None:

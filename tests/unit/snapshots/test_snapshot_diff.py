@@ -23,7 +23,7 @@ NIGHT = timedelta(days=1)
 
 
 def rows(records: Any) -> Iterator[dict[str, Any]]:
-    return typed_rows(records, snapshot_date="2026-11-20", observed_at="t", exclude_ips="keep", report=FieldReport())
+    return typed_rows(records, snapshot_date="2026-11-20", observed_at="t", exclude_ips_as="keep", report=FieldReport())
 
 
 def changes(before: list[dict[str, Any]], after: list[dict[str, Any]], **arguments: Any) -> list[dict[str, Any]]:
@@ -35,7 +35,12 @@ def test_added_removed_and_changed_with_before_and_after() -> None:
     after = [{"id": 4, "domain": "d"}, {"id": 2, "domain": "b", "privacy": 2}, {"id": 1, "domain": "a"}]
     assert changes(before, after) == [
         {"change": "added", "id": "4", "domain": "d", "fields": {"domain": {"before": None, "after": "d"}}},
-        {"change": "changed", "id": "2", "domain": "b", "fields": {"privacy": {"before": 0, "after": 2}}},
+        {
+            "change": "changed",
+            "id": "2",
+            "domain": "b",
+            "fields": {"privacy": {"before": "public", "after": "password"}},
+        },
         {"change": "removed", "id": "3", "domain": "c", "fields": {"domain": {"before": "c", "after": None}}},
     ]
 
@@ -200,7 +205,7 @@ def test_addresses_do_not_count_where_only_one_side_has_them(
 ) -> None:
     records = make_websites(3, exclude_ips="192.0.2.1")
     first = take(base, records)
-    second = take(base, records, first.manifest.observed_at + NIGHT, exclude_ips="hash")
+    second = take(base, records, first.manifest.observed_at + NIGHT, exclude_ips_as="hash")
     assert second.manifest.previous is not None
     assert second.manifest.previous.changed == 0
     assert compare_snapshots(base)["changed"] == 0

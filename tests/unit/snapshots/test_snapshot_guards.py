@@ -83,7 +83,7 @@ def test_another_list_does_not_go_into_the_same_place(
         {"max_drop_fraction": -0.1},
         {"file_format": "xml"},
         {"compression": "rar"},
-        {"exclude_ips": "maybe"},
+        {"exclude_ips_as": "maybe"},
     ],
 )
 def test_bad_options_are_refused_before_anything_is_read(

@@ -8,7 +8,7 @@ import pytest
 from upath import UPath
 
 from airflow_provider_analytics.snapshots import layout
-from airflow_provider_analytics.snapshots.layout import choose_partition, is_early, is_late
+from airflow_provider_analytics.snapshots.run_day import choose_partition, is_early, is_late
 from airflow_provider_analytics.storage import StoragePath
 
 LATE_EVENING = datetime(2026, 11, 19, 23, 30, tzinfo=UTC)

@@ -230,7 +230,7 @@ def test_a_temporary_folder_that_is_full_is_a_clear_error(
     def no_space(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("airflow_provider_analytics.snapshots.formats._write_jsonl", no_space)
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.JsonLines.write", no_space)
     with pytest.raises(SnapshotError, match=r"temporary folder .*No space left"):
         take(base, make_websites(3))
     assert names(base / "websites") == []

@@ -41,7 +41,7 @@ def test_the_page_tells_what_is_there_and_what_changed(take: Make, make_websites
     assert "12 websites" in text
     assert "over the last 2 snapshots" in text
     assert re.search(r"1 added.*1 removed.*1 changed", text, re.DOTALL)
-    assert "0 \u2192 2" in text
+    assert "public \u2192 password" in text
     assert "\u2212utm_source" in text
     assert "new.example" in text
     assert re.search(r"<b>1</b>password", text)

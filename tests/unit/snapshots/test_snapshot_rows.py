@@ -10,13 +10,13 @@ from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.rows import COLUMNS, FieldReport, typed_rows
 
 
-def rows(*records: dict[str, Any], exclude_ips: str = "keep") -> tuple[list[dict[str, Any]], FieldReport]:
+def rows(*records: dict[str, Any], exclude_ips_as: str = "keep") -> tuple[list[dict[str, Any]], FieldReport]:
     report = FieldReport()
     made = typed_rows(
         records,
         snapshot_date="2026-11-20",
         observed_at="2026-11-20T00:00:00.000000+00:00",
-        exclude_ips=exclude_ips,
+        exclude_ips_as=exclude_ips_as,
         report=report,
     )
     return list(made), report
@@ -75,7 +75,7 @@ def test_passwords_are_dropped_at_any_depth() -> None:
 @pytest.mark.parametrize("value", ["192.0.2.1\n192.0.2.2", ["192.0.2.1", "192.0.2.2"], {"first": "192.0.2.1"}])
 @pytest.mark.parametrize("mode", ["hash", "drop"])
 def test_addresses_can_be_kept_out(mode: str, value: Any) -> None:
-    (row,), report = rows({"id": 1, "exclude_ips": value, "more": {"exclude_ips": value}}, exclude_ips=mode)
+    (row,), report = rows({"id": 1, "exclude_ips": value, "more": {"exclude_ips": value}}, exclude_ips_as=mode)
     assert "192.0.2" not in json.dumps(row)
     assert "exclude_ips" not in report.missing
     if mode == "drop":

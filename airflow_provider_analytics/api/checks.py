@@ -1,0 +1,70 @@
+"""Checks of single values, with one wording for all that are refused: name, value, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TypeVar
+
+Choice = TypeVar("Choice")
+
+_BOOLEAN_TEXTS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def refused(name: str, value: object, allowed: str) -> ValueError:
+    """Return the error for a value that is not allowed."""
+    return ValueError(f"{name}={value!r} is not allowed; allowed: {allowed}")
+
+
+def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
+    """Return the allowed value that ``value`` equals, as itself or as text (templates render to text).
+
+    :raises ValueError: names the allowed values, and the nearest one.
+    """
+    by_text = {str(choice): choice for choice in allowed}
+    if not isinstance(value, bool) and str(value) in by_text:
+        return by_text[str(value)]
+    near = nearest(str(value), by_text)
+    raise refused(name, value, ", ".join(by_text) + (f"; did you mean {near}?" if near else ""))
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name that looks most like a misspelt one, or None."""
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
+
+
+def flag(name: str, value: object) -> bool:
+    """Parse a flag: bool, 0/1 or true/false, any case.
+
+    :raises ValueError: for any other value.
+    """
+    if isinstance(value, (bool, int, str)):
+        meant = _BOOLEAN_TEXTS.get(str(value).strip().lower())
+        if meant is not None:
+            return meant
+    raise refused(name, value, "True or False")
+
+
+def whole_number(name: str, value: object, *, at_least: int) -> int:
+    """Parse a whole number, given as int or text.
+
+    :raises ValueError: for any other value, and for a smaller number.
+    """
+    text = str(value).strip() if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
+    if not (text.isascii() and text.removeprefix("-").isdigit()) or int(text) < at_least:
+        raise refused(name, value, f"a whole number, {at_least} or more")
+    return int(text)
+
+
+def fraction(name: str, value: object) -> float:
+    """Parse a fraction from 0 to 1, given as number or text.
+
+    :raises ValueError: for any other value.
+    """
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else -1.0
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:  # false for NaN, too
+        raise refused(name, value, "0 to 1, such as 0.3")
+    return number

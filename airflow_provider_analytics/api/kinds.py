@@ -1,0 +1,265 @@
+"""The kinds of values that website fields have: how each is read, sent, compared and stored.
+
+Three forms of a value occur. A user *gives* it in any form that :meth:`Kind.parse` takes. *Normalised* it is what
+plans, comparisons and reports show: privacy by its name, a flag as bool, a list as a tuple of its lines. *Sent* it
+is the text of docs/interface.md, Fields.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from airflow_provider_analytics.api import checks
+from airflow_provider_analytics.api.domains import check_domain
+from airflow_provider_analytics.api.entries import EntryType
+
+#: How false and true are written, in this order.
+BooleanTexts = tuple[str, str]
+
+
+class Privacy(IntEnum):
+    """Who sees a website's public statistics page (docs/interface.md, Fields)."""
+
+    PUBLIC = 0
+    PRIVATE = 1
+    PASSWORD = 2
+
+    @property
+    def label(self) -> str:
+        """The name that people read and write: ``public``, ``private`` or ``password``."""
+        return self.name.lower()
+
+
+class Kind(ABC):
+    """One kind of value."""
+
+    #: Type of the column in a snapshot; None for what is never stored.
+    column: ClassVar[str | None] = "string"
+    #: Type that the interface gives the field.
+    wire_type: ClassVar[str] = "string"
+    #: Annotation of the argument in the hook and the operators.
+    argument: ClassVar[str] = "str | None"
+    #: What users may write, for the reference.
+    accepts: ClassVar[str] = "text"
+
+    @abstractmethod
+    def parse(self, field: str, value: object) -> Any:
+        """Normalise a value that a user gives.
+
+        :raises ValueError: names the field, the value and what is allowed.
+        """
+
+    def read(self, value: object) -> Any:
+        """Normalise a value that the service shows; null stays None.
+
+        :raises ValueError: where it is no value of this kind.
+        """
+        return None if value is None else self.parse("", value)
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return a normalised value as it is sent."""
+        return str(value)
+
+    def key(self, value: Any) -> Any:
+        """Return what equal values have in common; ``value`` is normalised."""
+        return value
+
+    def cell(self, value: object) -> Any:
+        """Return the value of the column, or None where the service shows what does not fit it."""
+        return value if isinstance(value, str) else None
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the setting in a file of websites."""
+        return {"type": "string"}
+
+
+class Domain(Kind):
+    """A domain name, kept as it is written."""
+
+    accepts = "a domain name, without scheme, port or path"
+    argument = "str"
+
+    def parse(self, field: str, value: object) -> str:
+        """Return the domain unchanged if it can be one."""
+        return check_domain(value)
+
+    def read(self, value: object) -> Any:
+        """Return what the service shows: it is not for us to say what a domain may be there."""
+        return value
+
+
+class PrivacySetting(Kind):
+    """A :class:`Privacy`, normalised to its label."""
+
+    column = "integer"
+    wire_type = "integer"
+    argument = "Privacy | int | str | None"
+    accepts = "`public` (0), `private` (1) or `password` (2), by name or number"
+
+    def parse(self, field: str, value: object) -> str:
+        """Return the label of a privacy given by enum member, number or name, any case."""
+        return parse_privacy(value).label
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return the number."""
+        return str(parse_privacy(value).value)
+
+    def cell(self, value: object) -> int | None:
+        """Return the number, also one that the interface does not know yet."""
+        try:
+            return parse_privacy(value).value
+        except ValueError:
+            return _integer(value)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the three labels."""
+        return {"enum": [setting.label for setting in Privacy]}
+
+
+class Flag(Kind):
+    """On or off, sent as 0 or 1."""
+
+    column = "integer"
+    wire_type = "integer"
+    argument = "bool | None"
+    accepts = "`True` or `False`"
+
+    def parse(self, field: str, value: object) -> bool:
+        """Return the bool that is meant."""
+        return checks.flag(field, value)
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return 0 or 1."""
+        return "1" if value else "0"
+
+    def cell(self, value: object) -> Any:
+        """Return 0 or 1, or another number that the service shows."""
+        try:
+            return int(checks.flag("", value))
+        except ValueError:
+            return _integer(value)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return a YAML boolean."""
+        return {"type": "boolean"}
+
+
+class Boolean(Flag):
+    """True or false, sent as the extra ``boolean_format`` says."""
+
+    column = "boolean"
+    wire_type = "boolean"
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return the text for false or true."""
+        return booleans[bool(value)]
+
+    def cell(self, value: object) -> bool | None:
+        """Return the bool."""
+        try:
+            return checks.flag("", value)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True)
+class Lines(Kind):
+    """A list that the service holds as one text, one entry per line; normalised to a tuple of its lines.
+
+    :param entries: what the entries are; two lists are equal if they have the same entries in any order.
+    """
+
+    entries: EntryType
+
+    argument: ClassVar[str] = "Iterable[str] | str | None"
+    accepts: ClassVar[str] = "a list, or a text with an entry per line; `[]` or `''` clears it"
+
+    def parse(self, field: str, value: object) -> tuple[str, ...]:
+        """Return the lines of a list or text."""
+        return tuple(split_lines(field, value))
+
+    def read(self, value: object) -> tuple[str, ...]:
+        """Return the lines that the service shows; null and blank text are an empty list."""
+        return self.parse("", value.strip() if isinstance(value, str) else value or [])
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return one entry per line."""
+        return "\n".join(value)
+
+    def key(self, value: Any) -> Any:
+        """Return the set of the entries, comments left out."""
+        return {self.entries.key(line) for line in value} - {""} if isinstance(value, tuple) else value
+
+    def cell(self, value: object) -> str | None:
+        """Return one entry per line."""
+        try:
+            return "\n".join(self.read(value))
+        except ValueError:
+            return None
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return a list of text."""
+        return {"type": "array", "items": {"type": "string", "minLength": 1}}
+
+
+class Secret(Kind):
+    """A text that nobody may see: it is sent, and neither shown nor stored."""
+
+    column = None
+    accepts = "one line of text"
+
+    def parse(self, field: str, value: object) -> str:
+        """Return the secret; the value stays out of the message, which would end in a log."""
+        if not isinstance(value, str) or not value or len(value.splitlines()) != 1:
+            raise ValueError(f"{field} (value not shown) is not allowed; allowed: one line of text, not empty")
+        if value == "***":
+            raise ValueError(f"{field} is '***', the mask Airflow shows for a secret; give the {field} itself")
+        return value
+
+
+def parse_privacy(value: object) -> Privacy:
+    """Parse a privacy given as :class:`Privacy`, number or name, any case; numbers may be text, as templates render.
+
+    :raises ValueError: for any other value.
+    """
+    text = str(value).strip() if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
+    for setting in Privacy:
+        if text == str(setting.value) or text.upper() == setting.name:
+            return setting
+    raise checks.refused("privacy", value, ", ".join(f"{setting.value} ({setting.label})" for setting in Privacy))
+
+
+def split_lines(field: str, value: object) -> list[str]:
+    """Return the entries of a list, or of one text with an entry per line.
+
+    White space around entries is dropped. ``[]`` and ``""`` mean no entries; a text of blank lines only is
+    refused, so that a file that was read badly never clears a list.
+
+    :raises ValueError: for any other value, a blank entry, and an entry with a line break.
+    """
+    if isinstance(value, str):
+        entries = [line.strip() for line in value.splitlines() if line.strip()]
+        if value and not entries:
+            raise ValueError(f"{field}={value!r} holds blank lines only; to clear the list give [] or ''")
+        return entries
+    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
+        raise checks.refused(field, value, "a list, or text with an entry per line")
+    entries = []
+    for number, entry in enumerate(value, start=1):
+        if not isinstance(entry, str) or not entry.strip():
+            raise ValueError(f"{field}: entry {number} is {entry!r}; allowed: text that is not blank")
+        if len(entry.splitlines()) != 1 or entry.splitlines()[0] != entry:
+            raise ValueError(f"{field}: entry {number} is {entry!r}; an entry must not hold a line break")
+        entries.append(entry.strip())
+    return entries
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return None
+    return int(value) if re.fullmatch(r"-?[0-9]{1,18}", str(value).strip()) else None

@@ -1,0 +1,71 @@
+"""The arguments that every Airflow task takes, so that an editor knows them and mypy refuses a misspelt one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Required, TypedDict
+
+
+class TaskArguments(TypedDict, total=False):
+    """Arguments of ``BaseOperator`` on any supported Airflow; a test compares them with its signature.
+
+    An Airflow that does not know one of them refuses it by itself.
+    """
+
+    task_id: Required[str]
+    owner: str
+    email: str | Sequence[str] | None
+    email_on_retry: bool
+    email_on_failure: bool
+    retries: int | None
+    retry_delay: timedelta | float
+    retry_exponential_backoff: bool | float
+    max_retry_delay: timedelta | float | None
+    retry_policy: Any
+    start_date: datetime | None
+    end_date: datetime | None
+    depends_on_past: bool
+    ignore_first_depends_on_past: bool
+    wait_for_past_depends_before_skipping: bool
+    wait_for_downstream: bool
+    dag: Any
+    params: MutableMapping[str, Any] | None
+    default_args: dict[str, Any] | None
+    priority_weight: int
+    weight_rule: Any
+    queue: str
+    pool: str | None
+    pool_slots: int
+    sla: timedelta | None
+    execution_timeout: timedelta | None
+    on_execute_callback: Callable[..., Any] | list[Callable[..., Any]] | None
+    on_failure_callback: Callable[..., Any] | list[Callable[..., Any]] | None
+    on_success_callback: Callable[..., Any] | list[Callable[..., Any]] | None
+    on_retry_callback: Callable[..., Any] | list[Callable[..., Any]] | None
+    on_skipped_callback: Callable[..., Any] | list[Callable[..., Any]] | None
+    pre_execute: Callable[..., Any] | None
+    post_execute: Callable[..., Any] | None
+    trigger_rule: str
+    resources: dict[str, Any] | None
+    run_as_user: str | None
+    task_concurrency: int | None
+    map_index_template: str | None
+    max_active_tis_per_dag: int | None
+    max_active_tis_per_dagrun: int | None
+    executor: str | None
+    executor_config: dict[str, Any] | None
+    do_xcom_push: bool
+    multiple_outputs: bool
+    inlets: Any
+    outlets: Any
+    task_group: Any
+    doc: str | None
+    doc_md: str | None
+    doc_json: str | None
+    doc_yaml: str | None
+    doc_rst: str | None
+    task_display_name: str | None
+    logger_name: str | None
+    allow_nested_operators: bool
+    render_template_as_native_obj: bool | None

@@ -1,0 +1,103 @@
+"""Which websites are meant: by domain, by glob such as ``*.example.com``, or by id."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.entries import Entries, without_comment
+from airflow_provider_analytics.reconcile.plan import website_of
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> list[str]:
+    """Return the selectors in a list, or in a text with one per line: domains, globs such as ``*.example.com``, ids.
+
+    :raises ValueError: if there is none, or one is not text or a number.
+    """
+    if isinstance(value, str):
+        value = [line for line in (without_comment(line) for line in value.splitlines()) if line]
+    elif isinstance(value, int):
+        value = [value]
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        raise ValueError(f"{field}={value!r} is not allowed; allowed: a list of domains, globs and ids")
+    selectors = []
+    for one in value:
+        if isinstance(one, bool) or not isinstance(one, (str, int)) or not str(one).strip():
+            raise ValueError(f"{field}: {one!r} is not allowed; allowed: a domain, a glob such as *.example.com, an id")
+        selectors.append(str(one).strip())
+    return selectors
+
+
+def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tuple[set[str], list[str]]:
+    """Return the ids of the websites that any of the selectors means, and the selectors that mean none."""
+    by_name: dict[str, set[str]] = {}
+    by_domain: dict[str, set[str]] = {}
+    for record in records:
+        domain, website_id = website_of(record)
+        by_name.setdefault(website_id, set()).add(website_id)
+        if domain:
+            by_domain.setdefault(domain_key(domain), set()).add(website_id)
+    chosen: set[str] = set()
+    unmatched = []
+    for selector in selectors:
+        pattern = domain_key(selector)
+        found = by_name.get(selector, set()) | by_domain.get(pattern, set())
+        if _GLOB.search(pattern):
+            found = found.union(*(by_domain[domain] for domain in fnmatch.filter(by_domain, pattern)))
+        chosen |= found
+        if not found:
+            unmatched.append(selector)
+    return chosen, unmatched
+
+
+def choose(
+    records: Sequence[Mapping[str, Any]],
+    websites: Iterable[str | int] | str | int | None,
+    except_websites: Iterable[str | int] | str | int,
+    *,
+    allow_no_match: bool = False,
+) -> list[Mapping[str, Any]]:
+    """Return the records that ``websites`` means (None: all of them), without those that ``except_websites`` means.
+
+    :raises ValueError: if a selector means no website, or there is none at all, unless that is allowed: a
+        typing error in an exception would touch the very website that it is to spare.
+    """
+    chosen = {website_of(record)[1] for record in records}
+    unmatched = []
+    if websites is not None:
+        selectors = parse_selectors("websites", websites)
+        chosen, missing = select(records, selectors)
+        unmatched += [f"websites: {one!r}" for one in missing] or ([] if selectors else ["websites: an empty list"])
+    spared, missing = select(records, parse_selectors("except_websites", except_websites))
+    unmatched += [f"except_websites: {one!r}" for one in missing]
+    raise_unmatched(unmatched, allow_no_match=allow_no_match)
+    return [record for record in records if website_of(record)[1] in chosen - spared]
+
+
+def extra_entries(
+    records: Sequence[Mapping[str, Any]], per_website: Mapping[str, Entries], *, allow_no_match: bool = False
+) -> dict[str, Entries]:
+    """Return per website id the entries that ``per_website`` (selector to entries) adds to the common ones.
+
+    :raises ValueError: if a selector means none of the records, unless that is allowed.
+    """
+    extra: dict[str, Entries] = {}
+    unmatched = []
+    for selector, entries in per_website.items():
+        found, missing = select(records, parse_selectors("per_website", [selector]))
+        unmatched += [f"per_website: {one!r}" for one in missing]
+        for website_id in found:
+            extra[website_id] = (*extra.get(website_id, ()), *entries)
+    raise_unmatched(unmatched, allow_no_match=allow_no_match)
+    return extra
+
+
+def raise_unmatched(unmatched: Sequence[str], *, allow_no_match: bool) -> None:
+    """Raise :class:`ValueError` that lists the selectors which mean no website, unless that is allowed."""
+    if unmatched and not allow_no_match:
+        raise ValueError(f"no website matches {'; '.join(unmatched)}. allow_no_match=True goes on without them")

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_analytics.api.entries import EXPAND_LIMIT, Addresses, Words
+
+
+@pytest.mark.parametrize(
+    ("given_", "canonical"),
+    [
+        pytest.param("203.0.113.7", "203.0.113.7", id="IPv4"),
+        pytest.param("2001:DB8:0:0::1", "2001:db8::1", id="IPv6 compressed"),
+        pytest.param("::ffff:203.0.113.7", "203.0.113.7", id="IPv4-mapped"),
+        pytest.param("203.0.113.7/32", "203.0.113.7", id="one address as a network"),
+        pytest.param("2001:db8::1/128", "2001:db8::1", id="one IPv6 address as a network"),
+        pytest.param("  203.0.113.7 \t# office", "203.0.113.7", id="padded, with a comment"),
+    ],
+)
+def test_addresses_come_out_canonical(given_: str, canonical: str) -> None:
+    assert Addresses().parse("excluded_ips", given_) == (canonical,)
+    assert Addresses().parse("excluded_ips", [given_]) == (canonical,)
+
+
+def test_text_may_hold_comments_blank_lines_and_repetitions() -> None:
+    text = "# offices\r\n203.0.113.7\r\n\r\n203.0.113.8 # Lyon\n::ffff:203.0.113.7\n"
+    assert Addresses().parse("excluded_ips", text) == ("203.0.113.7", "203.0.113.8")
+
+
+def test_every_unusable_entry_is_named_with_its_line() -> None:
+    text = "203.0.113.7\nnonsense\n# fine\n300.1.1.1\n01.2.3.4\n"
+    with pytest.raises(ValueError, match="excluded_ips has 3 unusable") as raised:
+        Addresses().parse("excluded_ips", text)
+    for place in ("line 2: 'nonsense'", "line 4: '300.1.1.1'", "line 5: '01.2.3.4'"):
+        assert place in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        pytest.param("0.0.0.0", "unspecified", id="0.0.0.0"),
+        pytest.param("::", "unspecified", id="::"),
+        pytest.param("::ffff:0:0", "unspecified", id="0.0.0.0, mapped"),
+        pytest.param("0.0.0.0/0", "4,294,967,296 addresses", id="all of IPv4"),
+        pytest.param("::ffff:0:0/96", "4,294,967,296 addresses", id="all of IPv4, mapped"),
+        pytest.param("128.0.0.0/1", "2,147,483,648 addresses", id="half of IPv4"),
+        pytest.param("::/0", "widest network allowed is /16", id="all of IPv6"),
+        pytest.param("2000::/3", "widest network allowed is /16", id="all public IPv6"),
+        pytest.param("203.0.113.7/24", "the network is 203.0.113.0/24", id="bits behind the prefix"),
+        pytest.param("fe80::1%eth0", "scope", id="scope"),
+        pytest.param("203.0.113.*", "is not an IP address", id="wildcard"),
+        pytest.param("None", "template", id="empty template"),
+        pytest.param("['203.0.113.7']", "template", id="list as text"),
+    ],
+)
+@pytest.mark.parametrize("networks", ["reject", "expand", "send"])
+def test_entries_that_no_policy_allows(entry: str, reason: str, networks: str) -> None:
+    with pytest.raises(ValueError, match="line 1") as raised:
+        Addresses().parse("excluded_ips", entry, networks)
+    assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("value", [[7], [None], [["203.0.113.7"]], ["203.0.113.7\n203.0.113.8"]])
+def test_list_items_that_are_not_one_line_of_text(value: list[object]) -> None:
+    with pytest.raises(ValueError, match="entry 1"):
+        Addresses().parse("excluded_ips", value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [None, 7, b"203.0.113.7", {"203.0.113.7": 1}])
+def test_values_that_are_no_list(value: object) -> None:
+    with pytest.raises(ValueError, match="allowed: a list"):
+        Addresses().parse("excluded_ips", value)  # type: ignore[arg-type]
+
+
+def test_networks_are_refused_expanded_or_sent() -> None:
+    with pytest.raises(ValueError, match="is a network; the service promises addresses only"):
+        Addresses().parse("excluded_ips", "203.0.113.0/30")
+    assert Addresses().parse("excluded_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
+    assert Addresses().parse("excluded_ips", "203.0.113.0/30", "send") == ("203.0.113.0/30",)
+    with pytest.raises(ValueError, match="did you mean reject"):
+        Addresses().parse("excluded_ips", "", "rejekt")
+
+
+def test_expansion_is_limited_over_the_whole_list() -> None:
+    assert len(Addresses().parse("excluded_ips", ["10.0.0.0/23", "10.1.0.0/23"], "expand")) == EXPAND_LIMIT
+    with pytest.raises(ValueError, match="entry 3"):
+        Addresses().parse("excluded_ips", ["10.0.0.0/23", "10.1.0.0/23", "10.2.0.0/31"], "expand")
+    with pytest.raises(ValueError, match="may expand to 1,024"):
+        Addresses().parse("excluded_ips", "2001:db8::/32", "expand")
+
+
+def test_params_keep_their_case() -> None:
+    assert Words().parse("excluded_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
+    with pytest.raises(ValueError, match="line 2: 'a b' holds white space"):
+        Words().parse("excluded_params", "a\na b")
+    with pytest.raises(ValueError, match="line 1: 'None'"):
+        Words().parse("excluded_params", "None")
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("203.0.113.7 # typed by Ann", "203.0.113.7"),
+        ("::FFFF:203.0.113.7", "203.0.113.7"),
+        ("203.0.113.0/24", "203.0.113.0/24"),
+        ("203.0.113.7/24", "203.0.113.7/24"),
+        ("anything", "anything"),
+        ("# only a comment", ""),
+    ],
+)
+def test_entries_of_the_service_are_compared_by_key(line: str, key: str) -> None:
+    assert Addresses().key(line) == key
