@@ -21,7 +21,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-oldest lint fault-matrix formats demo ui constraints clean
+.PHONY: generate help install test test-oldest lint fault-matrix formats demo ui constraints clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -61,6 +61,9 @@ fault-matrix: install  ## Try every way a list may be served: cases tried, held,
 
 formats: install  ## Write a snapshot in every format, read it back, and print the sizes
 	@$(PY) scripts/snapshot_formats.py
+
+generate: install  ## Write the schemas, docs/interface.md and the tables of the documents
+	@$(PY) scripts/generate.py
 
 demo: install  ## Let Airflow run the nightly DAG against a local server and show the snapshot
 	@$(PY) scripts/demo.py

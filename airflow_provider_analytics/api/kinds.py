@@ -8,7 +8,6 @@ is the text of docs/interface.md, Fields.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,29 +34,31 @@ class Privacy(IntEnum):
         return self.name.lower()
 
 
-class Kind(ABC):
-    """One kind of value."""
+class Kind:
+    """One kind of value; by itself plain text."""
 
     #: Type of the column in a snapshot; None for what is never stored.
     column: ClassVar[str | None] = "string"
-    #: Type that the interface gives the field.
-    wire_type: ClassVar[str] = "string"
     #: Annotation of the argument in the hook and the operators.
     argument: ClassVar[str] = "str | None"
-    #: What users may write, for the reference.
-    accepts: ClassVar[str] = "text"
+    #: What a file of websites may say, as Markdown.
+    in_a_file: ClassVar[str] = "text"
+    #: What the column of a snapshot holds, as Markdown; empty where its type says it all.
+    in_a_column: ClassVar[str] = ""
 
-    @abstractmethod
     def parse(self, field: str, value: object) -> Any:
         """Normalise a value that a user gives.
 
         :raises ValueError: names the field, the value and what is allowed.
         """
+        if not isinstance(value, str):
+            raise checks.refused(field, value, "text")
+        return value
 
     def read(self, value: object) -> Any:
         """Normalise a value that the service shows; null stays None.
 
-        :raises ValueError: where it is no value of this kind.
+        :raises ValueError: if it is no value of this kind.
         """
         return None if value is None else self.parse("", value)
 
@@ -70,7 +71,7 @@ class Kind(ABC):
         return value
 
     def cell(self, value: object) -> Any:
-        """Return the value of the column, or None where the service shows what does not fit it."""
+        """Return the value of the column, or None if the service shows what does not fit it."""
         return value if isinstance(value, str) else None
 
     def json_schema(self) -> dict[str, Any]:
@@ -81,7 +82,6 @@ class Kind(ABC):
 class Domain(Kind):
     """A domain name, kept as it is written."""
 
-    accepts = "a domain name, without scheme, port or path"
     argument = "str"
 
     def parse(self, field: str, value: object) -> str:
@@ -97,9 +97,9 @@ class PrivacySetting(Kind):
     """A :class:`Privacy`, normalised to its label."""
 
     column = "integer"
-    wire_type = "integer"
     argument = "Privacy | int | str | None"
-    accepts = "`public` (0), `private` (1) or `password` (2), by name or number"
+    in_a_file = "`public`, `private` or `password`"
+    in_a_column = ": 0 public, 1 private, 2 password"
 
     def parse(self, field: str, value: object) -> str:
         """Return the label of a privacy given by enum member, number or name, any case."""
@@ -125,9 +125,9 @@ class Flag(Kind):
     """On or off, sent as 0 or 1."""
 
     column = "integer"
-    wire_type = "integer"
     argument = "bool | None"
-    accepts = "`True` or `False`"
+    in_a_file = "`true` or `false`"
+    in_a_column = ": 0 or 1"
 
     def parse(self, field: str, value: object) -> bool:
         """Return the bool that is meant."""
@@ -153,7 +153,7 @@ class Boolean(Flag):
     """True or false, sent as the extra ``boolean_format`` says."""
 
     column = "boolean"
-    wire_type = "boolean"
+    in_a_column = ""
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the text for false or true."""
@@ -177,7 +177,8 @@ class Lines(Kind):
     entries: EntryType
 
     argument: ClassVar[str] = "Iterable[str] | str | None"
-    accepts: ClassVar[str] = "a list, or a text with an entry per line; `[]` or `''` clears it"
+    in_a_file: ClassVar[str] = "the whole list; `[]` clears it"
+    in_a_column: ClassVar[str] = ", an entry per line"
 
     def parse(self, field: str, value: object) -> tuple[str, ...]:
         """Return the lines of a list or text."""
@@ -208,10 +209,10 @@ class Lines(Kind):
 
 
 class Secret(Kind):
-    """A text that nobody may see: it is sent, and neither shown nor stored."""
+    """A text that is sent, and neither shown nor stored."""
 
     column = None
-    accepts = "one line of text"
+    in_a_file = "`connection:NAME` (its password) or `variable:NAME`, read by Airflow when it is needed"
 
     def parse(self, field: str, value: object) -> str:
         """Return the secret; the value stays out of the message, which would end in a log."""

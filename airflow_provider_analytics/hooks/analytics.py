@@ -19,14 +19,17 @@ from airflow_provider_analytics.hooks.connection import settings_from_connection
 
 
 class AnalyticsHook(BaseHook):
-    """Talks to a website-analytics service with the API key of an Airflow connection.
+    """Hook for a web-analytics service, with the base URL and the API key of an Airflow connection.
 
-    Records are plain dicts as the service sent them, taken out of an envelope; interface.md does not show their
-    fields, so that only ``id`` is certain. Every method raises the errors of
-    :mod:`airflow_provider_analytics.exceptions`, and :class:`ValueError` for a bad argument before anything is
-    sent. One hook keeps one pool of connections, which many threads may share; close it, or use it in a ``with``.
+    Records are plain dicts as the service shows them, taken out of an envelope. Which keys they have is not
+    documented; only ``id`` is certain (docs/interface.md, Not documented).
 
-    :param analytics_conn_id: id of a connection of type ``analytics``. Nothing is read before the first request.
+    A hook keeps one pool of connections, which many threads may share. Close it, or use it in a ``with`` statement.
+
+    Every method raises :class:`ValueError` for a bad argument, before anything is sent, and otherwise the errors of
+    :mod:`airflow_provider_analytics.exceptions`.
+
+    :param analytics_conn_id: id of a connection of type ``analytics``; read when it is first needed.
     """
 
     conn_name_attr = "analytics_conn_id"
@@ -50,19 +53,19 @@ class AnalyticsHook(BaseHook):
 
     @cached_property
     def client(self) -> AnalyticsClient:
-        """The client that this connection describes.
+        """The client of this connection.
 
-        :raises AnalyticsConfigError: with all problems of the connection at once.
+        :raises AnalyticsConfigError: lists all problems of the connection.
         """
         connection = self.get_connection(self.analytics_conn_id)
         return AnalyticsClient(settings_from_connection(connection, self.analytics_conn_id))
 
     def get_conn(self) -> AnalyticsClient:
-        """Return the client, as every Airflow hook does."""
+        """Return the client."""
         return self.client
 
     def close(self) -> None:
-        """Close the connections to the service, if there are any."""
+        """Close the connections to the service."""
         if "client" in self.__dict__:
             self.client.close()
 
@@ -76,7 +79,9 @@ class AnalyticsHook(BaseHook):
         sort: str | None = None,
         per_page: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the complete list of websites (interface.md, part 4, "List"); read again while it moves.
+        """Return the complete list of websites (docs/interface.md, List parameters).
+
+        A list that changes while it is read is read again, at most four times in all.
 
         :param search: search query; what it matches is up to the service.
         :param search_by: field that is searched: ``domain``.
@@ -84,7 +89,8 @@ class AnalyticsHook(BaseHook):
         :param sort_by: ``id`` (date created) or ``domain``; default ``id``.
         :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
         :param per_page: websites per request: 10, 25, 50 or 100; default 100.
-        :raises IncompleteListError: where the list cannot be proven complete.
+        :return: list of website records.
+        :raises IncompleteListError: if the list cannot be proven complete.
         """
         return self.client.list_websites(
             search=search, search_by=search_by, favorite=favorite, sort_by=sort_by, sort=sort, per_page=per_page
@@ -100,29 +106,42 @@ class AnalyticsHook(BaseHook):
         sort: str | None = None,
         per_page: int | None = None,
     ) -> Listing:
-        """Return an iterator over the list, with the arguments of :meth:`list_websites`.
+        """Iterate over the list of websites, page by page; memory grows by the ids only.
 
-        Memory does not grow with the list, but for the ids. The iterator never starts again: it raises
-        :class:`IncompleteListError` where the proof fails, perhaps after the last record. So publish what it
-        gave only after exhaustion; its ``proof`` then says why the list is complete.
+        The iterator reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, perhaps
+        after the last record: use what it yielded only after it is exhausted. Its ``proof`` then says why the list is
+        complete.
+
+        :param search: search query; what it matches is up to the service.
+        :param search_by: field that is searched: ``domain``.
+        :param favorite: only favourites, or only the others.
+        :param sort_by: ``id`` (date created) or ``domain``; default ``id``.
+        :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
+        :param per_page: websites per request: 10, 25, 50 or 100; default 100.
+        :return: iterator of website records.
+        :raises IncompleteListError: while iterating, if the list cannot be proven complete.
         """
         return self.client.iter_websites(
             search=search, search_by=search_by, favorite=favorite, sort_by=sort_by, sort=sort, per_page=per_page
         )
 
     def get_website(self, website_id: int | str) -> dict[str, Any]:
-        """Return a website (interface.md, part 4, "Show").
+        """Return a website (docs/interface.md, Operations).
 
-        :raises NotFoundError: where there is none with this id.
+        :param website_id: id of the website.
+        :return: the website record.
+        :raises NotFoundError: if there is none with this id.
         """
         return self.client.get_website(website_id)
 
     def find_website(self, domain: str) -> dict[str, Any] | None:
         """Return the website of exactly this domain, or None; letter case and a dot at the end do not count.
 
-        Costs one request where the service's search finds it, else the whole list.
+        Costs one request if the service's search finds it, else the whole list.
 
-        :raises DuplicateWebsiteError: where several websites have the domain.
+        :param domain: a domain name, without scheme, port or path.
+        :return: the website record, or None.
+        :raises DuplicateWebsiteError: if several websites have the domain.
         """
         return self.client.find_website(domain)
 
@@ -137,18 +156,20 @@ class AnalyticsHook(BaseHook):
         exclude_params: Iterable[str] | str | None = None,
         exclude_ips: Iterable[str] | str | None = None,
     ) -> dict[str, Any]:
-        """Create a website and return it (interface.md, part 4, "Store"). It is never created twice by one call.
+        """Create a website and return it (docs/interface.md, Operations). One call never creates two.
 
-        What is not given takes the service's default: privacy 0, email 0, exclude_bots 1.
+        What is not given takes the default of the service: privacy ``public``, no e-mail reports, bots excluded.
 
         :param domain: a domain name, without scheme, port or path.
-        :param privacy: protection of the statistics page: a :class:`Privacy`, its number or its name.
-        :param password: for the statistics page; counts only with privacy 2.
-        :param email: whether periodic reports are sent.
-        :param exclude_bots: whether common bots are excluded.
-        :param exclude_params: query parameters to exclude: a list, or text with an entry per line.
-        :param exclude_ips: IP addresses to exclude: a list, or text with an entry per line. Sent as given.
-        :raises AmbiguousWriteError: where it may or may not have been created; look the domain up.
+        :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
+        :param password: password of the statistics page; has effect only with privacy ``password``.
+        :param email: whether periodic e-mail reports are sent.
+        :param exclude_bots: whether common bots are excluded from tracking.
+        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with an entry per line.
+        :param exclude_ips: IP addresses excluded from tracking, sent as given: a list, or a text with an entry per
+            line.
+        :return: the website record.
+        :raises AmbiguousWriteError: if it is not known whether the website was created; look the domain up.
         """
         return self.client.create_website(
             domain,
@@ -172,13 +193,21 @@ class AnalyticsHook(BaseHook):
         exclude_ips: Iterable[str] | str | None = None,
         favorite: bool | None = None,
     ) -> dict[str, Any]:
-        """Change the given settings of a website and return it (interface.md, part 4, "Update").
+        """Change settings of a website and return it (docs/interface.md, Operations).
 
-        An argument that is None is not sent, so that its setting stays as it is; ``[]`` or ``""`` clears a list.
-        The domain cannot be changed. Arguments are those of :meth:`create_website`, and
+        An argument that is None is not sent: its setting stays as it is. ``[]`` or ``""`` clears a list.
 
+        :param website_id: id of the website.
+        :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
+        :param password: password of the statistics page; has effect only with privacy ``password``.
+        :param email: whether periodic e-mail reports are sent.
+        :param exclude_bots: whether common bots are excluded from tracking.
+        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with an entry per line.
+        :param exclude_ips: IP addresses excluded from tracking, sent as given: a list, or a text with an entry per
+            line.
         :param favorite: whether the website is marked as favourite.
-        :raises NotFoundError: where there is no website with this id.
+        :return: the website record.
+        :raises NotFoundError: if there is no website with this id.
         """
         return self.client.update_website(
             website_id,
@@ -192,21 +221,20 @@ class AnalyticsHook(BaseHook):
         )
 
     def delete_website(self, website_id: int | str) -> None:
-        """Delete a website (interface.md, part 4).
+        """Delete a website (docs/interface.md, Operations).
 
-        :raises NotFoundError: where there is none with this id, unless an attempt of this very call, whose answer
-            was lost, deleted it.
+        :param website_id: id of the website.
+        :raises NotFoundError: if there is none with this id, unless an earlier attempt of this call, whose answer was
+            lost, may have deleted it.
         """
         self.client.delete_website(website_id)
 
     def get_account(self) -> dict[str, Any]:
-        """Return the account that the API key belongs to (interface.md, parts 4 and 5); its fields are not shown."""
+        """Return the account that the API key belongs to, a dict whose keys are not documented."""
         return self.client.get_account()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Ask for the account, for the Test button of the connection screen.
-
-        It asks once, whatever ``max_retries`` says: a person waits for it, and with them the API server.
+        """Ask for the account once, without retries: a person waits at the Test button, and with them the API server.
 
         :return: whether it worked, and a sentence that names the host and the reason.
         """

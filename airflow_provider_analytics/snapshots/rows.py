@@ -29,6 +29,14 @@ COLUMNS = {
     "snapshot_date": "date",
     "observed_at": "timestamp",
 }
+#: What the columns hold that are no fields of a website.
+MEANINGS = {
+    "id": "id of the website; text even where the service uses numbers",
+    "record": "the whole record as JSON, keys sorted",
+    "record_hash": "SHA-256 of `record`",
+    "snapshot_date": "the partition",
+    "observed_at": "start of the reading, in UTC; one value per snapshot",
+}
 #: What becomes of the IP addresses: kept, each replaced by its SHA-256, or left out.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 

@@ -1,150 +1,163 @@
-"""Every statement of the interface in our own words, and the tests that name it.
+"""Every statement of the interface in our own words, with the tests that name it: the content of docs/interface.md.
 
-``python tests/contract/contract_table.py`` runs those tests and writes ``docs/contract.md``.
+A test registers itself with :func:`proves`. ``make generate`` writes the page.
 """
 
 from __future__ import annotations
 
 import collections
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "contract.md"
+from airflow_provider_analytics.api.fields import WEBSITE_FIELDS
 
 Test = TypeVar("Test", bound=Callable[..., Any])
+
+#: What is stated of each field, and the heading of its column.
+FIELD_COLUMNS = {"values": "Values", "default": "A new website has", "create": "Create", "update": "Update"}
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing that the interface says, or leaves open (``shown`` is False); ``part`` is where."""
+    """One thing that the interface says."""
 
     id: str
-    part: str
+    section: str
     text: str
-    shown: bool = True
 
 
-def _stated(part: str, **texts: str) -> list[Statement]:
-    return [Statement(name.replace("_", "-"), part, text) for name, text in texts.items()]
+@dataclass(frozen=True)
+class OpenPoint:
+    """One thing that the interface does not show, and what this package does about it."""
+
+    id: str
+    text: str
+    answer: str
 
 
-def _open(part: str, **texts: str) -> list[Statement]:
-    return [Statement(name.replace("_", "-"), part, text, shown=False) for name, text in texts.items()]
+def _stated(section: str, **texts: str) -> list[Statement]:
+    return [Statement(name.replace("_", "-"), section, text) for name, text in texts.items()]
+
+
+def _field(name: str, **texts: str) -> list[Statement]:
+    return [Statement(f"{name}-{column}", "Fields", text) for column, text in texts.items()]
 
 
 STATEMENTS: tuple[Statement, ...] = (
     *_stated(
-        "1",
-        scope="A client with a key manages the tracked websites and reads its own account.",
-        base_url="Paths are below a base URL.",
-        account_read_only="The account has one operation, which reads it.",
+        "Service",
+        scope="A client manages the websites that are tracked, and reads its own account.",
+        base_url="All paths lie below one base URL.",
+        version_in_path="Every path begins with `/api/v1`.",
+        account_read_only="The account can only be read.",
     ),
     *_stated(
-        "2",
-        domain_type="domain: text that is a domain name.",
-        domain_required="domain: has to be given on create; there is no default.",
-        domain_create="domain: sent on create.",
-        domain_update="domain: not among the fields of an update.",
-        privacy_values="privacy: an integer, 0 public, 1 private, 2 password.",
-        privacy_default="privacy: 0 for a new website.",
-        privacy_settable="privacy: sent on create and on update.",
-        password_type="password: text; protects the statistics page.",
-        password_default="password: none unless given.",
-        password_settable="password: sent on create and on update.",
-        email_values="email: an integer, 0 off, 1 on (reports by e-mail).",
-        email_default="email: 0 for a new website.",
-        email_settable="email: sent on create and on update.",
-        exclude_bots_values="exclude_bots: an integer, 0 off, 1 on (common bots are not counted).",
-        exclude_bots_default="exclude_bots: 1 for a new website.",
-        exclude_bots_settable="exclude_bots: sent on create and on update.",
-        exclude_params_type="exclude_params: text, a query parameter per line.",
-        exclude_params_default="exclude_params: none unless given.",
-        exclude_params_settable="exclude_params: sent on create and on update.",
-        exclude_ips_type="exclude_ips: text, an IP address per line.",
-        exclude_ips_default="exclude_ips: none unless given.",
-        exclude_ips_settable="exclude_ips: sent on create and on update.",
-        favorite_type="favorite: a boolean.",
-        favorite_default="favorite: no default.",
-        favorite_create="favorite: not among the fields of a create.",
-        favorite_update="favorite: sent on update.",
-        id_in_path="A website is addressed by its id in the path.",
-        id_sorts="Sorting by id is sorting by date of creation.",
-    ),
-    *_open(
-        "2",
-        website_record="Fields of a website record in an answer.",
-        account_record="Fields of the account record in an answer.",
-    ),
-    *_stated("3", states="Privacy, the two flags and favorite are the only enumerated states."),
-    *_open("3", transitions="Which moves between values are allowed: none is ruled out."),
-    *_stated(
-        "4",
-        form_encoding="Bodies of create and update are form-encoded.",
-        accept_header="List, show and account ask for JSON in the Accept header.",
-        operation_list="List: GET /api/v1/websites with query parameters.",
-        operation_show="Show: GET /api/v1/websites/{id}, nothing sent.",
-        operation_create="Store: POST /api/v1/websites with form fields.",
-        operation_update="Update: PUT or PATCH /api/v1/websites/{id} with form fields.",
-        operation_delete="Delete: DELETE /api/v1/websites/{id}, nothing sent.",
-        operation_account="Show account: GET /api/v1/account, nothing sent.",
-    ),
-    *_open(
-        "4",
-        response_bodies="Bodies of the answers of all operations.",
-        status_codes="Status codes of the answers of all operations.",
-        page_parameter="How a page of the list is selected.",
-    ),
-    *_stated(
-        "4, list",
-        list_optional="All list parameters may be left out.",
-        search="search: any text; no default.",
-        search_by="search_by: domain, which is also the default.",
-        favorite_filter="favorite: a boolean that filters; no default.",
-        sort_by="sort_by: id or domain; id by default.",
-        sort="sort: desc or asc; desc by default.",
-        per_page="per_page: 10, 25, 50 or 100.",
-        per_page_default="per_page: 100 by default.",
-    ),
-    *_stated(
-        "4, store",
-        store_required="Only the domain has to be given.",
-        store_optional="The six settings may be given, with the values of part 2.",
-    ),
-    *_stated(
-        "4, update",
-        update_optional="Each of the seven settings may be given or left out.",
-        update_no_defaults="What is left out stays as it is.",
-        update_domain="An update cannot change the domain.",
-        update_methods="PUT and PATCH do the same on the same path.",
-    ),
-    *_stated(
-        "4, rules",
-        rule_password="A password counts with privacy 2 only.",
-        rule_lines="Several entries stand in one text, one per line.",
-        rule_defaults="Left out of a create: privacy 0, email 0, exclude_bots 1.",
-    ),
-    *_stated(
-        "5",
+        "Authentication",
         key_required="Every operation needs an API key.",
-        key_header="The key is sent as Bearer token in the Authorization header.",
-        key_account="The account operation returns the account of the key.",
+        key_header="The key goes into the header `Authorization` as a Bearer token.",
+        key_account="A key belongs to one account, which is the one that the account operation shows.",
     ),
-    *_open("6", events="Events."),
-    *_open(
-        "7",
-        error_codes="Codes of errors.",
-        error_payload="Shape of an error body.",
-        error_conditions="Conditions of errors.",
+    *_stated(
+        "Operations",
+        operation_list="List websites: `GET /api/v1/websites`, with the query parameters below.",
+        operation_show="Show a website: `GET /api/v1/websites/{id}`, without a payload.",
+        operation_create="Create a website (the interface says *store*): `POST /api/v1/websites`, with form fields.",
+        operation_update="Update a website: `PUT` or `PATCH /api/v1/websites/{id}`, with form fields.",
+        operation_delete="Delete a website: `DELETE /api/v1/websites/{id}`, without a payload.",
+        operation_account="Show the account: `GET /api/v1/account`, without a payload.",
+        form_encoding="Forms are `application/x-www-form-urlencoded`.",
+        accept_header="List, show and account ask for `application/json` in the header `Accept`.",
+        id_in_path="A website is addressed by its id.",
+        store_required="A create must name the domain;",
+        store_optional="it may set every other field that a create can send.",
+        update_optional="An update may set any of the fields that it can send, each of them or only one.",
+        update_no_defaults="What an update leaves out stays as it is.",
+        update_domain="An update cannot change the domain.",
+        update_methods="`PUT` and `PATCH` do the same.",
     ),
-    *_stated("8", per_page_limit="No other per_page than 10, 25, 50 and 100 is taken."),
-    *_open("8", rate_limits="Rate limits and quotas."),
-    *_stated("9", version_in_path="Every path begins with /api/v1."),
-    *_open("9", compatibility="Policy of deprecation and compatibility."),
+    *_field(
+        "domain",
+        values="a domain name (text)",
+        default="no default: a create must name it",
+        create="required",
+        update="cannot be sent",
+    ),
+    *_field(
+        "privacy",
+        values="an integer: 0 public, 1 private, 2 password",
+        default="0",
+        create="optional",
+        update="optional",
+    ),
+    *_field("password", values="text", default="none", create="optional", update="optional"),
+    *_field("email", values="an integer: 0 off, 1 on", default="0", create="optional", update="optional"),
+    *_field("exclude_bots", values="an integer: 0 off, 1 on", default="1", create="optional", update="optional"),
+    *_field(
+        "exclude_params",
+        values="text, a query parameter per line",
+        default="none",
+        create="optional",
+        update="optional",
+    ),
+    *_field("exclude_ips", values="text, an IP address per line", default="none", create="optional", update="optional"),
+    *_field("favorite", values="a boolean", default="nothing is said", create="cannot be sent", update="optional"),
+    *_stated(
+        "Rules",
+        rule_password="A password has an effect only while privacy is 2.",
+        rule_lines="The two exclusion lists are texts with one entry per line.",
+        rule_defaults="A create that leaves out privacy, email or exclude_bots gives the website 0, 0 and 1.",
+        states="Privacy, the two flags and favorite are the only settings whose values are enumerated.",
+        id_sorts="Ids rise with the date of creation: sorting by `id` is sorting by that date.",
+    ),
+    *_stated(
+        "List parameters",
+        list_optional="All of them may be left out.",
+        search="`search`: any text; no default.",
+        search_by="`search_by`: the field that is searched, `domain`; that is the default.",
+        favorite_filter="`favorite`: a boolean that filters; no default.",
+        sort_by="`sort_by`: `id` (the default) or `domain`.",
+        sort="`sort`: `desc` (the default) or `asc`.",
+        per_page="`per_page`: websites per page: 10, 25, 50 or 100;",
+        per_page_limit="no other number is accepted;",
+        per_page_default="100 is the default.",
+    ),
+)
+
+OPEN_POINTS: tuple[OpenPoint, ...] = (
+    OpenPoint(
+        "response-bodies",
+        "Bodies of answers",
+        "A record may stand bare or under `data`, a list bare, under `data` or under one other key, with its numbers at "
+        "top level or under `meta`.",
+    ),
+    OpenPoint("website-record", "Fields of a website record", "Only `id` is required; the rest is passed on as it is."),
+    OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
+    OpenPoint("status-codes", "Status codes", "200, 201 and 204 mean success; 202 does not."),
+    OpenPoint(
+        "page-parameter",
+        "How a page of the list is selected",
+        "By the query parameter `page`, from 1 up; the extra `page_parameter` changes it. A complete list must prove that "
+        "pages were selected.",
+    ),
+    OpenPoint(
+        "error-codes", "Error codes", "By the HTTP status: one exception class for each that a caller can act on."
+    ),
+    OpenPoint(
+        "error-payload",
+        "Shape of error bodies",
+        "`message`, `error`, `detail` or `title`, and messages by field under `errors`; else the beginning of the body.",
+    ),
+    OpenPoint("error-conditions", "What causes errors", "Bad values are refused before anything is sent."),
+    OpenPoint("transitions", "Which values may follow which", "None is ruled out."),
+    OpenPoint(
+        "rate-limits",
+        "Rate limits",
+        "`Retry-After` and the usual rate-limit headers are obeyed; an extra sets a limit.",
+    ),
+    OpenPoint("events", "Events", "Not used."),
+    OpenPoint("compatibility", "Policy of deprecation", "The client names its version in the header `User-Agent`."),
 )
 
 #: Statement to the tests that name it, in the order in which they were loaded.
@@ -170,55 +183,54 @@ def load() -> None:
         __import__(path.stem)
 
 
-def render(outcomes: dict[str, str]) -> str:
-    """Return the document; ``outcomes`` is what became of each test, ``passed`` for those left out."""
+def render() -> str:
+    """Return docs/interface.md."""
+    load()
+    numbers: dict[str, int] = {}
+
+    def held(statement: str) -> str:
+        for name in TESTS[statement]:
+            numbers.setdefault(name, len(numbers) + 1)
+        return "".join(f" [{numbers[name]}]" for name in TESTS[statement])
+
     lines = [
-        "# Contract table",
+        "# The interface",
         "",
-        "Every statement of the interface, in our words, with the tests in `tests/contract/` that hold the client and",
-        "the sandbox to it. For what the interface does not show, the tests hold what this package does there.",
-        "Written by `python tests/contract/contract_table.py`; a test keeps it up to date.",
+        "What is known of the HTTP interface of the analytics service, in our own words. Nothing else is: what the",
+        "documentation of the service does not show stands at the end, with what this package does about it.",
+        "A number in brackets names a [test](#tests) that holds the package and its [sandbox](sandbox.md) to the statement.",
+        "This page is written by `make generate`.",
         "",
-        f"{len(STATEMENTS)} statements, {sum(not statement.shown for statement in STATEMENTS)} of them not shown.",
-        "",
-        "| Part | Statement | Tests | Status |",
-        "|---|---|---|---|",
     ]
-    for statement in STATEMENTS:
-        names = TESTS[statement.id]
-        status = sorted({outcomes.get(name, "passed") for name in names})
-        text = statement.text if statement.shown else f"Not shown: {statement.text[0].lower()}{statement.text[1:]}"
-        tests = "<br>".join(f"`{name}`" for name in names)
-        lines.append(f"| {statement.part} | {text} | {tests} | {', '.join(status) or 'untested'} |")
+    for section in dict.fromkeys(statement.section for statement in STATEMENTS):
+        lines += [f"## {section}", ""]
+        found = [statement for statement in STATEMENTS if statement.section == section]
+        if section == "Fields":
+            lines += list(_field_table(held))
+        else:
+            lines += [f"- {statement.text}{held(statement.id)}" for statement in found]
+        lines.append("")
+    lines += ["## Not documented", "", "| What | What this package does |", "|---|---|"]
+    lines += [f"| {point.text} | {point.answer}{held(point.id)} |" for point in OPEN_POINTS]
+    lines += [
+        "",
+        "Each of these assumptions stands in `airflow_provider_analytics/api/dialect.py`, with the extra that changes it.",
+        "",
+        "## Tests",
+        "",
+        f"{len(STATEMENTS)} statements and {len(OPEN_POINTS)} open points are held by these tests in `tests/contract/`:",
+        "",
+        *(f"{number}. `{name}`" for name, number in numbers.items()),
+        "",
+        *(f"[{number}]: #tests" for number in numbers.values()),
+    ]
     return "\n".join(lines) + "\n"
 
 
-class _Outcomes:
-    """pytest plugin that notes what became of each test; a parametrised one passes when all of it does."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, str] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        path, _, test = report.nodeid.partition("::")
-        name = f"{Path(path).name}::{test.partition('[')[0]}"
-        if report.failed or report.skipped:
-            self.found[name] = report.outcome
-
-
-def main() -> int:
-    """Run the tests and write the document; return pytest's exit status."""
-    outcomes = _Outcomes()
-    folder = str(Path(__file__).parent)
-    deselected = "--deselect=tests/contract/test_contract_document.py::test_the_document_is_up_to_date"
-    status = pytest.main(["-q", "-p", "no:cacheprovider", deselected, folder], plugins=[outcomes])
-    sys.path.insert(0, folder)
-    # This module runs as __main__; the tests have registered themselves with the one they imported.
-    table = __import__("contract_table")
-    table.load()
-    DOCUMENT.write_text(table.render(outcomes.found), encoding="utf-8")
-    return int(status)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _field_table(held: Callable[[str], str]) -> Iterable[str]:
+    texts = {statement.id: statement.text for statement in STATEMENTS}
+    yield f"| Field | Meaning | {' | '.join(FIELD_COLUMNS.values())} |"
+    yield "|---|---|" + "---|" * len(FIELD_COLUMNS)
+    for field in WEBSITE_FIELDS:
+        cells = [f"{texts[f'{field.name}-{column}']}{held(f'{field.name}-{column}')}" for column in FIELD_COLUMNS]
+        yield f"| `{field.name}` | {field.meaning} | {' | '.join(cells)} |"

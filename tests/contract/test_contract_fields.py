@@ -30,7 +30,7 @@ def write(client: AnalyticsClient, sandbox: SandboxServer, way: str, **settings:
     return next(stored for stored in sandbox.websites() if stored["id"] == website["id"])
 
 
-@proves("domain-type")
+@proves("domain-values")
 @pytest.mark.parametrize(
     "domain", ["example.com", "a.b-c.example", "münchen.example", "xn--mnchen-3ya.example", "intranet"]
 )
@@ -39,7 +39,7 @@ def test_a_domain_name_is_sent_as_it_is(client: AnalyticsClient, sandbox: Sandbo
     assert last_form(sandbox) == [("domain", domain)]
 
 
-@proves("domain-type", "domain-required", "store-required")
+@proves("domain-values", "domain-default", "domain-create", "store-required")
 @pytest.mark.parametrize(
     "domain", ["", " ", "http://a.example", "a.example/x", "a b.example", "a.example\n", None, 7, "a..b"]
 )
@@ -71,7 +71,7 @@ def test_an_update_cannot_send_a_domain(client: AnalyticsClient, sandbox: Sandbo
 WAYS = pytest.mark.parametrize("way", ["create", "update"])
 
 
-@proves("privacy-values", "privacy-settable")
+@proves("privacy-values", "privacy-create", "privacy-update")
 @WAYS
 @pytest.mark.parametrize("setting", list(Privacy))
 @pytest.mark.parametrize(
@@ -98,7 +98,9 @@ def test_another_privacy_is_refused_unsent(
     assert sandbox.requests == []
 
 
-@proves("email-values", "email-settable", "exclude-bots-values", "exclude-bots-settable")
+@proves(
+    "email-values", "email-create", "email-update", "exclude_bots-values", "exclude_bots-create", "exclude_bots-update"
+)
 @WAYS
 @pytest.mark.parametrize("field", ["email", "exclude_bots"])
 @pytest.mark.parametrize(("value", "sent"), [(True, 1), (False, 0), (1, 1), (0, 0), ("True", 1), ("false", 0)])
@@ -113,7 +115,7 @@ def test_a_flag_is_sent_as_0_or_1(
         assert (field, str(sent)) in last_form(sandbox)
 
 
-@proves("email-values", "exclude-bots-values", "favorite-type")
+@proves("email-values", "exclude_bots-values", "favorite-values")
 @pytest.mark.parametrize("field", ["email", "exclude_bots", "favorite"])
 @pytest.mark.parametrize("value", [2, -1, "yes", "", "None", 0.5, []])
 def test_another_flag_is_refused_unsent(
@@ -124,7 +126,7 @@ def test_another_flag_is_refused_unsent(
     assert sandbox.requests == []
 
 
-@proves("password-type", "password-settable")
+@proves("password-values", "password-create", "password-update")
 @WAYS
 @pytest.mark.parametrize("password", ["secret", "p ä+&=%\\'\"<>\U0001f511", " leading and trailing "])
 def test_a_password_is_sent_as_it_is(client: AnalyticsClient, sandbox: SandboxServer, way: str, password: str) -> None:
@@ -166,7 +168,15 @@ def test_a_password_keeps_its_effect_on_a_website_with_privacy_2(
 LISTS = pytest.mark.parametrize("field", ["exclude_params", "exclude_ips"])
 
 
-@proves("exclude-params-type", "exclude-params-settable", "exclude-ips-type", "exclude-ips-settable", "rule-lines")
+@proves(
+    "exclude_params-values",
+    "exclude_params-create",
+    "exclude_params-update",
+    "exclude_ips-values",
+    "exclude_ips-create",
+    "exclude_ips-update",
+    "rule-lines",
+)
 @WAYS
 @LISTS
 @pytest.mark.parametrize(
@@ -199,7 +209,7 @@ def test_what_is_no_entry_per_line_is_refused_unsent(
     assert sandbox.requests == []
 
 
-@proves("favorite-type", "favorite-update")
+@proves("favorite-values", "favorite-update")
 @pytest.mark.parametrize(("boolean_format", "texts"), [("true/false", ("false", "true")), ("1/0", ("0", "1"))])
 @pytest.mark.parametrize("value", [False, True])
 def test_favorite_is_sent_as_a_boolean(
@@ -216,8 +226,15 @@ def test_a_create_cannot_send_favorite(client: AnalyticsClient, sandbox: Sandbox
     assert sandbox.requests == []
 
 
-@proves("favorite-default", "exclude-params-default", "exclude-ips-default", "privacy-default", "email-default",
-        "exclude-bots-default", "rule-defaults")  # fmt: skip
+@proves(
+    "favorite-default",
+    "exclude_params-default",
+    "exclude_ips-default",
+    "privacy-default",
+    "email-default",
+    "exclude_bots-default",
+    "rule-defaults",
+)
 def test_a_new_website_has_the_defaults(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     client.create_website(
         "a.example", privacy=None, email=None, exclude_bots=None, exclude_params=None, exclude_ips=None

@@ -41,8 +41,16 @@ OPERATIONS = {
 EACH = pytest.mark.parametrize("operation", OPERATIONS)
 
 
-@proves("operation-list", "operation-show", "operation-create", "operation-update", "operation-delete",
-        "operation-account", "version-in-path", "scope")  # fmt: skip
+@proves(
+    "operation-list",
+    "operation-show",
+    "operation-create",
+    "operation-update",
+    "operation-delete",
+    "operation-account",
+    "version-in-path",
+    "scope",
+)
 @EACH
 def test_method_path_and_payload_of_each_operation(
     client: AnalyticsClient, sandbox: SandboxServer, operation: str

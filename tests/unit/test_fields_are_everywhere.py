@@ -1,0 +1,189 @@
+"""Every place that has to know the fields of a website knows each field of the table in ``api/fields.py``.
+
+What can be derived from the table is. The rest (signatures and docstrings that people read in an editor, SQL, the
+sandbox's own table, the statements of docs/interface.md) is held to it here: a test per place, a case per field.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import contract_table
+import pytest
+
+from airflow_provider_analytics.api import fields
+from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS, WEBSITE_FIELDS, Field
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.operators import exclusions
+from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.sandbox import parameters
+from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.rows import COLUMNS
+
+CHECKOUT = Path(__file__).parents[2]
+#: A value of each kind, as the service shows it.
+SAMPLES: dict[str, Any] = {"Domain": "a.example", "PrivacySetting": 1, "Flag": 1, "Boolean": True, "Lines": "192.0.2.1"}
+
+
+def sample(field: Field) -> Any:
+    return SAMPLES.get(type(field.kind).__name__, "a text")
+
+
+def each(chosen: Callable[[Field], bool]) -> pytest.MarkDecorator:
+    found = [field for field in WEBSITE_FIELDS if chosen(field)]
+    return pytest.mark.parametrize("field", found, ids=[field.name for field in found])
+
+
+EVERY = each(lambda field: True)
+ON_CREATE = each(lambda field: field.on_create)
+ON_UPDATE = each(lambda field: field.on_update)
+RECORDED = each(lambda field: field.name in RECORD_FIELDS)
+
+
+class Recorder:
+    """A hook or client that answers every call and keeps its arguments."""
+
+    def __init__(self, *_: Any) -> None:
+        self.calls: dict[str, dict[str, Any]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **arguments: Any) -> Any:
+            self.calls[name] = arguments | ({"domain": args[0]} if args else {})
+            return None if name == "find_website" else {"id": 1}
+
+        return call
+
+
+def annotation(function: Callable[..., Any], argument: str) -> str:
+    return str(inspect.signature(inspect.unwrap(function)).parameters[argument].annotation)
+
+
+def documented(text: str | None) -> list[str]:
+    return re.findall(r"^\s*:param (\w+):", text or "", re.MULTILINE)
+
+
+# The hook
+
+
+@ON_CREATE
+def test_the_hook_takes_and_sends_it_on_create(field: Field) -> None:
+    hook, client = AnalyticsHook(), Recorder()
+    hook.__dict__["client"] = client
+    hook.create_website(**{"domain": "a.example", field.name: sample(field)})
+    assert client.calls["create_website"][field.name] == sample(field)
+    assert annotation(AnalyticsHook.create_website, field.name) == field.kind.argument
+
+
+@ON_UPDATE
+def test_the_hook_takes_and_sends_it_on_update(field: Field) -> None:
+    hook, client = AnalyticsHook(), Recorder()
+    hook.__dict__["client"] = client
+    hook.update_website(1, **{field.name: sample(field)})
+    assert client.calls["update_website"][field.name] == sample(field)
+    assert annotation(AnalyticsHook.update_website, field.name) == field.kind.argument
+
+
+@EVERY
+def test_the_hook_documents_it(field: Field) -> None:
+    assert (field.name in documented(AnalyticsHook.create_website.__doc__)) == field.on_create
+    assert (field.name in documented(AnalyticsHook.update_website.__doc__)) == field.on_update
+
+
+@EVERY
+def test_type_checkers_know_it(field: Field) -> None:
+    if field.name != "domain":
+        assert (field.name in fields.CreateSettings.__annotations__) == field.on_create
+        assert (field.name in fields.UpdateSettings.__annotations__) == field.on_update
+
+
+# The operators
+
+
+def run(operator: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run an operator with a hook that records, and return what it told the hook to send."""
+    hook = Recorder()
+    monkeypatch.setattr("airflow_provider_analytics.hooks.analytics.AnalyticsHook", lambda conn_id: hook)
+    monkeypatch.setattr("airflow_provider_analytics.operators.websites.for_xcom", lambda record, hook: record)
+    operator.execute({})
+    return hook.calls.get("create_website") or hook.calls["update_website"]
+
+
+@ON_CREATE
+def test_the_create_operator_takes_and_sends_it(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    argument = ARGUMENTS.get(field.name, field.name)
+    given = {"domain": "a.example", argument: sample(field)}
+    sent = run(CreateWebsiteOperator(task_id="create", **given), monkeypatch)
+    assert sent[field.name] == sample(field)
+    assert annotation(CreateWebsiteOperator.__init__, argument) == field.kind.argument
+
+
+@ON_UPDATE
+def test_the_update_operator_takes_and_sends_it(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    argument = ARGUMENTS.get(field.name, field.name)
+    sent = run(UpdateWebsiteOperator(task_id="update", website_id=1, **{argument: sample(field)}), monkeypatch)
+    assert sent[field.name] == sample(field)
+    assert annotation(UpdateWebsiteOperator.__init__, argument) == field.kind.argument
+
+
+@each(lambda field: field.name in LINE_FIELDS)
+def test_an_operator_keeps_the_list_in_step(field: Field) -> None:
+    found = [value for value in vars(exclusions).values() if getattr(value, "field", None) == field.name]
+    assert len(found) == 1
+
+
+# The sandbox has a table of its own, so that a mistake here is not mirrored there.
+
+
+@EVERY
+def test_the_sandbox_takes_it(field: Field) -> None:
+    assert (field.name in {found.name for found in parameters.CREATE_FIELDS}) == field.on_create
+    assert (field.name in {found.name for found in parameters.UPDATE_FIELDS}) == field.on_update
+
+
+@EVERY
+def test_the_sandbox_shows_it(field: Field, analytics_sandbox: SandboxServer) -> None:
+    shown = analytics_sandbox.add_website("a.example")
+    assert (field.name in shown) == (field.name in RECORD_FIELDS)
+
+
+# Documents and SQL
+
+
+@EVERY
+def test_the_interface_page_states_it(field: Field) -> None:
+    stated = {statement.id for statement in contract_table.STATEMENTS}
+    assert {f"{field.name}-{column}" for column in contract_table.FIELD_COLUMNS} <= stated
+
+
+@RECORDED
+def test_the_duckdb_dag_loads_it(field: Field) -> None:
+    text = (CHECKOUT / "dags" / "load_snapshot_into_duckdb.py").read_text()
+    types = {"string": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN"}
+    assert f"{field.name} {types[COLUMNS[field.name]]}" in text
+    assert f"{field.name}: '{types[COLUMNS[field.name]]}'" in text
+
+
+@RECORDED
+def test_the_documented_load_into_bigquery_names_it(field: Field) -> None:
+    types = {"string": "STRING", "integer": "INT64", "boolean": "BOOL"}
+    text = (CHECKOUT / "docs" / "snapshots.md").read_text()
+    assert f"{field.name} {types[COLUMNS[field.name]]}" in text
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    """Schemas, docs/interface.md, tables of documents: ``make generate`` writes them."""
+    command = [sys.executable, str(CHECKOUT / "scripts" / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
