@@ -1,1 +1,6 @@
+"""The website list as files: rows, formats, manifest, publication, and what changed between two snapshots.
+
+Imports ``api`` and ``storage``, and never Airflow.
+"""
+
 from __future__ import annotations

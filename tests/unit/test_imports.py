@@ -1,18 +1,40 @@
-"""What importing this package brings along, each looked at in an interpreter of its own."""
+"""What each module may import, as it is written, and what importing the package loads, in a process of its own."""
 
 from __future__ import annotations
 
+import ast
 import json
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import airflow_provider_analytics
 
+PACKAGE = "airflow_provider_analytics"
+ROOT = Path(airflow_provider_analytics.__file__).parent
+
+#: Folder or module of the package to what it may import of the package, besides itself and ``exceptions``.
+MAY_IMPORT = {
+    "__init__": set[str](),
+    "exceptions": set(),
+    "thresholds": set(),
+    "get_provider_info": {"__version__"},
+    "storage": set(),
+    "api": {"__version__"},
+    "reconcile": {"api", "thresholds"},
+    "snapshots": {"__version__", "api", "storage", "thresholds"},
+    "hooks": {"api", "get_provider_info", "storage"},
+    "operators": {"api", "hooks", "reconcile", "snapshots", "storage", "thresholds"},
+    "sandbox": {"__version__"},
+}
+WITH_AIRFLOW = {"hooks", "operators"}
+
 #: What only a running task needs; the rest (names, enums, constants) is small.
-HEAVY = ("api.client", "api.listing", "api.transport", "hooks", "sandbox", "snapshots")
+HEAVY = ("api.client", "api.listing", "api.transport", "hooks", "sandbox", "snapshots", "storage")
 
 NEW_MODULES = """
 import json, sys
@@ -23,9 +45,56 @@ print("\\n" + json.dumps(sorted(set(sys.modules) - known)))
 """
 
 
+def sources() -> Iterator[tuple[str, Path]]:
+    """Yield every module of the package with the part of the package that it belongs to."""
+    for path in sorted(ROOT.rglob("*.py")):
+        yield path.relative_to(ROOT).parts[0].removesuffix(".py"), path
+
+
+def imported(path: Path) -> set[str]:
+    """Return the full names that a module imports anywhere, inside functions and for type checkers too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+EVERY_SOURCE = pytest.mark.parametrize(
+    ("part", "path"), [pytest.param(part, path, id=str(path.relative_to(ROOT))) for part, path in sources()]
+)
+
+
+def test_every_part_of_the_package_has_a_rule() -> None:
+    assert {part for part, _ in sources()} == MAY_IMPORT.keys()
+
+
+@EVERY_SOURCE
+def test_modules_import_what_their_part_may_import(part: str, path: Path) -> None:
+    own = {name.split(".")[1] for name in imported(path) if name.startswith(f"{PACKAGE}.")}
+    assert own <= MAY_IMPORT[part] | {part, "exceptions"}
+    if part not in WITH_AIRFLOW:
+        assert not [name for name in imported(path) if name.split(".")[0] == "airflow"]
+
+
+@EVERY_SOURCE
+def test_only_the_transport_imports_requests(part: str, path: Path) -> None:
+    network = {"requests", "urllib3", "http", "httpx", "socket"} & {name.split(".")[0] for name in imported(path)}
+    if part != "sandbox" and path.name != "transport.py":
+        assert not network
+
+
+@pytest.mark.parametrize("folder", [path.parent for path in sorted(ROOT.glob("*/__init__.py"))], ids=lambda p: p.name)
+def test_every_folder_says_what_belongs_there_and_what_it_may_import(folder: Path) -> None:
+    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    assert "import" in said.lower()
+
+
 def modules_in(package: str) -> list[str]:
-    room = __import__(package, fromlist=["__path__"])
-    return [package, *(found.name for found in pkgutil.walk_packages(room.__path__, f"{package}."))]
+    folder = __import__(package, fromlist=["__path__"])
+    return [package, *(found.name for found in pkgutil.walk_packages(folder.__path__, f"{package}."))]
 
 
 def brought_along(modules: list[str], before: str = "") -> set[str]:
@@ -39,32 +108,23 @@ def packages(modules: set[str]) -> set[str]:
     return {module.partition(".")[0] for module in modules}
 
 
-@pytest.mark.parametrize("room", ["api", "reconcile", "snapshots"])
-def test_the_pure_rooms_never_import_airflow(room: str) -> None:
-    assert "airflow" not in packages(brought_along(modules_in(f"airflow_provider_analytics.{room}")))
+@pytest.mark.parametrize("part", ["api", "reconcile", "snapshots", "sandbox"])
+def test_what_is_free_of_airflow_never_loads_it(part: str) -> None:
+    assert "airflow" not in packages(brought_along(modules_in(f"{PACKAGE}.{part}")))
 
 
 def test_the_package_itself_imports_nothing() -> None:
-    assert brought_along(["airflow_provider_analytics"], before="import __future__") == {"airflow_provider_analytics"}
+    assert brought_along([PACKAGE], before="import __future__") == {PACKAGE}
 
 
 def test_provider_info_imports_nothing_else() -> None:
-    new = brought_along(["airflow_provider_analytics.get_provider_info"], before="import typing, __future__")
-    assert packages(new) == {"airflow_provider_analytics"}
+    new = brought_along([f"{PACKAGE}.get_provider_info"], before="import typing, __future__")
+    assert packages(new) == {PACKAGE}
 
 
-@pytest.mark.parametrize("room", ["operators"])
-def test_dag_files_load_nothing_heavy(room: str) -> None:
+def test_dag_files_load_nothing_heavy() -> None:
     """DAG files are parsed every few seconds: operators cost no more than Airflow's own base class does."""
     base = "from airflow.providers.common.compat.sdk import BaseOperator, BaseOperatorLink, AirflowFailException"
-    new = brought_along(modules_in(f"airflow_provider_analytics.{room}"), before=base)
-    assert packages(new) - set(sys.stdlib_module_names) <= {"airflow_provider_analytics", "airflow"}
-    assert not {
-        name for name in new if name.startswith(tuple(f"airflow_provider_analytics.{heavy}" for heavy in HEAVY))
-    }
-
-
-def test_the_package_has_these_rooms() -> None:
-    """A room that is renamed would silently leave the tests above."""
-    found = {module.name for module in pkgutil.iter_modules(airflow_provider_analytics.__path__)}
-    assert {"api", "reconcile", "snapshots", "hooks", "operators", "sandbox"} <= found
+    new = brought_along(modules_in(f"{PACKAGE}.operators"), before=base)
+    assert packages(new) - set(sys.stdlib_module_names) <= {PACKAGE, "airflow"}
+    assert not {name for name in new if name.startswith(tuple(f"{PACKAGE}.{heavy}" for heavy in HEAVY))}
