@@ -1,4 +1,4 @@
-"""Command line of the sandbox: ``python -m airflow_provider_analytics.sandbox``."""
+"""Command line of the sandbox, ``python -m airflow_provider_analytics.sandbox``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_analytics.sandbox",
         description="A local server that implements the website analytics interface. It models the interface, not "
-        "the vendor's code. Prints one line, the Airflow connection to it, and serves until it is interrupted.",
+        "the vendor's code. Prints its Airflow connection as one line, then serves until interrupted.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
-    parser.add_argument("--websites", type=int, default=0, metavar="N", help="websites in an empty store")
-    parser.add_argument("--seed", type=int, default=7, help="which websites are invented (default: %(default)s)")
-    parser.add_argument("--database", default=None, metavar="FILE", help="keep the websites in this SQLite file")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 chooses a free port (default)")
+    parser.add_argument(
+        "--websites", type=int, default=0, metavar="N", help="websites to generate if the store is empty"
+    )
+    parser.add_argument("--seed", type=int, default=7, help="seed of the generated websites (default: %(default)s)")
+    parser.add_argument(
+        "--database", default=None, metavar="FILE", help="SQLite file to store the websites in (default: memory)"
+    )
     parser.add_argument("--api-key", default=None, metavar="KEY", help="key that clients must send (default: random)")
     given = parser.parse_args(arguments)
     if given.websites < 0:

@@ -1,8 +1,7 @@
-"""The service itself: the six operations of the interface as a FastAPI application.
+"""The six operations of the interface as a FastAPI application.
 
-It models the interface and not the vendor's code. What the interface does not show is an assumption, and every
-assumption is listed in ``docs/sandbox.md``; those a test may want to change are in
-:class:`airflow_provider_analytics.sandbox.responses.Options`.
+It models the interface, not the vendor's code. What the interface does not document is assumed; ``docs/sandbox.md``
+lists every assumption, and :class:`airflow_provider_analytics.sandbox.responses.Options` has those that can be changed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_Bearer)]
 
 
 class ApiError(Exception):
-    """An answer that is not a success: status, message, messages by field and extra headers."""
+    """An error response: status, message, messages by field and extra headers."""
 
     def __init__(
         self,
@@ -62,9 +61,10 @@ class ApiError(Exception):
 
 
 def create_app(store: Store, api_key: str, options_for: Callable[[Request], Options], root: str = "") -> FastAPI:
-    """Return the application that serves ``store`` below ``root``.
+    """Return an application that serves ``store``.
 
-    ``root`` is empty or a sub-path such as ``/app``. ``options_for`` gives the options that hold for a request.
+    :param options_for: returns the options of a request.
+    :param root: sub-path of the base URL such as ``/app``, or empty.
     """
     service = _Service(store, options_for, f"{root}{PREFIX}/websites")
     app = FastAPI(
@@ -118,7 +118,7 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
 
 
 class _Service:
-    """The endpoints. They are coroutines, so one request at a time touches the store."""
+    """The endpoints. They are coroutines, so only one request at a time uses the store."""
 
     def __init__(self, store: Store, options_for: Callable[[Request], Options], list_path: str) -> None:
         self._store = store
@@ -204,14 +204,14 @@ def _checked(raw: bytes, parameters: Sequence[Parameter], options: Options) -> d
 async def _form(request: Request, fields: Sequence[Parameter], options: Options) -> dict[str, Any]:
     body = await request.body()
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # An update without any field may come without a body, and then without a type.
+    # An update without fields may have neither a body nor a Content-Type.
     if content_type != _FORM and (body or content_type):
         raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The body must be sent as {_FORM}.")
     return _checked(body, fields, options)
 
 
 def _refuse_query(request: Request, options: Options) -> None:
-    """Only the list has query parameters."""
+    """Reject query parameters, which only the list has."""
     _checked(request.scope["query_string"], (), options)
 
 

@@ -1,4 +1,4 @@
-"""The control endpoints: what the fixture can do, over HTTP, for clients of this machine.
+"""Control endpoints: the members of the fixture over HTTP, for clients on this machine.
 
 They are outside the prefix of the interface and need no API key.
 """
@@ -22,7 +22,7 @@ PREFIX = "/_sandbox"
 
 
 class Seed(BaseModel):
-    """How many websites to invent, and which."""
+    """The number and seed of the websites to generate."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,35 +31,35 @@ class Seed(BaseModel):
 
 
 def create_control(state: State) -> FastAPI:
-    """Return the application with the control endpoints of ``state``."""
+    """Return an application with the control endpoints for ``state``."""
     app = FastAPI(
-        title="Control of the sandbox",
+        title="Sandbox control",
         version=__version__,
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
-    router = APIRouter(prefix=PREFIX, dependencies=[Depends(_from_this_machine)])
+    router = APIRouter(prefix=PREFIX, dependencies=[Depends(_require_loopback)])
 
     @router.post("/reset", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def reset() -> None:
-        """Back to the start: no websites, the first options, no faults, an empty log."""
+        """Remove all websites, faults and recorded requests, and restore the initial options."""
         state.reset()
 
     @router.post("/seed", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def seed(wanted: Seed) -> None:
-        """Add invented websites."""
+        """Add generated websites."""
         state.store.seed(wanted.websites, wanted.seed)
 
     @router.get("/websites")
     async def websites() -> list[Website]:
-        """Every website, oldest first, without passwords."""
+        """List all websites, oldest first, without passwords."""
         return state.store.websites()
 
     @router.get("/options")
     async def options() -> Options:
-        """The options in force."""
+        """Show the current options."""
         return state.options
 
     @router.post("/options")
@@ -73,36 +73,36 @@ def create_control(state: State) -> FastAPI:
 
     @router.get("/faults")
     async def faults() -> list[Fault]:
-        """The faults in force; ``skip`` and ``times`` are what is left of them."""
+        """List the pending faults; ``skip`` and ``times`` are the remaining counts."""
         return state.faults.pending()
 
     @router.post("/faults", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def add_fault(fault: Fault) -> None:
-        """Put a fault behind those in force."""
+        """Append a fault to the pending ones."""
         state.faults.add(fault)
 
     @router.delete("/faults", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def clear_faults() -> None:
-        """Forget all faults."""
+        """Remove all faults."""
         state.faults.clear()
 
     @router.get("/requests")
     async def requests() -> list[dict[str, Any]]:
-        """The requests since the start, in order of arrival, without secrets."""
+        """List the recorded requests in order of arrival, without secrets."""
         return [_without_secrets(request) for request in state.requests]
 
     @router.delete("/requests", status_code=HTTPStatus.NO_CONTENT, response_model=None)
     async def clear_requests() -> None:
-        """Forget the requests recorded so far."""
+        """Remove the recorded requests."""
         state.requests.clear()
 
     app.include_router(router)
     return app
 
 
-async def _from_this_machine(request: Request) -> None:
+async def _require_loopback(request: Request) -> None:
     if request.client is None or not ipaddress.ip_address(request.client.host).is_loopback:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "The control endpoints are for clients of this machine.")
+        raise HTTPException(HTTPStatus.FORBIDDEN, "The control endpoints accept only clients on this machine.")
 
 
 def _without_secrets(request: RecordedRequest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Faults: what a sandbox is told to do wrong, for how many requests of which operation."""
+"""Fault injection: faults, the queue of pending ones, and the responses they produce."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
 
 class Drift(BaseModel):
-    """Changes of the store that happen behind the client's back.
+    """Changes to the store that another client makes, applied in the order of the fields.
 
-    Each field is a number of websites taken at random (repeatably), or a list that names them: new domains to
-    create, ids or domains to delete or to flip. They happen in the order of the fields.
+    Each field is a number of random websites (repeatable), or a list: domains to create, ids or domains to delete or to
+    flip.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,7 +35,10 @@ class Drift(BaseModel):
     flip_favorite: int | list[int | str] = 0
 
     def apply(self, store: Store) -> None:
-        """Carry the changes out. A website that is named and not there is a ValueError."""
+        """Apply the changes.
+
+        :raises ValueError: if a listed website does not exist.
+        """
         if isinstance(self.create, int):
             store.seed(self.create, seed=store.count())
         else:
@@ -54,64 +57,67 @@ def _chosen(store: Store, which: int | list[int | str]) -> list[Website]:
 def _named(store: Store, name: int | str) -> Website:
     found = store.get(name) if isinstance(name, int) else next(iter(store.find(name)), None)
     if found is None:
-        msg = f"there is no website {name!r} to change"
+        msg = f"no website {name!r} in the store"
         raise ValueError(msg)
     return found
 
 
 class Fault(BaseModel):
-    """What goes wrong with some requests. All fields may be combined; a fault without any changes nothing.
+    """A fault to inject into selected requests.
 
-    The fields from ``operation`` to ``times`` choose the requests. The request is then carried out or not
-    (``commit``), the store drifts (``drift``), ``delay`` passes, and the answer is dropped (``drop``) or sent:
-    the real one, or one made of ``status``, ``headers`` and ``body``, damaged as the remaining fields say.
+    All fields can be combined; a fault with the default of every field changes nothing. The fields from ``operation``
+    to ``times`` select the requests. Such a request is processed or not (``commit``), the store changes (``drift``),
+    and after ``delay`` the connection is reset (``drop``) or a response sent: the real one, or one made of ``status``,
+    ``headers`` and ``body``, modified by the remaining fields.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
 
+    #: Select requests of this operation; ``any`` is every request except those to the control endpoints.
     operation: Operation | Literal["any"] = "any"
-    """Requests of this operation; ``any`` is every request outside the control endpoints."""
+    #: Select requests whose path and query string contain a match of this regular expression, such as ``/websites/17$``
+    #: or ``page=3\b``.
     target: str | None = None
-    r"""A regular expression to be found in path and query string, such as ``/websites/17$`` or ``page=3\b``."""
+    #: Number of matching requests to let pass first.
     skip: int = Field(default=0, ge=0)
-    """Let this many matching requests pass first."""
+    #: Number of requests to apply to after that; None: all until the faults are cleared.
     times: int | None = Field(default=1, ge=1)
-    """Then apply to this many; None: to all until the faults are cleared."""
 
+    #: Whether the request is processed. By default it is, unless the response is replaced (by ``status``, ``body`` or
+    #: ``echo``) or dropped.
     commit: bool | None = None
-    """Whether the request is carried out. By default it is unless the answer is replaced (by ``status``, ``body`` or
-    ``echo``) or dropped."""
+    #: Changes to the store after the request is processed and before the response is sent.
     drift: Drift | None = None
-    """Changes of the store after the request was carried out and before it is answered."""
+    #: Options (of :class:`~airflow_provider_analytics.sandbox.responses.Options`) that differ for these requests.
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options (of :class:`~airflow_provider_analytics.sandbox.responses.Options`) that differ for these requests."""
+    #: Seconds before the response begins.
     delay: float = Field(default=0, ge=0)
-    """Seconds before the answer begins."""
+    #: Reset the connection instead of sending a response.
     drop: bool = False
-    """Reset the connection instead of answering."""
 
+    #: Status of the response. Default: the real one, or 200 if the request is not processed.
     status: int | None = Field(default=None, ge=200, le=599)
-    """Status of the answer. By default that of the real answer, or 200 if the request is not carried out."""
+    #: Headers to add or replace; None removes one.
     headers: dict[str, str | None] = Field(default_factory=dict)
-    """Headers added to the answer, or put in place of its own; None removes one."""
+    #: Replacement of the body. Text is sent as HTML, a dict or list as JSON (unless ``headers`` sets another type),
+    #: bytes without a content type. With a ``status`` and no body, an error has the sandbox's error body; other
+    #: responses are empty.
     body: bytes | str | dict[str, Any] | list[Any] | None = None
-    """Another body: text is sent as HTML, a dict or list as JSON (``headers`` may say otherwise), bytes without a type.
-    With a ``status`` and no body, an error has the sandbox's error body and anything else an empty one."""
+    #: Replace the body by an error that repeats the request's Authorization header and form fields.
     echo: bool = False
-    """The body is an error that repeats the request's Authorization header and its form fields."""
 
+    #: Compress the body, before ``cut``.
     gzip: bool = False
-    """Compress the body (before it is cut)."""
+    #: Send only ``body[:cut]``, then close the connection.
     cut: int | None = None
-    """Send the body only up to this index, as in ``body[:cut]``, and then close the connection."""
+    #: Framing of the body: Content-Length of the whole body; chunked; or Content-Length of the bytes that are sent, so
+    #: that a cut truncates only the content and the connection stays open.
     framing: Literal["length", "chunked", "matching"] = "length"
-    """How the body is announced: by the Content-Length of the whole body, in chunks, or by the Content-Length of what
-    is really sent: then a cut damages the content only, and the connection stays open."""
+    #: Seconds between the bytes of the body; 0 sends them at once.
     interval: float = Field(default=0, ge=0)
-    """Send the body byte by byte, this many seconds apart."""
+    #: Send spaces after the body until the client disconnects or the sandbox stops: one per ``interval``, or as fast as
+    #: the client reads if that is 0.
     endless: bool = False
-    """The body is followed by spaces without end, byte by byte if there is an ``interval`` and as fast as the client
-    reads if there is none; until the client goes away or the sandbox stops."""
 
     @field_validator("options")
     @classmethod
@@ -131,7 +137,7 @@ class Fault(BaseModel):
 
     @property
     def commits(self) -> bool:
-        """Whether the request is carried out."""
+        """Whether the request is processed."""
         if self.commit is not None:
             return self.commit
         return not (self.drop or self._replaces_body)
@@ -140,46 +146,46 @@ class Fault(BaseModel):
     def _replaces_body(self) -> bool:
         return self.status is not None or self.body is not None or self.echo
 
-    def concerns(self, operation: Operation | None, target: str) -> bool:
-        """Whether a request is one of those that this fault chooses, its counts left aside."""
+    def matches(self, operation: Operation | None, target: str) -> bool:
+        """Whether a request matches ``operation`` and ``target``, regardless of ``skip`` and ``times``."""
         if self.operation not in ("any", operation):
             return False
         return self.target is None or re.search(self.target, target) is not None
 
 
 class FaultQueue:
-    """The faults in force, with what is left of their counts."""
+    """The pending faults, in order, with their remaining counts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pending: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
-        """Put a fault behind those in force."""
+        """Append a fault to the pending ones."""
         with self._lock:
             self._pending.append(fault)
 
     def clear(self) -> None:
-        """Forget all faults."""
+        """Remove all faults."""
         with self._lock:
             self._pending.clear()
 
     def pending(self) -> list[Fault]:
-        """Return the faults in force; ``skip`` and ``times`` are what is left of them."""
+        """Return the pending faults; ``skip`` and ``times`` are the remaining counts."""
         with self._lock:
             return list(self._pending)
 
     def take(self, operation: Operation | None, target: str) -> Fault | None:
-        """Count a request and return the fault that applies to it.
+        """Count a request and return the fault that applies to it, if any.
 
-        Every fault that concerns the request counts it as skipped while it has any to skip; the first of the others
-        applies. So faults added one after the other apply one after the other.
+        Each matching fault with ``skip`` left counts the request as skipped; of the others, the first applies. Faults
+        therefore apply in the order in which they were added.
         """
         taken: Fault | None = None
         with self._lock:
             remaining: list[Fault] = []
             for fault in self._pending:
-                if not fault.concerns(operation, target):
+                if not fault.matches(operation, target):
                     remaining.append(fault)
                 elif fault.skip:
                     remaining.append(fault.model_copy(update={"skip": fault.skip - 1}))
@@ -196,7 +202,7 @@ class FaultQueue:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer before it is sent; ``headers`` are without those that describe its length."""
+    """A response before it is sent; ``headers`` have no Content-Length or Transfer-Encoding."""
 
     status: int
     headers: Mapping[str, str]
@@ -204,7 +210,7 @@ class Answer:
 
 
 def make_answer(fault: Fault, real: Answer | None, *, authorization: str, form: bytes) -> Answer:
-    """Return the answer to send: the real one (None when the request was not carried out) as the fault changes it."""
+    """Apply a fault to the real response, which is None if the request was not processed."""
     answer = real or Answer(HTTPStatus.OK, {}, b"")
     if fault._replaces_body:
         answer = _replacement(fault, answer.status, authorization, form)

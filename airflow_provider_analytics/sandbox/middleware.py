@@ -1,4 +1,4 @@
-"""The layer between the socket and the service: it records requests and carries out faults."""
+"""ASGI middleware that records requests and injects faults."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def options_for(request: Request) -> Options:
-    """Return the options that hold for a request which came through :class:`FaultMiddleware`."""
+    """Return the options that :class:`FaultMiddleware` has set for a request."""
     options: Options = request.scope[_OPTIONS_KEY]
     return options
 
 
 class FaultMiddleware:
-    """ASGI application around the service and the control endpoints.
+    """ASGI application that wraps the service and the control endpoints.
 
-    ``transport_of`` finds the transport of a client, by its address and port: an ASGI application by itself can
-    neither reset a connection nor end an answer early.
+    :param transport_of: returns the transport of a client, given its address and port. ASGI alone can neither reset a
+        connection nor end a response early.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class FaultMiddleware:
         self._transport_of = transport_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle a request."""
         if scope["path"].startswith(f"{CONTROL_PREFIX}/"):
             await self._control(scope, receive, send)
             return
-        body = await _whole_body(receive)
+        body = await _read_body(receive)
         if body is None:
             return
         request = self._record(scope, body)
         self._state.requests.append(request)
         fault = self._state.faults.take(request.operation, request.target)
         if fault is None:
-            answer = await self._carry_out(scope, body, self._state.options)
+            answer = await self._process(scope, body, self._state.options)
             request.status = answer.status
             await _send_whole(send, answer)
         else:
@@ -72,10 +72,10 @@ class FaultMiddleware:
     ) -> None:
         real = None
         if fault.commits:
-            real = await self._carry_out(scope, request.body, self._state.options.changed(fault.options))
+            real = await self._process(scope, request.body, self._state.options.changed(fault.options))
         if fault.drift is not None:
             fault.drift.apply(self._state.store)
-        if fault.delay and await _gone_within(receive, fault.delay):
+        if fault.delay and await _disconnected_within(receive, fault.delay):
             return
         transport = self._transport_of(scope["client"])
         if transport is None:
@@ -87,12 +87,12 @@ class FaultMiddleware:
             request.status = answer.status
             if await _send_damaged(fault, answer, receive, send):
                 return
-            # What is written is still delivered, then the connection ends.
+            # close() delivers what is buffered, unlike abort().
             transport.close()
-        # uvicorn takes a return without a whole answer for a bug, unless it knows that the connection is gone.
-        await _gone(receive)
+        # uvicorn treats a return before the end of the response as a bug, unless it has seen the disconnect.
+        await _wait_for_disconnect(receive)
 
-    async def _carry_out(self, scope: Scope, body: bytes, options: Options) -> Answer:
+    async def _process(self, scope: Scope, body: bytes, options: Options) -> Answer:
         status = 0
         headers: dict[str, str] = {}
         content = b""
@@ -103,7 +103,7 @@ class FaultMiddleware:
         async def send(message: Message) -> None:
             nonlocal status, headers, content
             if message["type"] == "http.response.start":
-                # No operation answers with the same header twice.
+                # No response of the service repeats a header, so a dict loses nothing.
                 status = int(message["status"])
                 headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
             else:
@@ -130,8 +130,8 @@ class FaultMiddleware:
         return request
 
 
-async def _whole_body(receive: Receive) -> bytes | None:
-    """Return the request's body, or None if the client went away before it was whole."""
+async def _read_body(receive: Receive) -> bytes | None:
+    """Return the body of a request, or None if the client disconnected before its end."""
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -148,9 +148,9 @@ async def _send_whole(send: Send, answer: Answer) -> None:
 
 
 async def _send_head(send: Send, answer: Answer, *, length: int | None) -> None:
-    """Send status and headers; without a length the body goes out in chunks."""
+    """Send status and headers; without ``length`` the body is chunked."""
     headers = dict(answer.headers)
-    # 204 and 304 have no body and no length.
+    # 204 and 304 have neither a body nor a Content-Length.
     if length is not None and answer.status not in (204, 304):
         headers["content-length"] = str(length)
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
@@ -158,7 +158,7 @@ async def _send_head(send: Send, answer: Answer, *, length: int | None) -> None:
 
 
 async def _send_damaged(fault: Fault, answer: Answer, receive: Receive, send: Send) -> bool:
-    """Send an answer as the fault says; False if the connection has to end with what was sent."""
+    """Send a response as the fault requires; False if the connection must be closed after it."""
     sent = answer.body[: fault.cut]
     chunked = fault.endless or fault.framing == "chunked"
     announced = sent if fault.framing == "matching" else answer.body
@@ -166,11 +166,11 @@ async def _send_damaged(fault: Fault, answer: Answer, receive: Receive, send: Se
     step = 1 if fault.interval else max(1, len(sent))
     for start in range(0, len(sent), step):
         await _send_part(send, sent[start : start + step])
-        if fault.interval and await _gone_within(receive, fault.interval):
+        if fault.interval and await _disconnected_within(receive, fault.interval):
             return True
     if fault.endless:
         filler = b" " if fault.interval else b" " * _FLOOD_BYTES
-        while not await _gone_within(receive, fault.interval):
+        while not await _disconnected_within(receive, fault.interval):
             await _send_part(send, filler)
         return True
     if len(sent) < len(announced) or (chunked and fault.cut is not None):
@@ -183,22 +183,22 @@ async def _send_part(send: Send, part: bytes) -> None:
     await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _gone_within(receive: Receive, seconds: float) -> bool:
-    """Let time pass, and tell whether the client went away meanwhile."""
+async def _disconnected_within(receive: Receive, seconds: float) -> bool:
+    """Wait, and return whether the client disconnected meanwhile."""
     try:
         async with asyncio.timeout(seconds):
-            await _gone(receive)
+            await _wait_for_disconnect(receive)
     except TimeoutError:
         return False
     return True
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    # Without this option the client sees an ordinary end of the connection instead of a reset.
+    # Without SO_LINGER the client sees an ordinary close (FIN) instead of a reset (RST).
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     transport.abort()

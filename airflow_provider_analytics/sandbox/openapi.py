@@ -1,13 +1,11 @@
-"""The OpenAPI description of the operations, for :mod:`airflow_provider_analytics.sandbox.app`.
-
-Bodies are described as the sandbox renders them with its default options.
-"""
+"""OpenAPI description of the operations, with bodies as rendered under the default options."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_provider_analytics.sandbox.fields import SHOWN
 from airflow_provider_analytics.sandbox.parameters import (
     CREATE_FIELDS,
     LIST_PARAMETERS,
@@ -21,10 +19,10 @@ from airflow_provider_analytics.sandbox.routes import Route
 _Schema = dict[str, Any]
 
 
-def _object(properties: _Schema) -> _Schema:
+def _object(properties: Mapping[str, Any]) -> _Schema:
     return {
         "type": "object",
-        "properties": properties,
+        "properties": dict(properties),
         "required": list(properties),
         "additionalProperties": False,
     }
@@ -34,19 +32,7 @@ _TEXT: _Schema = {"type": "string"}
 _OPTIONAL_TEXT: _Schema = {"type": ["string", "null"]}
 _COUNT: _Schema = {"type": "integer", "minimum": 0}
 _ID: _Schema = {"type": "integer", "minimum": 1}
-_WEBSITE = _object(
-    {
-        "id": _ID,
-        "domain": _TEXT,
-        "privacy": {"type": "integer", "enum": [0, 1, 2]},
-        "email": {"type": "integer", "enum": [0, 1]},
-        "exclude_bots": {"type": "integer", "enum": [0, 1]},
-        "exclude_params": _OPTIONAL_TEXT,
-        "exclude_ips": _OPTIONAL_TEXT,
-        "favorite": {"type": "boolean"},
-        "created_at": {"type": "string", "format": "date-time"},
-    }
-)
+_WEBSITE = _object(SHOWN)
 _PAGE = _object(
     {
         "data": {"type": "array", "items": _WEBSITE},
@@ -74,11 +60,11 @@ _ERROR = _object(
 
 
 def describe(route: Route) -> dict[str, Any]:
-    """Return the arguments of ``add_api_route`` that document one route."""
+    """Return the arguments of ``add_api_route`` that document a route."""
     operation = route.operation
     summary, status, schema = {
         "list": ("List websites", 200, _PAGE),
-        "create": ("Store a website", 201, _object({"data": _WEBSITE})),
+        "create": ("Create a website", 201, _object({"data": _WEBSITE})),
         "show": ("Show a website", 200, _object({"data": _WEBSITE})),
         "update": ("Update a website", 200, _object({"data": _WEBSITE})),
         "delete": ("Delete a website", 200, _DELETED),
@@ -86,8 +72,8 @@ def describe(route: Route) -> dict[str, Any]:
     }[operation]
     responses = {
         str(status): _json_response(summary, schema),
-        "302": {"description": "Invalid data, and the request does not accept JSON"},
-        "401": _json_response("No API key, or a wrong one", _ERROR),
+        "302": {"description": "Invalid data in a request that does not accept JSON"},
+        "401": _json_response("Missing or wrong API key", _ERROR),
         "422": _json_response("Invalid data", _ERROR),
     }
     extra: dict[str, Any] = {"responses": responses}

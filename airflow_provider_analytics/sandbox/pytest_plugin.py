@@ -1,4 +1,4 @@
-"""pytest plugin: the fixture ``analytics_sandbox``. Loading it imports neither FastAPI nor uvicorn."""
+"""pytest plugin with the fixture ``analytics_sandbox``; loading it imports neither FastAPI nor uvicorn."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def _analytics_sandbox_server() -> Iterator[SandboxServer]:
 
 @pytest.fixture
 def analytics_sandbox(_analytics_sandbox_server: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> SandboxServer:
-    """A local server that implements the analytics interface: empty, with default options, without faults.
+    """A local server that implements the analytics interface, reset before each test.
 
-    For the time of the test it is Airflow's connection ``analytics_default``.
+    It has no websites, default options and no faults. During the test, Airflow's connection ``analytics_default``
+    points to it.
     """
     _analytics_sandbox_server.reset()
     for name, value in _analytics_sandbox_server.connection_env.items():

@@ -1,4 +1,4 @@
-"""How the sandbox answers: every assumption about what the interface does not show, each one an option."""
+"""Response bodies, and the options that change what the interface leaves undocumented."""
 
 from __future__ import annotations
 
@@ -9,64 +9,77 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_analytics.sandbox.fields import FLAGS
 from airflow_provider_analytics.sandbox.store import Website
 
 
 class Options(BaseModel):
-    """What the interface leaves open, or what a server may get wrong. The defaults are a well-behaved server."""
+    """Behaviour of the server where the interface is not documented, or where servers may get it wrong.
+
+    The defaults describe a well-behaved server.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    #: Query parameter that selects a page.
     page_parameter: str = Field(default="page", min_length=1)
-    """Name of the query parameter that selects a page."""
+    #: Key that holds the websites of a list; None: the list is a bare JSON array.
     list_key: str | None = "data"
-    """Key under which a list answer holds the websites; None: the answer is a bare JSON array."""
+    #: Where a list has its page metadata: under ``meta``, at top level beside the websites, or nowhere. A bare array
+    #: has none.
     metadata: Literal["meta", "flat", "none"] = "meta"
-    """Where the numbers about the page are: under ``meta``, at top level beside the websites, or nowhere.
-    A bare array has none."""
+    #: Key that holds the record in responses to show, create, update and account; None: the record is bare.
     record_key: str | None = "data"
-    """Key under which show, create, update and account hold the record; None: bare."""
 
     create_status: int = Field(default=201, ge=200, le=299)
     update_status: int = Field(default=200, ge=200, le=299)
     delete_status: int = Field(default=200, ge=200, le=299)
+    #: Operations whose response has no body. With status 204 there is never one.
     empty_answers: frozenset[Literal["create", "update", "delete"]] = frozenset()
-    """Operations answered without a body. A status of 204 has none in any case."""
 
+    #: Render the integers of records and metadata as text.
     numbers_as_text: bool = False
-    """Numbers of records and of metadata are rendered as text."""
+    #: Render ``favorite`` as true/false, as 1/0, or as "true"/"false".
     favorite_as: Literal["boolean", "integer", "text"] = "boolean"
-    """``favorite`` as true/false, as 1/0, or as "true"/"false"."""
+    #: Render ``email`` and ``exclude_bots`` as 0/1 or as false/true.
     flags_as: Literal["integer", "boolean"] = "integer"
-    """``email`` and ``exclude_bots`` as 0/1 or as false/true."""
 
+    #: List parameters that are checked but have no effect. ``sort`` includes ``sort_by``; without ``per_page`` a page
+    #: holds the whole list.
     ignored: frozenset[Literal["page", "per_page", "sort", "search", "favorite"]] = frozenset()
-    """List parameters that are checked but have no effect. ``sort`` covers ``sort_by``; without ``per_page`` a page
-    holds the whole list."""
+    #: Maximum number of websites per page, whatever ``per_page`` requests.
     page_size_limit: int | None = Field(default=None, ge=1)
-    """A page holds at most this many websites, whatever ``per_page`` asks."""
+    #: Added to the requested page number: -1 repeats the previous page, 1 skips one.
     page_offset: int = 0
-    """Added to the page number that is asked for: -1 repeats the page before, 1 skips one."""
+    #: Whether the metadata have a total; without it there is no last page either.
     total: Literal["given", "absent"] = "given"
+    #: Added to the true total, to model a wrong count.
     total_offset: int = 0
-    """Added to the true total: a server that counts wrongly."""
+    #: Page number in the metadata. ``served`` and ``asked`` differ only if the page parameter is ignored or offset.
     current_page: Literal["served", "asked", "wrong", "absent"] = "served"
-    """Which page number the metadata names. ``served`` and ``asked`` differ only when the page parameter is ignored
-    or offset."""
 
+    #: Create a second website of the same domain instead of rejecting it.
     allow_duplicates: bool = False
-    """A second website of the same domain is created instead of refused."""
+    #: Reject unknown query parameters and form fields instead of ignoring them.
     strict_parameters: bool = True
-    """Unknown query parameters and form fields are refused instead of left unread."""
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
-        """Return these options with some of them changed; unknown names and bad values are ValueErrors."""
+        """Return a copy with some options changed.
+
+        :raises ValueError: for an unknown name or a bad value.
+        """
         return Options.model_validate({**dict(self), **changes})
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a list, as served. ``size`` is the number of websites that a full page holds."""
+    """A page of a list.
+
+    :param asked: requested page number.
+    :param served: number of the page in the response.
+    :param size: number of websites on a full page.
+    :param total: number of matching websites on all pages.
+    """
 
     websites: list[Website]
     asked: int
@@ -76,7 +89,7 @@ class Page:
 
 
 def render_list(page: Page, url: str, options: Options) -> Any:
-    """Return the JSON value of a list answer; ``url`` is the list's own address, for the links."""
+    """Return the JSON body of a list response; ``url`` is the URL of the list, for the links."""
     websites = [_render_record(website, options) for website in page.websites]
     if options.list_key is None:
         return websites
@@ -89,20 +102,20 @@ def render_list(page: Page, url: str, options: Options) -> Any:
 
 
 def render_record(record: Mapping[str, Any], options: Options) -> Any:
-    """Return the JSON value of an answer that holds one record."""
+    """Return the JSON body of a response with one record."""
     rendered = _render_record(record, options)
     return rendered if options.record_key is None else {options.record_key: rendered}
 
 
 def render_deleted(website_id: int, options: Options) -> Any:
-    """Return the JSON value of the answer to a deletion."""
+    """Return the JSON body of the response to a delete."""
     return {"id": _number(website_id, options), "object": "website", "deleted": True}
 
 
 def _render_record(record: Mapping[str, Any], options: Options) -> dict[str, Any]:
     rendered = dict(record)
     if options.flags_as == "boolean":
-        for name in ("email", "exclude_bots"):
+        for name in FLAGS:
             if name in rendered:
                 rendered[name] = bool(rendered[name])
     if "favorite" in rendered:
@@ -134,7 +147,7 @@ def _metadata(page: Page, options: Options) -> dict[str, Any]:
     if options.current_page == "absent":
         del metadata["current_page"]
     if options.total == "absent":
-        # A server that does not count knows no last page either.
+        # A server that does not count the websites cannot know the last page.
         del metadata["total"], metadata["last_page"]
     return {name: _number(value, options) for name, value in metadata.items()}
 

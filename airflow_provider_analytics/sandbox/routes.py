@@ -1,4 +1,4 @@
-"""The operations of the interface and where they are (part 4)."""
+"""Operations of the interface with their methods and paths (docs/interface.md, Operations)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PREFIX = "/api/v1"
 
 
 class Route(NamedTuple):
-    """One method on one path shape; update has two."""
+    """A method and path of an operation; update has two routes."""
 
     operation: Operation
     method: str
@@ -30,7 +30,7 @@ ROUTES = (
 
 
 def routes_of(path: str, root: str) -> list[Route]:
-    """Return the routes whose path shape ``path`` has, below ``root``; none for a path of no operation."""
+    """Return the routes below ``root`` that match ``path``, whatever their method."""
     return [
         route for route in ROUTES if re.fullmatch(re.escape(root + PREFIX) + route.path.replace("{id}", "[^/]+"), path)
     ]

@@ -1,4 +1,4 @@
-"""A sandbox as a real HTTP server in a thread of this process."""
+"""The sandbox as an HTTP server in a thread of this process."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ class SandboxServer:
             sandbox.seed(250)
             requests.get(f"{sandbox.url}/api/v1/websites", headers={"Authorization": f"Bearer {sandbox.api_key}"})
 
-    :param host: address to listen on; only loopback by default.
-    :param port: port to listen on; 0 takes a free one.
-    :param api_key: the key that clients must send; invented when not given.
-    :param database: a file that keeps the websites; in memory by default.
+    :param host: address to listen on; loopback by default.
+    :param port: port to listen on; 0 chooses a free port.
+    :param api_key: API key that clients must send; random by default.
+    :param database: SQLite file to store the websites in; in memory by default.
     :param root: sub-path of the base URL, such as ``/app``.
-    :param ssl_certfile: certificate (PEM) to speak TLS with, together with ``ssl_keyfile``.
-    :param options: names and values of :class:`~airflow_provider_analytics.sandbox.responses.Options`.
+    :param ssl_certfile: certificate (PEM) for TLS; requires ``ssl_keyfile``.
+    :param ssl_keyfile: private key (PEM) of the certificate.
+    :param options: initial :class:`~airflow_provider_analytics.sandbox.responses.Options`, by name.
     """
 
     def __init__(
@@ -82,7 +83,10 @@ class SandboxServer:
         self.stop()
 
     def start(self) -> None:
-        """Listen, and return once requests are answered. Raises OSError when the address cannot be used."""
+        """Start listening; return when the server accepts requests.
+
+        :raises OSError: if the address cannot be used.
+        """
         with contextlib.ExitStack() as undo:
             store = undo.enter_context(contextlib.closing(Store(self._database)))
             listener = undo.enter_context(self._listen())
@@ -104,20 +108,20 @@ class SandboxServer:
         )
         self._thread.start()
         if not server.ready.wait(_START_SECONDS):
-            msg = "The sandbox did not start to listen."
+            msg = f"the sandbox did not start listening within {_START_SECONDS} s"
             raise RuntimeError(msg)
 
     def _listen(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
         listener = socket.create_server(self._address, family=family)
-        # Inherited by its connections. asyncio sets it only for sockets created with an explicit protocol number.
+        # Connections inherit it. asyncio sets it only on sockets created with an explicit protocol number.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
 
     def _config(self, application: FaultMiddleware) -> uvicorn.Config:
         config = uvicorn.Config(
             application,
-            # The same protocol code everywhere, whatever else is installed.
+            # One implementation everywhere: the default depends on what is installed.
             http="h11",
             loop="asyncio",
             ws="none",
@@ -134,58 +138,58 @@ class SandboxServer:
         return config
 
     def stop(self) -> None:
-        """Break open connections off, stop listening and forget an in-memory store."""
+        """Abort open connections, stop listening and close the store."""
         self._server.should_exit = True
         self._thread.join()
         self._state.store.close()
 
     @property
     def url(self) -> str:
-        """The base URL, without a slash at the end."""
+        """Base URL without a trailing slash."""
         host = self._address[0]
         scheme = "https" if self._tls else "http"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self._port}{self._root}"
 
     def connection_json(self) -> str:
-        """Return an Airflow connection to this server, as JSON."""
+        """Return the Airflow connection to this server as JSON."""
         return json.dumps({"conn_type": "analytics", "host": self.url, "password": self.api_key})
 
     @property
     def connection_env(self) -> dict[str, str]:
-        """The environment variable that makes this server Airflow's connection ``analytics_default``."""
+        """Environment variable that defines this server as Airflow's connection ``analytics_default``."""
         return {CONNECTION_VARIABLE: self.connection_json()}
 
     def reset(self) -> None:
-        """Back to the start: no websites, the options given at the start, no faults, an empty log."""
+        """Remove all websites, faults and recorded requests, and restore the initial options."""
         self._state.reset()
 
     def seed(self, count: int, seed: int = 7) -> None:
-        """Add invented websites, the same ones for the same seed."""
+        """Add ``count`` generated websites, repeatable by ``seed``."""
         self._state.store.seed(count, seed)
 
     def add_website(self, domain: str, **settings: Any) -> Website:
-        """Add one website directly, whether or not its domain is taken, and return it."""
+        """Add a website without a request and return it, even if its domain is taken."""
         return self._state.store.add(domain, unique=False, **settings)
 
     def change_website(self, website_id: int, **settings: Any) -> Website | None:
-        """Change one website directly, as somebody at the screen would; None where there is none of this id."""
+        """Change a website without a request and return it, or None if it does not exist."""
         return self._state.store.update(website_id, settings)
 
     def remove_website(self, website_id: int) -> bool:
-        """Delete one website directly; False where there is none of this id."""
+        """Delete a website without a request; return False if it does not exist."""
         return self._state.store.delete(website_id)
 
     def websites(self) -> list[Website]:
-        """Return the stored websites, oldest first, without passwords."""
+        """Return all websites, oldest first, without passwords."""
         return self._state.store.websites()
 
     def stored_password(self, website_id: int) -> str | None:
-        """Return the stored password of a website, which no answer ever holds."""
+        """Return the stored password of a website, which no response shows."""
         return self._state.store.password(website_id)
 
     @property
     def options(self) -> Options:
-        """The options in force."""
+        """Current options."""
         return self._state.options
 
     def configure(self, **options: Any) -> None:
@@ -193,33 +197,34 @@ class SandboxServer:
         self._state.options = self._state.options.changed(options)
 
     def fault(self, operation: Operation | Literal["any"] = "any", **fields: Any) -> None:
-        """Let something go wrong with the next requests of an operation.
+        """Add a fault to the next requests of an operation.
 
-        ``fields`` are those of :class:`~airflow_provider_analytics.sandbox.faults.Fault`; a wrong one is a ValueError.
+        :param fields: fields of :class:`~airflow_provider_analytics.sandbox.faults.Fault`.
+        :raises ValueError: for an unknown field or a bad value.
         """
         self._state.faults.add(Fault(operation=operation, **fields))
 
     @property
     def pending_faults(self) -> list[Fault]:
-        """The faults in force; ``skip`` and ``times`` are what is left of them."""
+        """Pending faults; ``skip`` and ``times`` are the remaining counts."""
         return self._state.faults.pending()
 
     def clear_faults(self) -> None:
-        """Forget all faults."""
+        """Remove all faults."""
         self._state.faults.clear()
 
     @property
     def requests(self) -> list[RecordedRequest]:
-        """The requests since the last :meth:`reset` or :meth:`clear_requests`, in order of arrival."""
+        """Requests since the last :meth:`reset` or :meth:`clear_requests`, in order of arrival."""
         return list(self._state.requests)
 
     def clear_requests(self) -> None:
-        """Forget the requests recorded so far."""
+        """Remove the recorded requests."""
         self._state.requests.clear()
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn that says when it listens, and does not wait for clients when it stops."""
+    """A uvicorn server with an event for readiness, which does not wait for clients when it stops."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

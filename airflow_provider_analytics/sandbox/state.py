@@ -1,4 +1,4 @@
-"""Everything a sandbox holds: websites, options, faults and the log of requests."""
+"""State of a sandbox: websites, options, faults and recorded requests."""
 
 from __future__ import annotations
 
@@ -14,40 +14,42 @@ from airflow_provider_analytics.sandbox.store import Store
 
 @dataclass
 class RecordedRequest:
-    """A request as it arrived. Its representation leaves out what may hold secrets."""
+    """A request as received. Its repr omits headers and body, which may hold secrets.
+
+    :param operation: operation of the interface; None for any other method or path.
+    :param target: path and query string, undecoded.
+    :param headers: in order of arrival, with lower-case names.
+    :param authorized: whether the request had the right API key.
+    :param received: time of arrival on the monotonic clock, in seconds.
+    :param status: status of the response; None before it is sent, or if there is none.
+    """
 
     operation: Operation | None
-    """The operation of the interface, or None for any other method or path."""
     method: str
     target: str
-    """Path and query string, undecoded."""
     headers: list[tuple[bytes, bytes]] = field(repr=False)
-    """In the order of arrival, names in lower case."""
     body: bytes = field(repr=False)
     authorized: bool = False
-    """Whether it carried the right API key."""
     received: float = field(default_factory=time.monotonic, repr=False)
-    """Seconds on the monotonic clock, for intervals between requests."""
     status: int | None = None
-    """The status that was sent; None before that, and for good when the connection was dropped instead."""
 
     @property
     def path(self) -> str:
-        """The path, undecoded."""
+        """Path, undecoded."""
         return self.target.partition("?")[0]
 
     @property
     def query(self) -> list[tuple[str, str]]:
-        """The decoded query parameters, in order; empty if they are not well-formed."""
+        """Decoded query parameters, in order; empty if the query string is malformed."""
         return _pairs(self.target.partition("?")[2].encode())
 
     @property
     def form(self) -> list[tuple[str, str]]:
-        """The decoded form fields, in order; empty if the body is not a well-formed form."""
+        """Decoded form fields, in order; empty if the body is not a well-formed form."""
         return _pairs(self.body)
 
     def header(self, name: str) -> str | None:
-        """Return the (first) value of a header, None if it is absent."""
+        """Return the first value of a header, or None if it is absent."""
         wanted = name.lower().encode()
         return next((value.decode("latin-1") for key, value in self.headers if key == wanted), None)
 
@@ -60,7 +62,7 @@ def _pairs(raw: bytes) -> list[tuple[str, str]]:
 
 
 class State:
-    """The state of one sandbox, shared by the service, the control endpoints and the test's own thread."""
+    """The state of one sandbox, shared by the service, the control endpoints and the thread of the test."""
 
     def __init__(self, store: Store, api_key: str, initial_options: Options) -> None:
         self.store = store
@@ -71,7 +73,7 @@ class State:
         self._initial_options = initial_options
 
     def reset(self) -> None:
-        """Back to the start: no websites, the first options, no faults, an empty log."""
+        """Remove all websites, faults and recorded requests, and restore the initial options."""
         self.faults.clear()
         self.options = self._initial_options
         self.store.clear()

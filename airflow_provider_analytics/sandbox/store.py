@@ -1,4 +1,4 @@
-"""The sandbox's websites in SQLite: one table, one connection, one lock."""
+"""Store of websites in SQLite: one table, one connection, one lock."""
 
 from __future__ import annotations
 
@@ -9,57 +9,34 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_provider_analytics.sandbox.fields import BOOLEANS, DEFAULTS, SHOWN, WEBSITE_FIELDS
 from airflow_provider_analytics.sandbox.seeds import generate_websites
 
 MEMORY = ":memory:"
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS website (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    domain TEXT NOT NULL,
-    domain_key TEXT NOT NULL,
-    privacy INTEGER NOT NULL,
-    password TEXT,
-    email INTEGER NOT NULL,
-    exclude_bots INTEGER NOT NULL,
-    exclude_params TEXT,
-    exclude_ips TEXT,
-    favorite INTEGER NOT NULL,
-    created_at TEXT NOT NULL
-);
+# domain_key is the case-folded domain, for lookup, search and sorting.
+_COLUMNS = [*(f"{field.name} {field.column}" for field in WEBSITE_FIELDS), "domain_key TEXT NOT NULL"]
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS website ({", ".join(_COLUMNS)});
 CREATE INDEX IF NOT EXISTS website_domain ON website (domain_key, id);
 CREATE INDEX IF NOT EXISTS website_favorite ON website (favorite, id);
 """
-_SHOWN = (
-    "id", "domain", "privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite", "created_at",
-)  # fmt: skip
-_SELECT = f"SELECT {', '.join(_SHOWN)} FROM website"  # noqa: S608 - constants only
-_DEFAULTS: dict[str, Any] = {
-    "privacy": 0,
-    "password": None,
-    "email": 0,
-    "exclude_bots": 1,
-    "exclude_params": None,
-    "exclude_ips": None,
-    "favorite": False,
-}
-_SETTINGS = frozenset(_DEFAULTS)
+_SELECT = f"SELECT {', '.join(SHOWN)} FROM website"  # noqa: S608 - constants only
 _PASSWORD_PRIVACY = 2
 
+#: A website without its password: the fields of :data:`~airflow_provider_analytics.sandbox.fields.SHOWN` by name.
+#: Exclusion lists are text with one entry per line, or None; ``created_at`` is ISO 8601 in UTC.
 Website = dict[str, Any]
-"""A website as the sandbox knows it, without its password: ``id``, ``domain``, ``privacy``, ``email``,
-``exclude_bots`` (int), ``exclude_params``, ``exclude_ips`` (text with an entry per line, or None),
-``favorite`` (bool), ``created_at`` (ISO 8601, UTC)."""
 
 
 class DuplicateDomainError(ValueError):
-    """The domain is already in the store and duplicates are not wanted."""
+    """An attempt to add a domain that is already in the store."""
 
 
 class Store:
-    """Websites, in memory by default or in a file which survives a restart.
+    """A thread-safe store of websites, in memory by default or in a file.
 
-    Usable from several threads. Ids rise and are never given twice, except after :meth:`clear`.
+    Ids increase and are never reused until :meth:`clear`.
     """
 
     def __init__(self, path: str = MEMORY) -> None:
@@ -68,7 +45,7 @@ class Store:
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
         try:
-            # Surviving the end of this process is enough; a power cut may lose the last writes.
+            # A file must survive the process, not a power failure.
             self._connection.execute("PRAGMA synchronous = OFF")
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error:
@@ -76,32 +53,34 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Close the database; the store cannot be used afterwards."""
+        """Close the database. The store cannot be used afterwards."""
         with self._lock:
             self._connection.close()
 
     def clear(self) -> None:
-        """Delete every website and begin again with id 1."""
+        """Delete all websites and restart ids at 1."""
         with self._lock:
             self._connection.execute("DELETE FROM website")
             self._connection.execute("DELETE FROM sqlite_sequence")
             self._random.seed(0)
 
     def seed(self, count: int, seed: int = 7) -> None:
-        """Add ``count`` invented websites; the same seed on the same store gives the same websites."""
+        """Add ``count`` generated websites; the same seed and store give the same websites."""
         with self._lock:
             taken = {row[0] for row in self._connection.execute("SELECT domain_key FROM website")}
             self._insert(generate_websites(count, seed, taken))
 
     def count(self) -> int:
-        """Return how many websites there are."""
+        """Return the number of websites."""
         with self._lock:
             return int(self._connection.execute("SELECT count(*) FROM website").fetchone()[0])
 
     def add(self, domain: str, *, unique: bool = True, **settings: Any) -> Website:
-        """Add one website and return it; settings left out take the defaults of the interface (part 2, rule 3).
+        """Add a website and return it; omitted settings take the defaults of the interface.
 
-        Raises :class:`DuplicateDomainError` when ``unique`` and the domain is there already (letter case ignored).
+        :param unique: reject a domain that is already in the store, ignoring case.
+        :raises DuplicateDomainError: if ``unique`` and the domain is in the store.
+        :raises ValueError: for an unknown setting.
         """
         _check_settings(settings)
         with self._lock:
@@ -111,13 +90,16 @@ class Store:
             return self._fetch("ORDER BY id DESC LIMIT 1")[0]
 
     def get(self, website_id: int) -> Website | None:
-        """Return the website of this id, or None."""
+        """Return a website, or None if it does not exist."""
         with self._lock:
             rows = self._fetch("WHERE id = ?", website_id)
         return rows[0] if rows else None
 
     def update(self, website_id: int, settings: Mapping[str, Any]) -> Website | None:
-        """Change the given settings and return the website, or None when there is none of this id."""
+        """Change the given settings and return the website, or None if it does not exist.
+
+        :raises ValueError: for an unknown setting.
+        """
         _check_settings(settings)
         with self._lock:
             website = self.get(website_id)
@@ -131,7 +113,7 @@ class Store:
             return self.get(website_id)
 
     def delete(self, website_id: int) -> bool:
-        """Delete the website of this id; False when there is none."""
+        """Delete a website; return False if it does not exist."""
         with self._lock:
             return self._connection.execute("DELETE FROM website WHERE id = ?", (website_id,)).rowcount == 1
 
@@ -145,9 +127,10 @@ class Store:
         limit: int | None = None,
         offset: int = 0,
     ) -> tuple[list[Website], int]:
-        """Return one page of the matching websites, and how many match altogether.
+        """Return a page of the matching websites, and the number of all matches.
 
-        ``search`` is a part of the domain, letter case ignored. Without ``limit`` the page holds all of them.
+        :param search: part of the domain, ignoring case; empty for all.
+        :param limit: size of the page; None for no limit.
         """
         conditions: list[str] = []
         values: list[Any] = []
@@ -168,35 +151,35 @@ class Store:
         return rows, int(total)
 
     def websites(self) -> list[Website]:
-        """Return every website, oldest first."""
+        """Return all websites, oldest first."""
         return self.page(descending=False)[0]
 
     def find(self, domain: str) -> list[Website]:
-        """Return the websites of exactly this domain (letter case ignored), oldest first."""
+        """Return the websites of exactly this domain, ignoring case, oldest first."""
         with self._lock:
             return self._fetch("WHERE domain_key = ? ORDER BY id", domain.casefold())
 
     def sample(self, count: int) -> list[Website]:
-        """Return websites taken at random, at most ``count``; after :meth:`clear` the choices repeat themselves."""
+        """Return up to ``count`` random websites; :meth:`clear` restarts the random sequence."""
         with self._lock:
             websites = self.websites()
             return self._random.sample(websites, min(count, len(websites)))
 
     def password(self, website_id: int) -> str | None:
-        """Return the stored password of a website: for assertions only, no answer ever holds it."""
+        """Return the stored password of a website, for assertions: no response shows it."""
         with self._lock:
             row = self._connection.execute("SELECT password FROM website WHERE id = ?", (website_id,)).fetchone()
         return None if row is None else row[0]
 
     def _fetch(self, clauses: str, *values: Any) -> list[Website]:
         rows = self._connection.execute(f"{_SELECT} {clauses}", values)
-        return [{**dict(row), "favorite": bool(row["favorite"])} for row in rows]
+        return [{**dict(row), **{name: bool(row[name]) for name in BOOLEANS}} for row in rows]
 
     def _insert(self, websites: Iterable[Mapping[str, Any]]) -> None:
         rows = []
         for website in websites:
-            row = {**_DEFAULTS, "domain_key": website["domain"].casefold(), "password": None}
-            row.update(_with_effect(website, privacy=website.get("privacy", _DEFAULTS["privacy"])))
+            row = {**DEFAULTS, "domain_key": website["domain"].casefold()}
+            row.update(_with_effect(website, privacy=website.get("privacy", DEFAULTS["privacy"])))
             rows.append(row)
         if not rows:
             return
@@ -208,14 +191,14 @@ class Store:
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
-    unknown = sorted(set(settings) - _SETTINGS)
+    unknown = sorted(set(settings) - set(DEFAULTS))
     if unknown:
-        msg = f"unknown settings {unknown}; known are {sorted(_SETTINGS)}"
+        msg = f"unknown settings {unknown}; allowed: {', '.join(sorted(DEFAULTS))}"
         raise ValueError(msg)
 
 
 def _with_effect(settings: Mapping[str, Any], *, privacy: int) -> dict[str, Any]:
-    """Leave out a password that has no effect (part 4, rule 1) and store empty text as none."""
+    """Drop a password without effect (docs/interface.md, Rules) and replace empty text by None."""
     return {
         name: None if value == "" else value
         for name, value in settings.items()

@@ -109,7 +109,7 @@ def test_the_page_parameter_may_have_another_name(call, three):
 
     assert ids(call("GET", "/websites?p=2")) == []
     assert call("GET", "/websites?page=2").status_code == 422
-    assert call("GET", "/websites?p=0").json()["errors"] == {"p": ["The p field must be a whole number from 1."]}
+    assert call("GET", "/websites?p=0").json()["errors"] == {"p": ["The p field must be a positive integer."]}
 
 
 @pytest.mark.parametrize(
