@@ -57,7 +57,7 @@ lint: install  ## Check style, format and types
 	@$(PY) -m mypy
 
 fault-matrix: install  ## Try every way a list may be served: cases tried, held, failed
-	@$(PY) tests/integration/api/fault_matrix.py --all
+	@$(PY) tests/support/fault_matrix.py --all
 
 formats: install  ## Write a snapshot in every format, read it back, and print the sizes
 	@$(PY) scripts/snapshot_formats.py

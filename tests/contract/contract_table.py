@@ -6,6 +6,7 @@ A test registers itself with :func:`proves`. ``make generate`` writes the page.
 from __future__ import annotations
 
 import collections
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,8 +130,8 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint(
         "response-bodies",
         "Bodies of answers",
-        "A record may stand bare or under `data`, a list bare, under `data` or under one other key, with its numbers at "
-        "top level or under `meta`.",
+        "A record may stand bare or under `data`, a list bare, under `data` or under one other key, with its numbers "
+        "at top level or under `meta`.",
     ),
     OpenPoint("website-record", "Fields of a website record", "Only `id` is required; the rest is passed on as it is."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
@@ -138,8 +139,8 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint(
         "page-parameter",
         "How a page of the list is selected",
-        "By the query parameter `page`, from 1 up; the extra `page_parameter` changes it. A complete list must prove that "
-        "pages were selected.",
+        "By the query parameter `page`, from 1 up; the extra `page_parameter` changes it. A complete list must prove "
+        "that pages were selected.",
     ),
     OpenPoint(
         "error-codes", "Error codes", "By the HTTP status: one exception class for each that a caller can act on."
@@ -147,7 +148,8 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint(
         "error-payload",
         "Shape of error bodies",
-        "`message`, `error`, `detail` or `title`, and messages by field under `errors`; else the beginning of the body.",
+        "`message`, `error`, `detail` or `title`, and messages by field under `errors`; else the beginning of the "
+        "body.",
     ),
     OpenPoint("error-conditions", "What causes errors", "Bad values are refused before anything is sent."),
     OpenPoint("transitions", "Which values may follow which", "None is ruled out."),
@@ -179,6 +181,9 @@ def proves(*statements: str) -> Callable[[Test], Test]:
 
 def load() -> None:
     """Import every test module of this folder, so that all tests are registered."""
+    # pytest has put it there; ``make generate`` has not.
+    if (support := str(Path(__file__).parents[1] / "support")) not in sys.path:
+        sys.path.append(support)
     for path in sorted(Path(__file__).parent.glob("test_contract_*.py")):
         __import__(path.stem)
 
@@ -198,7 +203,8 @@ def render() -> str:
         "",
         "What is known of the HTTP interface of the analytics service, in our own words. Nothing else is: what the",
         "documentation of the service does not show stands at the end, with what this package does about it.",
-        "A number in brackets names a [test](#tests) that holds the package and its [sandbox](sandbox.md) to the statement.",
+        "A number in brackets names a [test](#tests) that holds the package and its [sandbox](sandbox.md) to the "
+        "statement.",
         "This page is written by `make generate`.",
         "",
     ]
@@ -214,11 +220,13 @@ def render() -> str:
     lines += [f"| {point.text} | {point.answer}{held(point.id)} |" for point in OPEN_POINTS]
     lines += [
         "",
-        "Each of these assumptions stands in `airflow_provider_analytics/api/dialect.py`, with the extra that changes it.",
+        "Each of these assumptions stands in `airflow_provider_analytics/api/dialect.py`, with the extra that changes "
+        "it.",
         "",
         "## Tests",
         "",
-        f"{len(STATEMENTS)} statements and {len(OPEN_POINTS)} open points are held by these tests in `tests/contract/`:",
+        f"{len(STATEMENTS)} statements and {len(OPEN_POINTS)} open points are held by these tests in "
+        "`tests/contract/`:",
         "",
         *(f"{number}. `{name}`" for name, number in numbers.items()),
         "",

@@ -8,18 +8,11 @@ import pytest
 import schemathesis
 from contract_table import STATEMENTS, proves
 from hypothesis import HealthCheck, Phase, given, settings
+from operations import OPERATIONS, PREFIX, endpoints
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-OPERATIONS = [
-    ("GET", "/api/v1/websites"),
-    ("POST", "/api/v1/websites"),
-    ("GET", "/api/v1/websites/{id}"),
-    ("PUT", "/api/v1/websites/{id}"),
-    ("PATCH", "/api/v1/websites/{id}"),
-    ("DELETE", "/api/v1/websites/{id}"),
-    ("GET", "/api/v1/account"),
-]
+ENDPOINTS = [(method, f"{PREFIX}{path}") for _, method, path in endpoints(website_id="{id}")]
 
 
 @proves(
@@ -28,7 +21,7 @@ OPERATIONS = [
 def test_the_description_has_the_operations_and_no_other(sandbox: SandboxServer) -> None:
     schema = schemathesis.openapi.from_url(f"{sandbox.url}/openapi.json")
     found = [(result.ok().method.upper(), result.ok().path) for result in schema.get_all_operations()]  # type: ignore[union-attr]
-    assert sorted(found) == sorted(OPERATIONS)
+    assert sorted(found) == sorted(ENDPOINTS)
 
 
 #: Headers that say where a request ends.
@@ -40,10 +33,10 @@ RIGHT, WRONG = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode
     ("method", "path", "mode"),
     # The account has no parameter that could be wrong.
     [
-        (*operation, mode)
-        for operation in OPERATIONS
+        (*endpoint, mode)
+        for endpoint in ENDPOINTS
         for mode in (RIGHT, WRONG)
-        if (operation[1], mode) != ("/api/v1/account", WRONG)
+        if (endpoint[1], mode) != (f"{PREFIX}/account", WRONG)
     ],
 )
 def test_the_sandbox_answers_as_it_is_described(
@@ -69,4 +62,5 @@ def test_the_sandbox_answers_as_it_is_described(
 
 def test_statements_name_no_operation_that_the_description_lacks() -> None:
     stated = {statement.id for statement in STATEMENTS if statement.id.startswith("operation-")}
+    assert stated == {f"operation-{name}" for name in OPERATIONS}
     assert len(stated) == 6

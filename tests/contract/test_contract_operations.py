@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import requests
 from contract_table import proves
+from operations import OPERATIONS, PREFIX
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AuthenticationError
@@ -19,25 +20,9 @@ FORM = "application/x-www-form-urlencoded"
 
 def do(client: AnalyticsClient, operation: str) -> Any:
     """Carry out an operation on website 1."""
-    calls: dict[str, Callable[[], Any]] = {
-        "list": client.list_websites,
-        "show": lambda: client.get_website(1),
-        "create": lambda: client.create_website("new.example"),
-        "update": lambda: client.update_website(1, email=True),
-        "delete": lambda: client.delete_website(1),
-        "account": client.get_account,
-    }
-    return calls[operation]()
+    return OPERATIONS[operation].call(client, 1)
 
 
-OPERATIONS = {
-    "list": ("GET", "/api/v1/websites?per_page=100&sort_by=id&sort=desc", b""),
-    "show": ("GET", "/api/v1/websites/1", b""),
-    "create": ("POST", "/api/v1/websites", b"domain=new.example"),
-    "update": ("PATCH", "/api/v1/websites/1", b"email=1"),
-    "delete": ("DELETE", "/api/v1/websites/1", b""),
-    "account": ("GET", "/api/v1/account", b""),
-}
 EACH = pytest.mark.parametrize("operation", OPERATIONS)
 
 
@@ -58,7 +43,8 @@ def test_method_path_and_payload_of_each_operation(
     sandbox.add_website("a.example")
     do(client, operation)
     (request,) = sandbox.requests
-    assert (request.method, request.target, request.body) == OPERATIONS[operation]
+    wanted = OPERATIONS[operation]
+    assert (request.method, request.target, request.body) == (wanted.method, wanted.target(1), wanted.form)
     assert request.operation == operation
     assert request.status in (200, 201)
 
@@ -73,7 +59,7 @@ def test_headers_of_each_operation(client: AnalyticsClient, sandbox: SandboxServ
     assert len(set(names)) == len(names)
     assert request.header("Accept") == "application/json"
     assert request.header("Authorization") == f"Bearer {sandbox.api_key}"
-    assert request.header("Content-Type") == (FORM if operation in ("create", "update") else None)
+    assert request.header("Content-Type") == (FORM if OPERATIONS[operation].takes_a_form else None)
     assert int(request.header("Content-Length") or 0) == len(request.body)
 
 
@@ -86,7 +72,7 @@ def test_paths_stand_below_the_base_url(root: str, slash: str, client_with: Call
         client.create_website("a.example")
         for operation in OPERATIONS:
             do(client, operation)
-        assert all(request.target.startswith(f"{root}/api/v1/") for request in server.requests)
+        assert all(request.target.startswith(f"{root}{PREFIX}/") for request in server.requests)
         assert [request.operation for request in server.requests] == ["create", *OPERATIONS]
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import urllib3.connection
 import urllib3.exceptions
+from operations import OPERATIONS, READS
 from raw_server import RawServer, Reply, Request, http
-from wire_client import OPERATIONS, READS, WEBSITE, Time, client_of
+from wire_client import WEBSITE, Time, client_of, do
 
 from airflow_provider_analytics.api.transport import FIRST_BACKOFF, MAX_BACKOFF, MAX_WAIT
 from airflow_provider_analytics.exceptions import (
@@ -67,7 +68,7 @@ def test_two_faults_then_success(operation: str, fault: str) -> None:
     reply, _ = FAULTS[fault]
     time = Time()
     with RawServer([reply, reply, good(operation)]) as server, client_of(server.url, time, timeout=0.05) as client:
-        OPERATIONS[operation](client)
+        do(client, operation)
         assert len(server.requests) == 3
         assert len({request.raw for request in server.requests}) == 1
         assert (client.stats.requests, client.stats.retries) == (3, 2)
@@ -80,7 +81,7 @@ def test_a_fault_without_end(operation: str, fault: str) -> None:
     reply, kind = FAULTS[fault]
     with RawServer([reply]) as server, client_of(server.url, timeout=0.05, max_retries=2) as client:
         with pytest.raises(kind) as caught:
-            OPERATIONS[operation](client)
+            do(client, operation)
         assert len(server.requests) == 3
         assert [type(earlier) for earlier in caught.value.earlier] == [kind, kind]
 
@@ -92,7 +93,7 @@ def test_what_a_repeat_cannot_mend_is_sent_once(operation: str, status: int) -> 
         with pytest.raises(
             AmbiguousWriteError if (operation, status >= 500) == ("create", True) else AnalyticsApiError
         ):
-            OPERATIONS[operation](client)
+            do(client, operation)
         assert [request.method for request in server.requests].count(server.requests[0].method) == 1
 
 
@@ -120,7 +121,7 @@ def test_retry_after_is_obeyed(operation: str, status: int) -> None:
     time = Time()
     told = http(status, headers=[("Retry-After", "17")])
     with RawServer([told, good(operation)]) as server, client_of(server.url, time) as client:
-        OPERATIONS[operation](client)
+        do(client, operation)
         assert len(server.requests) == 2
     assert time.slept == [17.0]
 
@@ -157,7 +158,7 @@ def test_a_retry_after_that_is_too_long_fails_at_once(
     time = Time()
     with RawServer([http(status, headers=[("Retry-After", value)])]) as server, client_of(server.url, time) as client:
         with pytest.raises(kind) as caught:
-            OPERATIONS[operation](client)
+            do(client, operation)
         assert len(server.requests) == 1
     asked = caught.value.retry_after  # type: ignore[attr-defined]
     assert asked is not None
@@ -175,7 +176,7 @@ def test_a_refused_connection_is_tried_again_then_reported(operation: str) -> No
     time = Time()
     with client_of(f"http://127.0.0.1:{free_port()}", time, max_retries=2) as client:
         with pytest.raises(AnalyticsConnectionError, match="cannot be reached") as caught:
-            OPERATIONS[operation](client)
+            do(client, operation)
         assert client.stats.requests == 3
     assert (caught.value.sent, len(time.slept)) == (False, 2)
 
@@ -214,7 +215,7 @@ def test_what_never_left_is_sent_again_a_create_too(
 ) -> None:
     failing_connect(NOT_SENT[name], NOT_SENT[name])
     with RawServer([good(operation)]) as server, client_of(server.url) as client:
-        OPERATIONS[operation](client)
+        do(client, operation)
         assert len(server.requests) == 1
         assert client.stats.requests == 3
 

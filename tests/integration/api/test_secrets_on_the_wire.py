@@ -15,8 +15,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from operations import OPERATIONS
 from raw_server import RawServer, Reply, Request, http
-from wire_client import KEY, OPERATIONS, client_of
+from wire_client import KEY, client_of, do
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.redaction import Redactor
@@ -157,7 +158,7 @@ def test_a_text_without_a_secret_is_shown_as_it_is() -> None:
 def test_the_key_is_in_one_header_and_nowhere_else(operation: str) -> None:
     with RawServer([http(500, {"message": "no"})]) as server, client_of(server.url, max_retries=0) as client:
         with pytest.raises(AnalyticsError):
-            OPERATIONS[operation](client)
+            do(client, operation)
         for request in server.requests:
             assert request.raw.count(KEY.encode()) == 1
             assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -197,7 +198,7 @@ def test_no_redirect_carries_the_key_to_another_host(operation: str, status: int
         replies = [http(status, b"", headers=[("Location", f"{other.url}/api/v1/websites")])]
         with RawServer(replies) as server, client_of(server.url) as client:
             with pytest.raises(AnalyticsError):
-                OPERATIONS[operation](client)
+                do(client, operation)
             assert len(server.requests) == 1
         assert (other.connections, other.requests) == (0, [])
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import requests
+from operations import PREFIX
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -21,7 +22,7 @@ def call(analytics_sandbox: SandboxServer) -> Iterator[Call]:
         session.headers["Accept"] = "application/json"
 
         def send(method: str, path: str, **arguments: object) -> requests.Response:
-            url = f"{analytics_sandbox.url}/api/v1{path}"
+            url = f"{analytics_sandbox.url}{PREFIX}{path}"
             return session.request(method, url, allow_redirects=False, timeout=10, **arguments)  # type: ignore[arg-type]
 
         yield send

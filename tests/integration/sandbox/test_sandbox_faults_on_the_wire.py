@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
+from operations import PREFIX, endpoints
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -26,7 +27,7 @@ class Client:
 
     def send(self, method: str, path: str, form: str | None = None) -> http.client.HTTPResponse:
         headers = {**self._headers, **(FORM if form else {})}
-        self.connection.request(method, f"/api/v1{path}", body=form, headers=headers)
+        self.connection.request(method, f"{PREFIX}{path}", body=form, headers=headers)
         return self.connection.getresponse()
 
 
@@ -66,16 +67,7 @@ def test_a_fault_concerns_its_operation_only(call, sandbox):
 
 @pytest.mark.parametrize(
     ("operation", "method", "path"),
-    [
-        ("list", "GET", "/websites"),
-        ("create", "POST", "/websites"),
-        ("show", "GET", "/websites/1"),
-        ("update", "PUT", "/websites/1"),
-        ("update", "PATCH", "/websites/1"),
-        ("delete", "DELETE", "/websites/1"),
-        ("account", "GET", "/account"),
-        ("any", "GET", "/nothing"),
-    ],
+    [*endpoints(), ("any", "GET", "/nothing")],
 )
 def test_every_operation_can_fail(call, sandbox, operation, method, path):
     sandbox.fault(operation, status=500)

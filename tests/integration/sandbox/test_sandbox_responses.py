@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from operations import WRITES, endpoints
 from pydantic import ValidationError
 
 METADATA = {"current_page", "per_page", "last_page", "from", "to", "total"}
@@ -91,7 +92,7 @@ def test_flags_rendering(call, three):
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
 @pytest.mark.parametrize(
     ("operation", "method", "path"),
-    [("create", "POST", "/websites"), ("update", "PATCH", "/websites/1"), ("delete", "DELETE", "/websites/1")],
+    endpoints(*WRITES),
 )
 @pytest.mark.parametrize("empty", [True, False])
 def test_write_statuses_and_empty_answers(call, three, operation, method, path, status, empty):

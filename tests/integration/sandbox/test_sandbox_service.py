@@ -7,18 +7,11 @@ from typing import Any
 import jsonschema
 import pytest
 import requests
+from operations import PREFIX, endpoints
 
 FORM = "application/x-www-form-urlencoded"
 SETTINGS = ("privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite")
-OPERATIONS = [
-    ("GET", "/websites"),
-    ("POST", "/websites"),
-    ("GET", "/websites/1"),
-    ("PUT", "/websites/1"),
-    ("PATCH", "/websites/1"),
-    ("DELETE", "/websites/1"),
-    ("GET", "/account"),
-]
+ENDPOINTS = [(method, path) for _, method, path in endpoints()]
 
 
 def ids(answer: requests.Response) -> list[int]:
@@ -127,9 +120,9 @@ def test_duplicates_can_be_allowed(call, analytics_sandbox):
     assert statuses == [201, 201]
 
 
-@pytest.mark.parametrize(("method", "path"), [("POST", "/websites"), ("PUT", "/websites/1"), ("PATCH", "/websites/1")])
+@pytest.mark.parametrize(("operation", "method", "path"), endpoints("create", "update"))
 @pytest.mark.parametrize("kind", ["json", "multipart", "none"])
-def test_a_body_that_is_not_form_encoded_is_refused(call, analytics_sandbox, method, path, kind):
+def test_a_body_that_is_not_form_encoded_is_refused(call, analytics_sandbox, operation, method, path, kind):
     analytics_sandbox.add_website("a.example")
     body: dict[str, Any] = {
         "json": {"json": {"privacy": 1}},
@@ -285,7 +278,7 @@ def test_the_account_of_the_key(call):
     assert answer.json() == {"data": {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}}
 
 
-@pytest.mark.parametrize(("method", "path"), OPERATIONS[1:])
+@pytest.mark.parametrize(("method", "path"), [endpoint for endpoint in ENDPOINTS if endpoint != ("GET", "/websites")])
 def test_only_the_list_has_query_parameters(call, analytics_sandbox, method, path):
     analytics_sandbox.add_website("a.example")
 
@@ -433,7 +426,7 @@ def test_unknown_names_can_be_left_unread(call, analytics_sandbox):
 # Authentication (part 5), methods, paths, redirect
 
 
-@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+@pytest.mark.parametrize(("method", "path"), ENDPOINTS)
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer", "Basic {key}", "{key}", "Bearer {key}x"])
 def test_every_operation_needs_the_key(analytics_sandbox, method, path, header):
     before = analytics_sandbox.add_website("a.example")
@@ -442,7 +435,7 @@ def test_every_operation_needs_the_key(analytics_sandbox, method, path, header):
         headers["Authorization"] = header.format(key=analytics_sandbox.api_key)
 
     answer = requests.request(
-        method, f"{analytics_sandbox.url}/api/v1{path}", headers=headers, data={}, allow_redirects=False, timeout=10
+        method, f"{analytics_sandbox.url}{PREFIX}{path}", headers=headers, data={}, allow_redirects=False, timeout=10
     )
 
     assert answer.status_code == 401

@@ -1,4 +1,4 @@
-"""Every way a list may be served, tried: ``python tests/integration/api/fault_matrix.py [--all]``.
+"""Every way a list may be served, tried: ``python tests/support/fault_matrix.py [--all]``.
 
 Each case holds when the client returns exactly the websites the server had, or refuses with a typed error; and
 when a well-behaved server is asked no more often than arithmetic demands. Moving lists hold when nothing that was

@@ -1,28 +1,19 @@
-"""Clients whose time is the test's own, and the operations they have."""
+"""Clients whose time is the test's own."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
+
+from operations import OPERATIONS
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 
 KEY = "key-4f9a/+&=<tail>"
-WEBSITE = {"id": 7, "domain": "new.example", "privacy": 0}
-
-OPERATIONS: dict[str, Callable[[AnalyticsClient], Any]] = {
-    "list": lambda client: client.list_websites(),
-    "show": lambda client: client.get_website(7),
-    "create": lambda client: client.create_website("new.example"),
-    "update": lambda client: client.update_website(7, email=True),
-    "delete": lambda client: client.delete_website(7),
-    "account": lambda client: client.get_account(),
-}
-READS = ("list", "show", "account")
-WRITES = ("create", "update", "delete")
+WEBSITE_ID = 7
+WEBSITE = {"id": WEBSITE_ID, "domain": "new.example", "privacy": 0}
 
 
 class Time:
@@ -50,3 +41,8 @@ def client_of(url: str, time: Time | None = None, **settings: Any) -> AnalyticsC
     given = {"base_url": url, "api_key": KEY, "timeout": 5, **settings}
     checked = Settings(**given)
     return AnalyticsClient(checked, Transport(checked, sleep=time.sleep, clock=time.clock))
+
+
+def do(client: AnalyticsClient, operation: str) -> Any:
+    """Carry out an operation, on the website above where it is about one."""
+    return OPERATIONS[operation].call(client, WEBSITE_ID)

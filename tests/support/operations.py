@@ -1,0 +1,74 @@
+"""The six operations of the interface, once, for every test that goes through all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+
+#: Every path of the interface begins so.
+PREFIX = "/api/v1"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: how it stands in the interface, how a client calls it, and what that call sends."""
+
+    name: str
+    #: What the client sends first, and whatever else does the same.
+    methods: tuple[str, ...]
+    #: Below the prefix; ``{id}`` is the website.
+    path: str
+    call: Callable[[AnalyticsClient, int], Any]
+    query: str = ""
+    form: bytes = b""
+
+    @property
+    def method(self) -> str:
+        """The method that the client uses."""
+        return self.methods[0]
+
+    @property
+    def takes_a_form(self) -> bool:
+        """Whether a body is sent."""
+        return bool(self.form)
+
+    def target(self, website_id: int) -> str:
+        """Return what stands in the first line of the request, for a base URL without a path."""
+        return f"{PREFIX}{self.path.format(id=website_id)}{self.query}"
+
+
+_TABLE = (
+    Operation(
+        "list", ("GET",), "/websites",
+        lambda client, website_id: client.list_websites(), query="?per_page=100&sort_by=id&sort=desc",
+    ),
+    Operation("show", ("GET",), "/websites/{id}", lambda client, website_id: client.get_website(website_id)),
+    Operation(
+        "create", ("POST",), "/websites",
+        lambda client, website_id: client.create_website("new.example"), form=b"domain=new.example",
+    ),
+    Operation(
+        "update", ("PATCH", "PUT"), "/websites/{id}",
+        lambda client, website_id: client.update_website(website_id, email=True), form=b"email=1",
+    ),
+    Operation("delete", ("DELETE",), "/websites/{id}", lambda client, website_id: client.delete_website(website_id)),
+    Operation("account", ("GET",), "/account", lambda client, website_id: client.get_account()),
+)  # fmt: skip
+
+OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in _TABLE}
+READS = tuple(name for name, operation in OPERATIONS.items() if operation.method == "GET")
+WRITES = tuple(name for name in OPERATIONS if name not in READS)
+
+
+def endpoints(*names: str, website_id: object = 1) -> list[tuple[str, str, str]]:
+    """Return name, method and path (below the prefix) of these operations, with each method that they have; of all
+    where none is named."""
+    return [
+        (name, method, operation.path.format(id=website_id))
+        for name, operation in OPERATIONS.items()
+        for method in operation.methods
+        if not names or name in names
+    ]
