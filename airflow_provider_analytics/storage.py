@@ -1,7 +1,7 @@
-"""The few things that are asked of storage, in terms of fsspec.
+"""Storage operations on fsspec file systems.
 
-All I/O goes to the file system below an ``ObjectStoragePath`` or a ``upath.UPath``: the methods of these classes, and
-the warnings they give, differ from version to version.
+All I/O uses the file system below ``ObjectStoragePath`` or ``upath.UPath``, since the methods of these classes, and the
+warnings they emit, differ between versions.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import IO, Any, Self, cast
 
 from airflow_provider_analytics.exceptions import SnapshotError
 
-#: Protocols without directories. To "make a directory" there would create a bucket that somebody mistyped.
+#: Protocols without directories, where ``makedirs`` would create a bucket whose name was mistyped.
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2"})
 
-_TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time, not a secret
+_TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
 class StoragePath:
-    """A path in some storage.
+    """A path on an fsspec file system.
 
-    :param fs: the fsspec file system.
-    :param path: the path inside it.
-    :param url: the path as a person writes it.
+    :param fs: the file system.
+    :param path: path inside the file system.
+    :param url: URL or path as users write it.
     """
 
     fs: Any
@@ -41,16 +41,16 @@ class StoragePath:
 
     @classmethod
     def of(cls, path: Any) -> Self:
-        """Return the place of an ``ObjectStoragePath`` or of a ``upath.UPath``."""
+        """Return the path of an ``ObjectStoragePath`` or ``upath.UPath``."""
         return cls(path.fs, str(path.path), str(path))
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Last part of the path."""
         return self.path.rstrip("/").rsplit("/", 1)[-1]
 
     def __truediv__(self, name: str) -> Self:
-        """Return the path of something below."""
+        """Return the path of a child."""
         return type(self)(self.fs, f"{self.path.rstrip('/')}/{name}", f"{self.url.rstrip('/')}/{name}")
 
     def __str__(self) -> str:
@@ -58,12 +58,12 @@ class StoragePath:
 
 
 def new_token(now: datetime) -> str:
-    """Return a name part that no other run uses and that tells when it was made."""
+    """Return a unique part for file names that contains its creation time."""
     return f"{now.astimezone(UTC).strftime(_TOKEN_FORMAT)}-{secrets.token_hex(4)}"
 
 
 def token_age(name: str, now: datetime) -> timedelta | None:
-    """Return how long ago the token in a file name was made, or None for a name without one."""
+    """Return the age of the token in a file name, or None if the name has none."""
     found = _TOKEN.search(name)
     if found is None:
         return None
@@ -72,25 +72,25 @@ def token_age(name: str, now: datetime) -> timedelta | None:
 
 @contextmanager
 def storage_errors(doing: str) -> Iterator[None]:
-    """Turn what storage raises into a :class:`SnapshotError` that says what was being done."""
+    """Turn exceptions of the storage into a :class:`SnapshotError`: "cannot ``doing``: ..."."""
     try:
         yield
     except (SnapshotError, ValueError):
         raise
     except FileNotFoundError as error:
-        raise SnapshotError(f"cannot {doing}: {error}. Does the bucket or the folder exist?") from error
-    except Exception as error:  # every store has its own errors, OSError is only the most common one
+        raise SnapshotError(f"cannot {doing}: {error}. Check that the bucket or folder exists.") from error
+    except Exception as error:  # every storage library has its own errors; OSError is only the most common
         raise SnapshotError(f"cannot {doing}: {type(error).__name__}: {error}") from error
 
 
 def make_directory(directory: StoragePath) -> None:
-    """Make a directory and those above it, where the storage has such a thing."""
+    """Create a directory and its parents, unless the storage has no directories."""
     if not OBJECT_STORES.intersection(_protocols(directory)):
         directory.fs.makedirs(directory.path, exist_ok=True)
 
 
 def names(directory: StoragePath) -> list[str]:
-    """Return the sorted names of what is in a directory; none where there is no such directory."""
+    """Return the sorted names in a directory; an empty list if it does not exist."""
     directory.fs.invalidate_cache()
     try:
         found = directory.fs.ls(directory.path, detail=False)
@@ -100,13 +100,13 @@ def names(directory: StoragePath) -> list[str]:
 
 
 def exists(path: StoragePath) -> bool:
-    """Tell whether there is a file now, not when it was last looked for."""
+    """Return whether a file exists now, bypassing cached listings."""
     path.fs.invalidate_cache()
     return bool(path.fs.exists(path.path))
 
 
 def read_bytes(path: StoragePath) -> bytes | None:
-    """Return the content of a small file, or None where there is none."""
+    """Return the content of a small file, or None if it does not exist."""
     try:
         return cast(bytes, path.fs.cat_file(path.path))
     except (FileNotFoundError, NotADirectoryError):
@@ -119,7 +119,10 @@ def open_to_read(path: StoragePath | Path) -> IO[bytes]:
 
 
 def put_bytes(target: StoragePath, content: bytes, token: str) -> None:
-    """Write a small file so that a reader sees the old content or the new one, never a part."""
+    """Write a small file atomically: readers see the old content or the new one.
+
+    :param token: unique part for the name of the temporary file.
+    """
     if not _is_local(target):
         target.fs.pipe_file(target.path, content)
         return
@@ -128,7 +131,10 @@ def put_bytes(target: StoragePath, content: bytes, token: str) -> None:
 
 
 def put_file(source: Path, target: StoragePath, token: str) -> None:
-    """Copy a local file to storage, where it appears whole or not at all."""
+    """Copy a local file to storage atomically: it appears complete or not at all.
+
+    :param token: unique part for the name of the temporary file.
+    """
     if not _is_local(target):
         target.fs.put_file(str(source), target.path)
         return
@@ -137,7 +143,7 @@ def put_file(source: Path, target: StoragePath, token: str) -> None:
 
 
 def remove(path: StoragePath) -> None:
-    """Remove a file; it is no error that somebody else has removed it."""
+    """Remove a file, if it exists."""
     with suppress(FileNotFoundError):
         path.fs.rm_file(path.path)
 
@@ -154,7 +160,7 @@ def _replacing(target: Path, token: str) -> Iterator[IO[bytes]]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    # Without this the file could be whole and its name lost when the power fails.
+    # Sync the directory too: otherwise a power failure could lose the new name.
     directory = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

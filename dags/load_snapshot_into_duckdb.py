@@ -1,8 +1,8 @@
-"""After each snapshot, load what is new into DuckDB and answer a question in SQL.
+"""After each snapshot, load new snapshots into DuckDB and query them with SQL.
 
-Copy this file beside ``nightly_website_snapshot.py``; it runs whenever that DAG has written a snapshot. Needed:
-``pip install duckdb``. It finds snapshots by their manifests, so that one run catches up with all that came before it
-and a repeated run changes nothing. For a base path in object storage load DuckDB's ``httpfs`` extension first.
+Copy this file to the folder of ``nightly_website_snapshot.py``; it runs after each snapshot of that DAG. Requires
+``pip install duckdb``. Snapshots are found by their manifests, so that one run catches up on all earlier ones and a
+repeated run changes nothing. For a base path in object storage, load DuckDB's ``httpfs`` extension first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS websites (
 );
 """
 
-# The files that manifests name, of snapshots that are new here or were replaced since.
+# Files of the snapshots that are not in the table yet or were replaced since, by their manifests.
 FIND = """
 SELECT m.snapshot_date, list(replace(m.filename, 'manifest.json', m.file.name)) AS files
 FROM (
@@ -48,7 +48,7 @@ SELECT * FROM read_json($files, format = 'newline_delimited', hive_partitioning 
 });
 """
 
-# How many websites each night, how many of them with a public statistics page, and how many were new?
+# Websites per night, those with a public statistics page, and new ones.
 ANSWER = """
 SELECT s.snapshot_date::VARCHAR AS night, count(*) AS websites, count(*) FILTER (s.privacy = 0) AS public,
        count(*) FILTER (NOT EXISTS (
@@ -65,7 +65,7 @@ FROM websites AS s GROUP BY ALL ORDER BY night DESC LIMIT 10;
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
-        "base_path": Param("/tmp/website_analytics", type="string", description="Where snapshots are"),  # noqa: S108
+        "base_path": Param("/tmp/website_analytics", type="string", description="Base path of the snapshots"),  # noqa: S108
         "database": Param("/tmp/website_analytics/websites.duckdb", type="string"),  # noqa: S108
     },
     tags=["analytics"],
@@ -76,8 +76,8 @@ def load_snapshot_into_duckdb() -> None:
     def load(base_path: str, database: str, **context: Any) -> list[str]:
         import duckdb
 
-        # A run that an event starts has the defaults of all Params: where the snapshot is, the event knows.
-        # Airflow 2 calls assets datasets.
+        # A run started by an event has default Params, so the path comes from the event. Airflow 2 calls assets
+        # datasets.
         events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
         paths = [event.extra["path"] for found in events.values() for event in found]
         loaded = []

@@ -1,7 +1,7 @@
-"""Every night, write the complete list of websites to storage, and say what changed since the night before.
+"""Every night, write the complete list of websites to storage and compare it with the night before.
 
-Copy this file into your DAG folder. Needed: a connection ``analytics_default`` of type Website Analytics, and a
-place for the snapshots, which may be any URL that Airflow's ObjectStoragePath takes, such as ``s3://bucket/path``.
+Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics and a base path
+for the snapshots: any URL that Airflow's ObjectStoragePath supports, such as ``s3://bucket/path``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOpera
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
-    params={"base_path": Param("file:///tmp/website_analytics", type="string", description="Where snapshots go")},
+    params={
+        "base_path": Param("file:///tmp/website_analytics", type="string", description="Base path of the snapshots")
+    },
     tags=["analytics"],
     doc_md=__doc__,
 )

@@ -1,9 +1,9 @@
-"""Create a website, make sure that it is what was asked for, and mark it as favourite.
+"""Create a website, verify it, and mark it as favourite.
 
-Start it by hand with a domain. Running it again changes nothing: a website that exists is left as it is, and
-the check says whether it is protected as asked.
+Trigger it manually with a domain. A second run changes nothing: an existing website is left unchanged, and the task
+``verify`` fails if its privacy differs.
 
-Copy this file into your DAG folder. Needed: a connection ``analytics_default`` of type Website Analytics.
+Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_provider_analytics.operators.websites import (
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
-        "domain": Param("www.example.com", type="string", description="Domain of the website, such as www.example.com"),
+        "domain": Param("www.example.com", type="string", description="Domain, such as www.example.com"),
         "privacy": Param("private", enum=["public", "private"], description="Who sees the statistics page"),
     },
     tags=["analytics"],

@@ -1,10 +1,10 @@
-"""Keep the excluded IP addresses of all websites in step with one list.
+"""Sync the excluded IP addresses of all websites with one list.
 
-The list is the Airflow Variable ``excluded_ips``: an address per line, ``#`` begins a comment. What this DAG has
-added and the list no longer holds is removed again; what people typed by hand on a website stays.
+The list is the Airflow Variable ``excluded_ips``: one address per line, ``#`` starts a comment. Addresses that this DAG
+added are removed when they are no longer in the list; addresses added by hand stay.
 
-Copy this file into your DAG folder. Needed: a connection ``analytics_default`` of type Website Analytics, and a
-place for the ledger that remembers what was added, any URL that Airflow's ObjectStoragePath takes.
+Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics and a path for
+the ledger, which records the added addresses: any URL that Airflow's ObjectStoragePath supports.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
-    max_active_runs=1,  # two runs must not write the ledger at the same time
+    max_active_runs=1,  # concurrent runs must not write the ledger
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
-        "state_path": Param("file:///tmp/website_analytics", type="string", description="Where ledger and audit go"),
-        "dry_run": Param(False, type="boolean", description="Only say what would be changed"),
+        "state_path": Param(
+            "file:///tmp/website_analytics", type="string", description="Folder for ledger and audit trail"
+        ),
+        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
     },
     tags=["analytics"],
     doc_md=__doc__,

@@ -1,11 +1,11 @@
-"""Make the websites what ``websites.yaml`` says, after somebody has looked at the plan.
+"""Make the websites match ``websites.yaml``, after the plan was approved.
 
-The plan is shown for approval (Required Actions in Airflow's UI). Only the plan that was approved is applied: if
-the file or the websites change in between, the last task fails and the plan has to be made anew.
+The plan waits for approval under Required Actions in Airflow's UI. Only the approved plan is applied: if the file or
+the websites change in between, the last task fails, and a new run has to plan again.
 
-Copy this file and ``websites.yaml`` into your DAG folder. Needed: Airflow 3.1 or newer, which is the first with
-approvals (on older versions this file defines no DAG), a connection ``analytics_default`` of type Website
-Analytics, and a place for plans: the Variable ``website_analytics_state``, any URL that ObjectStoragePath takes.
+Copy this file and ``websites.yaml`` to your DAG folder. Requires Airflow 3.1 or newer for approvals (on older versions
+this file defines no DAG), a connection ``analytics_default`` of type Website Analytics, and a path for plans in the
+Variable ``website_analytics_state``: any URL that ObjectStoragePath supports.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def websites_as_code():
         task_id="approve",
         subject="Change the websites?",
         body="{{ ti.xcom_pull(task_ids='plan')['markdown'] }}",
-        response_timeout=timedelta(days=1),  # Airflow 3.3 cannot hand a pendulum.duration over here
+        response_timeout=timedelta(days=1),  # Airflow 3.3 does not accept a pendulum.duration here
     )
     apply = ApplyWebsitesOperator(
         task_id="apply",

@@ -20,15 +20,15 @@ class GetAccountOperator(AnalyticsOperator):
         GetAccountOperator(task_id="account")
 
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the account record as the service shows it, without secrets: a dict whose keys are not documented.
-    :raises AirflowFailException: without a retry, if the connection cannot be used or the service refuses the key.
-    :raises AnalyticsError: if the service does not answer as it should.
+    :return: the account record, a dict as the service returns it, without secrets; its keys are not documented.
+    :raises AirflowFailException: without a retry, if the connection cannot be used or the service rejects the key.
+    :raises AnalyticsError: if the request fails or its response is unusable.
     """
 
     def __init__(self, *, analytics_conn_id: str = "analytics_default", **kwargs: Unpack[TaskArguments]) -> None:
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Ask for the account."""
+        """Fetch the account."""
         with self.connected() as hook:
             return for_xcom(hook.get_account(), hook)

@@ -1,4 +1,4 @@
-"""The audit trail: a JSON line for each field that was changed."""
+"""The audit trail: one JSON line per changed field."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 def audit_trail(audit_path: str | None, context: Mapping[str, Any]) -> Iterator[Applied | None]:
     """Yield a callback that writes one JSON line per changed field; None without a path.
 
-    Each try of a task writes a file of its own, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``, since
-    object stores cannot append. On a local disk a line is there as soon as its change is; an object store
-    shows the file when the task ends. Passwords never get here: plans do not hold them.
+    Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``, since object
+    stores cannot append. On a local disk a line is written as soon as its change is applied; an object store shows the
+    file when the task ends. The file never contains passwords, because plans do not.
     """
     if not audit_path:
         yield None

@@ -1,4 +1,4 @@
-"""What all operators share."""
+"""Base class and error handling of the operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
-#: What trying again cannot mend: the task fails at once, whatever its retries.
+#: Errors that a retry cannot fix: the task fails immediately, whatever its ``retries``.
 PERMANENT_ERRORS = (
     AnalyticsConfigError,
     AuthenticationError,
@@ -34,7 +34,7 @@ PERMANENT_ERRORS = (
 
 
 class AnalyticsOperator(BaseOperator):
-    """Base of the operators that talk to the service.
+    """Base class of the operators that call the service.
 
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     """
@@ -47,8 +47,8 @@ class AnalyticsOperator(BaseOperator):
 
     @contextmanager
     def connected(self) -> Iterator[AnalyticsHook]:
-        """Give a hook and close it afterwards; an error that trying again cannot mend fails the task at once."""
-        # Imported here: DAG files are parsed every few seconds, and requests takes its time.
+        """Yield a hook and close it afterwards; fail the task without a retry on :data:`PERMANENT_ERRORS`."""
+        # Imported here: DAG files are parsed often, and importing requests is slow.
         from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
         with no_retry_where_useless(), AnalyticsHook(self.analytics_conn_id) as hook:
@@ -57,7 +57,7 @@ class AnalyticsOperator(BaseOperator):
 
 @contextmanager
 def no_retry_where_useless() -> Iterator[None]:
-    """Turn :data:`PERMANENT_ERRORS` into the exception on which Airflow does not try the task again."""
+    """Turn :data:`PERMANENT_ERRORS` into ``AirflowFailException``, which Airflow does not retry."""
     try:
         yield
     except PERMANENT_ERRORS as error:
@@ -65,9 +65,9 @@ def no_retry_where_useless() -> Iterator[None]:
 
 
 def for_xcom(record: Mapping[str, Any], hook: AnalyticsHook) -> dict[str, Any]:
-    """Return a record for XCom, where all is stored and shown in clear: no password in it, and no API key.
+    """Return a record without passwords and API key: XCom values are stored and shown in plain text.
 
-    docs/interface.md shows neither what a website record holds nor what the account record does.
+    Which fields records have is not documented (docs/interface.md, Not documented), so any of them may hold a secret.
     """
     from airflow_provider_analytics.api.redaction import Redactor, without_secrets
 

@@ -1,4 +1,4 @@
-"""Operators that keep the exclusion lists of many websites in step."""
+"""Operators that sync the exclusion lists of many websites."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
-#: Changes that a return value shows, one line each; the counts tell the rest.
+#: Maximum number of changes in the return value, one line each; the counts cover the rest.
 SHOWN_CHANGES = 20
 
 _FILTERS = ("search", "search_by", "favorite")
 
 
 class _SyncExclusionsOperator(AnalyticsOperator):
-    """What the operators of both lists do; they differ in what the entries are."""
+    """Base class of the operators for both lists; they differ in the type of the entries."""
 
-    #: The list that is kept in step, and the argument that holds the wanted entries.
+    #: Field of the website that holds the list.
     field: ClassVar[str]
+    #: Argument with the desired entries.
     argument: ClassVar[str]
-    #: What becomes of networks, where entries are addresses.
+    #: How networks in lists of IP addresses are handled.
     networks: str = "reject"
 
     template_fields: Sequence[str] = (
@@ -83,7 +84,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.audit_path = audit_path
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Bring the lists to what is wanted; see the class."""
+        """Plan the changes, check the guards, and apply them."""
         with self.connected() as hook:
             return self._sync(hook, context)
 
@@ -119,7 +120,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         outcome = Outcome((), {})
         if not dry_run:
             if self.mode == "managed":
-                # Before anything is sent: what a task adds and is then killed has to count as added.
+                # Written before anything is sent: entries added by a task that is then killed must count as added.
                 both = {one: (*owned_before.get(one, ()), *entries) for one, entries in owned.items()}
                 self._write_ledger(context, ledger, records, both)
             with audit_trail(self.audit_path, context) as applied:
@@ -136,12 +137,12 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             "unchanged": len(records) - len(plan.changes),
             "applied": len(outcome.done),
         }
-        self.log.info("%s", result)
+        self.log.info("%s %s: %s", "Planned" if dry_run else "Synced", self.field, result)
         Outcome(outcome.done, {**unread, **outcome.failures}).raise_failures()
         return result
 
     def _desired(self, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
-        """Return the entries for all websites, and those per selector; with every problem at once."""
+        """Return the entries for all websites, and those per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
 
         arguments = {self.argument: getattr(self, self.argument)}
@@ -156,7 +157,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         if problems:
             raise ValueError(". ".join(problems))
         if not parsed[0] and not allow_empty:
-            raise ValueError(f"{self.argument} is empty; allow_empty=True if that is meant")
+            raise ValueError(f"{self.argument} is empty; set allow_empty=True if this is intended")
         return parsed[0], dict(zip(self.per_website or {}, parsed[1:], strict=True))
 
     def _choose(self, hook: AnalyticsHook, *, allow_no_match: bool) -> list[Mapping[str, Any]]:
@@ -180,10 +181,10 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         from airflow_provider_analytics.reconcile.ledger import parse_ledger
 
         if not self.ledger_path:
-            raise ValueError("mode='managed' needs ledger_path, a file that remembers what the list has added")
+            raise ValueError("mode='managed' needs ledger_path: the URL or absolute path of a file for the ledger")
         text = read_text(self.ledger_path, "ledger_path")
         if text is None:
-            self.log.info("There is no ledger at %s yet: every entry counts as typed by hand.", self.ledger_path)
+            self.log.info("Found no ledger at %s: all current entries count as added by hand.", self.ledger_path)
             return {}
         return parse_ledger(text, list_name=self._list_name(context), field=self.field)
 
@@ -202,12 +203,11 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
 
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
-    """Keep the excluded IP addresses of many websites in step with one list (docs/exclusions.md).
+    """Sync the excluded IP addresses of many websites with one list (docs/exclusions.md).
 
-    Reads the list of websites, works out what differs, checks its guards, and only then sends an update for
-    each website that differs. Lists compare as sets; order and comments of what is already there are kept.
-    Running it again repeats only what still differs. A website that fails does not stop the others: at the end
-    :class:`BulkError` names each of them, and a retry takes up what is left.
+    Reads the list of websites, plans the changes, checks the guards, and only then sends one update per website that
+    differs. Lists compare as sets; order and comments of existing entries are kept. A website that fails does not stop
+    the others: :class:`BulkError` names all failed websites at the end, and a retry updates only what still differs.
 
     .. code-block:: python
 
@@ -218,36 +218,35 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             ledger_path="s3://analytics-state/office_addresses.json",
         )
 
-    :param excluded_ips: IP addresses: a list, or a text with one per line, ``#`` comments and blank lines
-        allowed; a value that ends in ``.txt`` is read as a template file. An empty list is refused unless
-        ``allow_empty``. (templated)
-    :param networks: what becomes of entries such as ``203.0.113.0/24``; the service promises to understand
-        addresses only. ``"reject"``, ``"expand"`` (each address, up to 1,024 in all) or ``"send"``. (templated)
-    :param websites: None for all of them, or a list of domains, globs (``*.example.com``) and ids, or a
-        filter for the service's list: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
-    :param except_websites: domains, globs and ids to leave alone. (templated)
-    :param per_website: domain, glob or id to further entries for these websites. (templated)
-    :param mode: ``"merge"`` adds what is missing; ``"replace"`` makes each list exactly this one;
-        ``"managed"`` adds, and removes what earlier runs of this list added and it no longer holds, so that
-        entries typed by hand stay. (templated)
-    :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that remembers what was added. One list,
-        one ledger; do not let two runs share it at the same time (``max_active_runs=1``). (templated)
-    :param list_name: name written in the ledger; default ``<dag id>.<task id>``. (templated)
-    :param allow_empty: accept an empty ``excluded_ips``. (templated)
-    :param allow_no_match: accept selectors that match no website. (templated)
-    :param max_removal_fraction: most of the entries on the chosen websites that may be removed; default 0.3; counted
-        from 10 entries up, only strictly more trips. (templated)
-    :param force: apply a plan that trips this guard. (templated)
-    :param dry_run: send nothing. (templated, as ``is_dry_run``)
-    :param max_workers: most requests under way at a time; default 8. (templated)
-    :param audit_path: folder (URL or absolute path) for a JSON line per change. (templated)
+    :param excluded_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed; a
+        value that ends in ``.txt`` is read as a template file. An empty list needs ``allow_empty``. (templated)
+    :param networks: how networks such as ``203.0.113.0/24`` are handled, since the interface documents addresses only:
+        ``"reject"`` (default), ``"expand"`` (to single addresses, up to 1,024 per list) or ``"send"``. (templated)
+    :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
+        list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
+    :param except_websites: domains, globs and ids to exclude. (templated)
+    :param per_website: domain, glob or id to additional entries for these websites. (templated)
+    :param mode: ``"merge"`` (default) adds missing entries; ``"replace"`` makes each list equal to this one;
+        ``"managed"`` adds missing entries and removes those that earlier runs of this list added and it no longer
+        contains, so that entries added by hand stay. (templated)
+    :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
+        Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
+    :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``. (templated)
+    :param allow_empty: allow an empty ``excluded_ips``. (templated)
+    :param allow_no_match: allow selectors that match no website. (templated)
+    :param max_removal_fraction: largest fraction of the entries on the selected websites that may be removed; default
+        0.3; checked from 10 entries up. (templated)
+    :param force: apply the plan even if this guard trips. (templated)
+    :param dry_run: send and write nothing. (templated, as ``is_dry_run``)
+    :param max_workers: maximum number of concurrent requests; default 8. (templated)
+    :param audit_path: folder (URL or absolute path) for one JSON line per changed field. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict of the same shape in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan,
-        ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates``, ``unchanged``, ``applied``,
-        ``entries_added``, ``entries_removed``, the first 20 changes as one line each (``changes``), and how many more
-        there are (``changes_left_out``).
-    :raises AirflowFailException: without a retry and before anything is sent, for a bad argument, where the guard
-        trips, where records do not show the list that is to be merged into, or for a connection that cannot be used.
+    :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
+        numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates``, ``unchanged``, ``applied``,
+        ``entries_added`` and ``entries_removed``, the first 20 changes as one line each (``changes``), and the number
+        of further changes (``changes_left_out``).
+    :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
+        trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
     """
 
@@ -298,39 +297,39 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
 
 
 class SyncExcludedParamsOperator(_SyncExclusionsOperator):
-    """Keep the excluded URL query parameters of many websites in step with one list (docs/exclusions.md).
+    """Sync the excluded URL query parameters of many websites with one list (docs/exclusions.md).
 
-    It works as :class:`SyncExcludedIpsOperator` does.
+    Works like :class:`SyncExcludedIpsOperator`.
 
     .. code-block:: python
 
         SyncExcludedParamsOperator(task_id="tracking_parameters", excluded_params=["gclid", "fbclid"])
 
-    :param excluded_params: names of query parameters: a list, or a text with one per line, ``#`` comments and blank
-        lines allowed; letter case counts; a value that ends in ``.txt`` is read as a template file. An empty list is
-        refused unless ``allow_empty``. (templated)
-    :param websites: None for all of them, or a list of domains, globs (``*.example.com``) and ids, or a
-        filter for the service's list: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
-    :param except_websites: domains, globs and ids to leave alone. (templated)
-    :param per_website: domain, glob or id to further entries for these websites. (templated)
-    :param mode: ``"merge"`` adds what is missing; ``"replace"`` makes each list exactly this one;
-        ``"managed"`` adds, and removes what earlier runs of this list added and it no longer holds, so that
-        entries typed by hand stay. (templated)
-    :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that remembers what was added. One list,
-        one ledger; do not let two runs share it at the same time (``max_active_runs=1``). (templated)
-    :param list_name: name written in the ledger; default ``<dag id>.<task id>``. (templated)
-    :param allow_empty: accept an empty ``excluded_params``. (templated)
-    :param allow_no_match: accept selectors that match no website. (templated)
-    :param max_removal_fraction: most of the entries on the chosen websites that may be removed; default 0.3; counted
-        from 10 entries up, only strictly more trips. (templated)
-    :param force: apply a plan that trips this guard. (templated)
-    :param dry_run: send nothing. (templated, as ``is_dry_run``)
-    :param max_workers: most requests under way at a time; default 8. (templated)
-    :param audit_path: folder (URL or absolute path) for a JSON line per change. (templated)
+    :param excluded_params: names of query parameters, case-sensitive: a list, or text with one per line, ``#`` comments
+        and blank lines allowed; a value that ends in ``.txt`` is read as a template file. An empty list needs
+        ``allow_empty``. (templated)
+    :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
+        list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
+    :param except_websites: domains, globs and ids to exclude. (templated)
+    :param per_website: domain, glob or id to additional entries for these websites. (templated)
+    :param mode: ``"merge"`` (default) adds missing entries; ``"replace"`` makes each list equal to this one;
+        ``"managed"`` adds missing entries and removes those that earlier runs of this list added and it no longer
+        contains, so that entries added by hand stay. (templated)
+    :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
+        Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
+    :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``. (templated)
+    :param allow_empty: allow an empty ``excluded_params``. (templated)
+    :param allow_no_match: allow selectors that match no website. (templated)
+    :param max_removal_fraction: largest fraction of the entries on the selected websites that may be removed; default
+        0.3; checked from 10 entries up. (templated)
+    :param force: apply the plan even if this guard trips. (templated)
+    :param dry_run: send and write nothing. (templated, as ``is_dry_run``)
+    :param max_workers: maximum number of concurrent requests; default 8. (templated)
+    :param audit_path: folder (URL or absolute path) for one JSON line per changed field. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict of the same shape in every mode, that of :class:`SyncExcludedIpsOperator`.
-    :raises AirflowFailException: without a retry and before anything is sent, for a bad argument, where the guard
-        trips, where records do not show the list that is to be merged into, or for a connection that cannot be used.
+    :return: a dict with the same keys as that of :class:`SyncExcludedIpsOperator`.
+    :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
+        trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
     """
 

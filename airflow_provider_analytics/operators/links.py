@@ -1,4 +1,4 @@
-"""Links that Airflow shows on a task instance."""
+"""Links on the page of a task instance."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
 
-#: XCom key under which a snapshot keeps the address of its report.
+#: XCom key of the URL of a snapshot's report.
 REPORT_URL_KEY = "report_url"
 
 
 class SnapshotReportLink(BaseOperatorLink):
-    """Opens the report of a snapshot, where its storage has an address that a browser can open."""
+    """Link to the report of a snapshot, if it has a URL that a browser can open."""
 
     name = "Snapshot report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address that the task stored, or no text where there is none."""
-        # Airflow 2 calls this in the web server, with an operator that has never run: only XCom knows.
+        """Return the URL that the task stored, or an empty string if there is none."""
+        # From XCom, because Airflow 2 calls this in the web server, on an operator that has not run.
         return XCom.get_value(ti_key=ti_key, key=REPORT_URL_KEY) or ""

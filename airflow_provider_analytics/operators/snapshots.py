@@ -33,10 +33,10 @@ ON_CHANGE = ("report", "fail", "skip")
 
 
 def snapshot_asset(analytics_conn_id: str = "analytics_default") -> Asset:
-    """Return the asset that stands for the website list of a connection.
+    """Return the asset for the website list of a connection.
 
-    ``SnapshotWebsitesOperator`` appends it to its outlets; a DAG with ``schedule=[snapshot_asset()]`` runs after
-    each snapshot and finds path, manifest, count and digest in the extra of the event.
+    ``SnapshotWebsitesOperator`` adds it to its outlets. A DAG with ``schedule=[snapshot_asset()]`` runs after each
+    snapshot; the extra of the event has path, manifest, count and digest.
     """
     return Asset(f"analytics://{quote(analytics_conn_id, safe='')}/websites")
 
@@ -44,49 +44,49 @@ def snapshot_asset(analytics_conn_id: str = "analytics_default") -> Asset:
 class SnapshotWebsitesOperator(AnalyticsOperator):
     """Write the complete list of websites as a dated snapshot that a warehouse can load (docs/snapshots.md).
 
-    The snapshot lies in ``<base_path>/websites/snapshot_date=YYYY-MM-DD/``; running the task again replaces it.
+    The snapshot is written to ``<base_path>/websites/snapshot_date=YYYY-MM-DD/``; running the task again replaces it.
     Readers see all of a snapshot or none of it. Passwords are never written.
 
-    The day is the first of: ``partition_date`` given here, the run's partition date, the end of its data interval,
-    its logical date, its ``run_after``; in the time zone of the DAG. The service only knows its list of now. So a run
-    whose day ended more than ``late_tolerance`` ago fails, unless ``late`` says otherwise.
+    The day is the first of: the argument ``partition_date``, the run's partition date, the end of its data interval,
+    its logical date, its ``run_after``; in the time zone of the DAG. The service returns only its current list, so a
+    run whose day ended more than ``late_tolerance`` ago fails, unless ``late`` allows it.
 
-    Emits an event of ``asset`` with what it returns as extra.
+    Emits an event of ``asset`` with the return value as extra.
 
     .. code-block:: python
 
         SnapshotWebsitesOperator(task_id="snapshot", base_path="s3://my-bucket/analytics", compression="gzip")
 
-    :param base_path: where snapshots go: a URL that Airflow's ``ObjectStoragePath`` takes, or an absolute path.
+    :param base_path: folder of the snapshots: a URL that Airflow's ``ObjectStoragePath`` supports, or an absolute path.
         (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
-    :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet compresses with snappy
-        where none is given. (templated)
-    :param exclude_ips_as: IP addresses are written as they are (``keep``, default), as SHA-256 of each (``hash``), or
-        not at all (``drop``). (templated)
-    :param partition_date: a date or a date with a time, to name the day; default: the run's. (templated)
-    :param late: what a run for a day long over does: ``fail`` (default, without a retry), ``skip``, or ``label``:
-        file the list of now under that day, with ``late`` true in the manifest. (templated)
-    :param late_tolerance: how long after the day, or the moment, of the run its list may be read; default a day.
-        (templated)
-    :param search: only what the service's search finds. Give it a base path of its own. (templated)
-    :param favorite: only favourites, or only the others; likewise. (templated)
-    :param min_websites: fewer websites are refused; default 0. (templated)
-    :param max_drop_fraction: a list that lost more than this part of the websites of the last snapshot is
-        refused; default 0.3; counts from 10 websites up. (templated)
-    :param force: publish in spite of these guards, and of an earlier manifest that cannot be read. (templated)
-    :param report: also write an HTML page for people (extra ``report``); default False. (templated)
-    :param report_base_url: web address under which ``base_path`` can be opened, for the link to the report;
-        not needed where ``base_path`` is such an address itself. (templated)
-    :param asset: the asset that the snapshot updates; default ``snapshot_asset(analytics_conn_id)``.
+    :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet uses snappy if None. (templated)
+    :param exclude_ips_as: how IP addresses are written: unchanged (``keep``, default), each as its SHA-256 (``hash``),
+        or not at all (``drop``). (templated)
+    :param partition_date: day of the snapshot, a date or a date with a time; default: that of the run. (templated)
+    :param late: what to do if the day ended more than ``late_tolerance`` ago: ``fail`` (default, without a retry),
+        ``skip``, or ``label``: write the current list under that day, with ``late`` true in the manifest. (templated)
+    :param late_tolerance: how long after the day, or after the point in time, of the run the list may be read; default
+        one day. (templated)
+    :param search: only websites that the service's search finds; needs its own base path. (templated)
+    :param favorite: only favourites (True) or only others (False); needs its own base path. (templated)
+    :param min_websites: smallest number of websites allowed; default 0. (templated)
+    :param max_drop_fraction: largest fraction of the last snapshot's websites that may be gone; default 0.3; checked
+        from 10 websites up. (templated)
+    :param force: ignore these guards, and earlier manifests that cannot be read. (templated)
+    :param report: also write an HTML report (extra ``report``); default False. (templated)
+    :param report_base_url: web URL of ``base_path``, for the link to the report; not needed if ``base_path`` is a web
+        URL itself. (templated)
+    :param asset: asset that the snapshot updates; default ``snapshot_asset(analytics_conn_id)``.
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``path``, ``manifest``, ``digest``, ``snapshot_date``, ``observed_at``, ``late``, ``count``, the
-        day of the snapshot before (``previous``) with the numbers of websites ``added``, ``removed`` and ``changed``
-        since then (all None for the first one), ``files`` and ``report``.
-    :raises AirflowFailException: without a retry, for a bad argument, a guard that trips, a day that is over, or a
-        connection that cannot be used.
+        day of the snapshot before (``previous``), the numbers of websites ``added``, ``removed`` and ``changed`` since
+        (all None for the first snapshot), ``files`` and ``report``.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, a guard trips, the day ended more than
+        ``late_tolerance`` ago, or the connection cannot be used.
+    :raises AirflowSkipException: if the day ended more than ``late_tolerance`` ago and ``late="skip"``.
     :raises IncompleteListError: if the list cannot be proven complete.
-    :raises SnapshotError: if the storage refuses; the last snapshot is untouched.
+    :raises SnapshotError: if the storage fails or an earlier manifest cannot be read; the last snapshot is unchanged.
     """
 
     template_fields: Sequence[str] = (
@@ -157,12 +157,16 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self._announce(context, snapshot)
         manifest = snapshot.manifest
         self.log.info(
-            "%s: %s websites observed at %s, %s", snapshot.partition, manifest.count, now, manifest.proof.method
+            "Published %s websites to %s (observed at %s, completeness proven by: %s)",
+            manifest.count,
+            snapshot.partition,
+            now,
+            manifest.proof.method,
         )
         return describe(snapshot)
 
     def _partition(self, context: Context, now: datetime) -> tuple[Partition, bool]:
-        """Return the run's partition, and whether it is late, as far as ``late`` allows that."""
+        """Return the run's partition and whether it is late; raise if ``late`` does not allow that."""
         from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.snapshots.run_day import choose_partition, is_early, is_late
 
@@ -172,23 +176,23 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             partition_date=self.partition_date or context.get("partition_date"),
             data_interval_end=context.get("data_interval_end"),
             logical_date=context.get("logical_date"),
-            # Airflow 2 has none, and always has a logical date.
+            # Airflow 2 has no run_after, but always a logical date.
             run_after=getattr(context["dag_run"], "run_after", None),
         )
-        named = f"The run is for {partition.day} (by its {partition.named_by})"
+        named = f"The run is for {partition.day} (its {partition.named_by})"
         if is_early(partition, now, self.late_tolerance):
-            raise UnsafePlanError(f"{named}, and the clock says {now}: either the date or the clock is wrong.")
+            raise UnsafePlanError(f"{named}, but the clock says {now}: correct partition_date or the clock.")
         if not is_late(partition, now, self.late_tolerance):
             return partition, False
         explained = (
-            f"{named}, the clock says {now}. The service only knows its list of now, which is not the list of "
-            f"that day: filing it there would falsify the past."
+            f"{named}, more than late_tolerance={self.late_tolerance} ago; the clock says {now}. The service returns "
+            f"only its current list, which is not the list of that day."
         )
         if self.late == "fail":
-            raise UnsafePlanError(f"{explained} Set late='skip', late='label', or a longer late_tolerance.")
+            raise UnsafePlanError(f"{explained} To proceed, set late='skip', late='label' or a longer late_tolerance.")
         if self.late == "skip":
-            raise AirflowSkipException(f"{explained} Skipped, as told by late='skip'.")
-        self.log.warning("%s Done all the same, as told by late='label'.", explained)
+            raise AirflowSkipException(f"{explained} Skipped because of late='skip'.")
+        self.log.warning("Labelling the current list with an earlier day because of late='label'. %s", explained)
         return partition, True
 
     def _take(self, hook: AnalyticsHook, day: date, now: datetime, *, late: bool) -> Snapshot:
@@ -227,7 +231,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         )
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:
-        """Tell Airflow what was written: asset event, lineage, link to the report."""
+        """Emit the asset event and the lineage, and store the link to the report."""
         from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
         manifest = snapshot.manifest
@@ -246,7 +250,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 context["ti"].xcom_push(key=REPORT_URL_KEY, value=url)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """Return the files written, for OpenLineage; called only where its provider is installed."""
+        """Return the written files for OpenLineage; called only if its provider is installed."""
         from airflow.providers.common.compat.openlineage.facet import Dataset
         from airflow.providers.openlineage.extractors import OperatorLineage  # type: ignore[import-not-found,unused-ignore]
 
@@ -256,27 +260,27 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 class CompareSnapshotsOperator(BaseOperator):
     """Compare two snapshots: websites added, removed and changed, field by field (docs/snapshots.md).
 
-    All changes go to ``_comparison/since-<previous>.jsonl`` and ``.md`` in the folder of the current snapshot; what
-    is returned is bounded.
+    All changes are written to ``_comparison/since-<previous>.jsonl`` and ``.md`` in the folder of the current snapshot;
+    the return value is of bounded size.
 
     .. code-block:: python
 
         CompareSnapshotsOperator(task_id="compare", base_path="s3://my-bucket/analytics", on_change="report")
 
-    :param base_path: where the snapshots are: a URL or an absolute path. (templated)
-    :param current: day of the newer snapshot, YYYY-MM-DD; default the latest published one. (templated)
-    :param previous: day of the older one; default the latest published one before ``current``. (templated)
-    :param on_change: what a difference does: ``report`` (default), ``fail`` (without a retry) or ``skip`` (the tasks
-        that follow); the files are written in any case. (templated)
-    :param ignore_fields: names of fields that do not count, such as a counter that the service keeps. (templated)
-    :param max_changes: most changes that are returned; default 50. (templated)
+    :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
+    :param current: day of the newer snapshot, YYYY-MM-DD; default: the latest published one. (templated)
+    :param previous: day of the older snapshot; default: the latest published one before ``current``. (templated)
+    :param on_change: what to do if websites changed: ``report`` (default), ``fail`` (without a retry) or ``skip`` (skip
+        downstream tasks); both files are written in any case. (templated)
+    :param ignore_fields: names of fields to ignore, such as a counter that changes every night. (templated)
+    :param max_changes: maximum number of changes returned; default 50. (templated)
     :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``added``, ``removed`` and
-        ``changed``, the first ``changes`` and whether there are more (``truncated``), and the files with all of them
-        (``jsonl``, ``markdown``). Where there is no earlier snapshot, ``previous`` is None and the numbers are 0.
-    :raises AirflowFailException: without a retry, for a difference with ``on_change="fail"``, a bad argument, or a day
-        without a snapshot.
-    :raises AirflowSkipException: for a difference with ``on_change="skip"``.
-    :raises SnapshotError: if a snapshot cannot be read.
+        ``changed``, the first ``changes`` and whether there are more (``truncated``), and the files with all changes
+        (``jsonl``, ``markdown``). If there is no earlier snapshot, ``previous`` is None and the numbers are 0.
+    :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, an argument is not
+        allowed, or a day has no snapshot.
+    :raises AirflowSkipException: if websites changed and ``on_change="skip"``.
+    :raises SnapshotError: if a snapshot cannot be read or the result cannot be written.
     """
 
     template_fields: Sequence[str] = ("base_path", "current", "previous", "on_change", "ignore_fields", "max_changes")
@@ -301,7 +305,7 @@ class CompareSnapshotsOperator(BaseOperator):
         self.max_changes = max_changes
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Compare, write both files, and return the counts and the first changes."""
+        """Compare the snapshots, write both files, and return the counts and the first changes."""
         from airflow_provider_analytics.api.checks import one_of, whole_number
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.compare import compare_snapshots
@@ -317,7 +321,7 @@ class CompareSnapshotsOperator(BaseOperator):
             )
         counts = f"{result['added']} added, {result['removed']} removed, {result['changed']} changed"
         summary = f"{result['previous']} to {result['current']}: {counts}"
-        self.log.info("%s", summary)
+        self.log.info("Compared %s", summary)
         if result["added"] or result["removed"] or result["changed"]:
             if self.on_change == "fail":
                 raise AirflowFailException(f"The website list changed, {summary}. See {result['markdown']}")
@@ -327,7 +331,7 @@ class CompareSnapshotsOperator(BaseOperator):
 
 
 def describe(snapshot: Snapshot) -> dict[str, Any]:
-    """Return what an operator and an asset event tell of a snapshot: plain JSON values, bounded in size."""
+    """Return a snapshot as plain JSON values of bounded size, for XCom and the asset event."""
     from airflow_provider_analytics.snapshots.layout import MANIFEST
 
     manifest = snapshot.manifest
@@ -361,6 +365,6 @@ def _uri(path: StoragePath) -> str:
 
 
 def _openlineage_name(uri: str) -> tuple[str, str]:
-    """Return namespace and name of a file as OpenLineage writes them."""
+    """Return the OpenLineage namespace and name of a file."""
     scheme, host, path = urlsplit(uri)[:3]
     return ("file", path) if scheme == "file" else (f"{scheme}://{host}", path.lstrip("/"))

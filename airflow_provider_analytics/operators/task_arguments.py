@@ -1,4 +1,4 @@
-"""The arguments that every Airflow task takes, so that an editor knows them and mypy refuses a misspelt one."""
+"""The arguments that every Airflow task takes, so that editors complete them and mypy reports misspelt ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Required, TypedDict
 
 
 class TaskArguments(TypedDict, total=False):
-    """Arguments of ``BaseOperator`` on any supported Airflow; a test compares them with its signature.
+    """Arguments of ``BaseOperator`` in all supported Airflow versions; a test compares them with its signature.
 
-    An Airflow that does not know one of them refuses it by itself.
+    Each Airflow version rejects those that it does not know.
     """
 
     task_id: Required[str]

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
 IF_EXISTS = ("skip", "update", "fail")
-#: Field to the argument that sets it, where they differ: every Airflow operator has an ``email`` of its own.
+#: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
 ARGUMENTS = {"email": "email_reports"}
 
 
 class ListWebsitesOperator(AnalyticsOperator):
-    """Return the complete list of websites through XCom, if it is short (docs/interface.md, List parameters).
+    """Return the complete list of websites, if it is short enough for XCom (docs/interface.md, List parameters).
 
     For more than ``max_records`` websites use ``SnapshotWebsitesOperator``, which writes them to storage.
 
@@ -31,17 +31,17 @@ class ListWebsitesOperator(AnalyticsOperator):
 
         ListWebsitesOperator(task_id="favourites", favorite=True, sort_by="domain", sort="asc")
 
-    :param search: search query; what it matches is up to the service. (templated)
-    :param search_by: field that is searched: ``domain``. (templated)
-    :param favorite: only favourites, or only the others. (templated)
-    :param sort_by: ``id`` (date created) or ``domain``; default ``id``. (templated)
+    :param search: search query; the service decides what matches. (templated)
+    :param search_by: field to search: ``domain``. (templated)
+    :param favorite: only favourites (True) or only others (False). (templated)
+    :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``. (templated)
     :param sort: ``desc`` or ``asc``; default ``desc``. (templated)
     :param per_page: websites per request: 10, 25, 50 or 100; default 100. (templated)
-    :param max_records: most websites that are returned; a longer list fails the task. Default 1,000. (templated)
+    :param max_records: maximum number of websites; a longer list fails the task; default 1,000. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: list of website records, each a dict as the service shows it, without secrets.
-    :raises AirflowFailException: without a retry, for a bad argument, a list longer than ``max_records``, or a
-        connection that cannot be used.
+    :return: list of website records, each a dict as the service returns it, without secrets.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, the list is longer than
+        ``max_records``, or the connection cannot be used.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
 
@@ -79,7 +79,7 @@ class ListWebsitesOperator(AnalyticsOperator):
         self.max_records = max_records
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Read the list, and refuse to push a long one."""
+        """Read the list; fail if it is too long."""
         from airflow_provider_analytics.api.checks import whole_number
 
         filters = ("search", "search_by", "favorite", "sort_by", "sort", "per_page")
@@ -88,7 +88,7 @@ class ListWebsitesOperator(AnalyticsOperator):
             websites = hook.list_websites(**{name: getattr(self, name) for name in filters})
             if len(websites) > limit:
                 raise AirflowFailException(
-                    f"The list holds {len(websites)} websites, more than max_records={limit}: too many for XCom. "
+                    f"The list has {len(websites)} websites, more than max_records={limit}: too many for XCom. "
                     "Use SnapshotWebsitesOperator, which writes the list to storage and returns its path."
                 )
             self.log.info("Read %d websites.", len(websites))
@@ -103,11 +103,11 @@ class GetWebsiteOperator(AnalyticsOperator):
         GetWebsiteOperator(task_id="read", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, in place of its id; matched exactly, but for letter case. (templated)
+    :param domain: domain of the website, instead of its id; exact match, ignoring case. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the website record, a dict as the service shows it, without secrets.
-    :raises AirflowFailException: without a retry, for a bad argument, several websites of this domain, or a connection
-        that cannot be used.
+    :return: the website record, a dict as the service returns it, without secrets.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
+        the connection cannot be used.
     :raises NotFoundError: if there is no such website.
     """
 
@@ -126,26 +126,26 @@ class GetWebsiteOperator(AnalyticsOperator):
         self.domain = domain
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Ask for the website."""
+        """Fetch the website."""
         with self.connected() as hook:
             return for_xcom(hook.get_website(_find_id(hook, self.website_id, self.domain)), hook)
 
 
 class _SettingsOperator(AnalyticsOperator):
-    """Base of the operators that take the settings of a website."""
+    """Base class of the operators that set fields of a website."""
 
     password: str | None
 
     def __init__(self, *, analytics_conn_id: str, **kwargs: Unpack[TaskArguments]) -> None:
         if isinstance(kwargs.get("email"), (bool, int)):
-            raise ValueError(  # here, because Airflow would take it without a word
-                f"email={kwargs['email']!r} is not allowed: every Airflow operator takes the address for its alerts "
-                "under this name. The website's field email is set by email_reports."
+            raise ValueError(  # raised here, because Airflow accepts any value silently
+                f"email={kwargs['email']!r} is not allowed; allowed: an e-mail address for Airflow's alerts. "
+                "To set the field email of the website, use email_reports."
             )
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
 
     def _settings(self, names: Iterable[str], context: Context) -> dict[str, Any]:
-        """Return the settings that are given; a password is rendered here, and masked before anything uses it."""
+        """Return the given settings; render the password, and mask it before it is used."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
 
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
@@ -161,18 +161,20 @@ class _SettingsOperator(AnalyticsOperator):
         try:
             password = self.render_template(template, context)
         except TemplateSyntaxError:
-            # Its text holds the whole template, which may be a password that merely looks like one.
-            raise ValueError("password (value not shown) cannot be read as a template") from None
-        if not isinstance(password, str) or password == "None":  # noqa: S105 - what Jinja makes of no value
-            raise ValueError("password was rendered to no text; does what its template names have a value?")
+            # The text of the error contains the whole template, which may be a literal password.
+            raise ValueError(
+                "password (value not shown) is not a valid Jinja template; allowed: plain text or a valid template"
+            ) from None
+        if not isinstance(password, str) or password == "None":  # noqa: S105 - Jinja's text for a missing value
+            raise ValueError("password was rendered to no text; check that its connection or variable has a value")
         mask_secret(password)
         return password
 
 
 class CreateWebsiteOperator(_SettingsOperator):
-    """Create a website, unless there is one of this domain (docs/interface.md, Operations).
+    """Create a website, unless one with this domain exists (docs/interface.md, Operations).
 
-    It looks before it creates, in the whole list, so that a retry of the task never makes a second website.
+    The complete list is searched for the domain first, so that a retry never creates a second website.
 
     .. code-block:: python
 
@@ -182,23 +184,22 @@ class CreateWebsiteOperator(_SettingsOperator):
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. (templated)
     :param password: password of the statistics page; has effect only with privacy ``password``. May be a template, such
-        as ``{{ conn.statistics_page.password }}``; what it renders to is masked and never shown or stored.
+        as ``{{ conn.statistics_page.password }}``; the rendered value is masked and never shown or stored.
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
-    :param exclude_params: URL query parameters excluded from tracking: a list, or a text with an entry per line.
+    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line.
         (templated)
-    :param exclude_ips: IP addresses excluded from tracking: a list, or a text with an entry per line. (templated)
-    :param if_exists: what to do where there is such a website: ``skip`` (default) leaves it as it is and logs which
-        settings differ, ``update`` gives it the settings that differ, ``fail`` fails the task without a retry.
-        (templated)
+    :param exclude_ips: IP addresses excluded from tracking: a list, or text with an entry per line. (templated)
+    :param if_exists: what to do if the website exists: ``skip`` (default) leaves it unchanged and logs which settings
+        differ, ``update`` updates the settings that differ, ``fail`` fails the task without a retry. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the website record, a dict as the service shows it, without secrets.
-    :raises AirflowFailException: without a retry, for a bad argument, a value that the service refuses, a website that
-        exists already with ``if_exists="fail"``, or a connection that cannot be used.
-    :raises AmbiguousWriteError: if it is not known whether the website was created; a retry of the task looks first.
+    :return: the website record, a dict as the service returns it, without secrets.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, the
+        website exists and ``if_exists="fail"``, or the connection cannot be used.
+    :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry searches the list first.
     """
 
-    # The password is missing here on purpose: Airflow stores and shows template fields as they were rendered.
+    # Not password: Airflow stores and shows rendered template fields.
     template_fields: Sequence[str] = (
         "domain",
         "privacy",
@@ -235,14 +236,14 @@ class CreateWebsiteOperator(_SettingsOperator):
         self.if_exists = if_exists
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look the domain up, and create the website where it is missing."""
+        """Look up the domain, and create the website if it is missing."""
         from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.api.fields import CREATE_FIELDS, create_form
 
         with self.connected() as hook:
             settings = self._settings(CREATE_FIELDS, context)
             one_of("if_exists", self.if_exists, IF_EXISTS)
-            create_form(self.domain, **settings)  # its checks, before anything is sent
+            create_form(self.domain, **settings)  # checks the values before anything is sent
             existing = hook.find_website(self.domain)
             if existing is not None:
                 return for_xcom(self._treat(hook, existing["id"], settings), hook)
@@ -251,51 +252,52 @@ class CreateWebsiteOperator(_SettingsOperator):
             return for_xcom(created, hook)
 
     def _treat(self, hook: AnalyticsHook, website_id: int | str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the website that was there already, after doing what ``if_exists`` says."""
+        """Return the existing website, after applying ``if_exists``."""
         from airflow_provider_analytics.api.fields import differing_fields
 
         if self.if_exists == "fail":
-            raise AirflowFailException(f"The website {self.domain} exists already, with id {website_id}.")
-        # Shown again: a row of the list may hold fewer fields.
+            raise AirflowFailException(
+                f"Website {self.domain} already exists, with id {website_id}; if_exists='skip' or 'update' allows that."
+            )
+        # Fetched again: a list row may lack fields.
         existing = hook.get_website(website_id)
         differing = differing_fields(existing, settings)
         listed = ", ".join(differing) or "none"
         if self.if_exists == "skip" or not differing:
             self.log.info(
-                "The website %s exists already, with id %s, and was left as it is. Settings that differ or are not "
-                "shown: %s.",
+                "Website %s already exists, with id %s; left unchanged. Settings that differ or are not shown: %s.",
                 self.domain,
                 website_id,
                 listed,
             )
             return existing
-        self.log.info("The website %s exists already, with id %s; updating: %s.", self.domain, website_id, listed)
+        self.log.info("Website %s already exists, with id %s; updating: %s.", self.domain, website_id, listed)
         return hook.update_website(website_id, **{name: settings[name] for name in differing})
 
 
 class UpdateWebsiteOperator(_SettingsOperator):
-    """Change settings of a website (docs/interface.md, Operations); what is not given stays as it is.
+    """Change settings of a website (docs/interface.md, Operations); settings that are not given stay unchanged.
 
     .. code-block:: python
 
         UpdateWebsiteOperator(task_id="hide", domain="shop.example.com", privacy="private", favorite=True)
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, in place of its id; matched exactly, but for letter case. (templated)
+    :param domain: domain of the website, instead of its id; exact match, ignoring case. (templated)
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. (templated)
     :param password: password of the statistics page; has effect only with privacy ``password``. May be a template, such
-        as ``{{ conn.statistics_page.password }}``; what it renders to is masked and never shown or stored.
+        as ``{{ conn.statistics_page.password }}``; the rendered value is masked and never shown or stored.
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
-    :param exclude_params: URL query parameters excluded from tracking: a list, or a text with an entry per line; ``[]``
+    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line; ``[]``
         or ``""`` clears the list. (templated)
-    :param exclude_ips: IP addresses excluded from tracking, given like ``exclude_params``. (templated)
+    :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
     :param favorite: whether the website is marked as favourite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the website record, a dict as the service shows it, without secrets.
-    :raises AirflowFailException: without a retry, for a bad argument, a value that the service refuses, several
-        websites of this domain, or a connection that cannot be used.
+    :return: the website record, a dict as the service returns it, without secrets.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, several
+        websites have the domain, or the connection cannot be used.
     :raises NotFoundError: if there is no such website.
     """
 
@@ -338,12 +340,12 @@ class UpdateWebsiteOperator(_SettingsOperator):
         self.favorite = favorite
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Send the settings that are given."""
+        """Send the given settings."""
         from airflow_provider_analytics.api.fields import UPDATE_FIELDS, update_form
 
         with self.connected() as hook:
             settings = self._settings(UPDATE_FIELDS, context)
-            update_form(boolean_texts=("false", "true"), **settings)  # its checks, before anything is sent
+            update_form(boolean_texts=("false", "true"), **settings)  # checks the values before anything is sent
             updated = hook.update_website(_find_id(hook, self.website_id, self.domain), **settings)
             self.log.info("Updated website %s.", updated["id"])
             return for_xcom(updated, hook)
@@ -357,14 +359,14 @@ class DeleteWebsiteOperator(AnalyticsOperator):
         DeleteWebsiteOperator(task_id="retire", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, in place of its id; matched exactly, but for letter case. (templated)
-    :param ignore_missing: whether a website that is not there counts as done, so that the task may run again.
-        Default True. That it is not there is believed only of a service that shows the account. (templated)
+    :param domain: domain of the website, instead of its id; exact match, ignoring case. (templated)
+    :param ignore_missing: succeed if the website does not exist, so that the task can run again; default True. The
+        account must be readable in that case, since with a wrong base URL every website is missing. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: ``{"website_id": ..., "domain": ..., "deleted": ...}``: what was asked for, and whether this run
-        deleted it.
-    :raises AirflowFailException: without a retry, for a bad argument, several websites of this domain, or a connection
-        that cannot be used.
+    :return: ``{"website_id": ..., "domain": ..., "deleted": ...}``: the arguments, and whether this run deleted the
+        website.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
+        the connection cannot be used.
     :raises NotFoundError: if there is no such website and ``ignore_missing`` is False.
     """
 
@@ -397,16 +399,17 @@ class DeleteWebsiteOperator(AnalyticsOperator):
             except NotFoundError:
                 if not ignore_missing:
                     raise
-                # With a wrong base URL everything is "not found", and nothing would ever be deleted.
+                # With a wrong base URL every website is "not found", and none would ever be deleted.
                 hook.get_account()
                 deleted = False
-        self.log.info("Website %s: %s.", self.website_id or self.domain, "deleted" if deleted else "not there")
+        self.log.info("%s website %s.", "Deleted" if deleted else "Found no", self.website_id or self.domain)
         return {"website_id": self.website_id, "domain": self.domain, "deleted": deleted}
 
 
 def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | None) -> int | str:
-    """Return the id of the website that is meant by id or domain.
+    """Return the id of the website, given by id or domain.
 
+    :raises ValueError: unless exactly one of the two is given.
     :raises NotFoundError: if no website has the domain.
     """
     from airflow_provider_analytics.api.fields import check_website_id
@@ -421,16 +424,16 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     website = hook.find_website(str(domain))
     if website is None:
         raise NotFoundError(
-            404, "GET", "/api/v1/websites", f"no website of the complete list has the domain {domain!r}."
+            404, "GET", "/api/v1/websites", f"no website in the complete list has the domain {domain!r}."
         )
     found: int | str = website["id"]
     return found
 
 
 def _check_rendered(name: str, value: object) -> None:
-    """Reject 'None' and '[...]', Jinja's text for a missing value or a list: they would become an entry."""
+    """Reject 'None' and '[...]', Jinja's text for a missing value or a list, which would become an entry."""
     if isinstance(value, str) and re.fullmatch(r"None|\[.*\]", value.strip(), re.DOTALL):
         raise ValueError(
-            f"{name}={value!r} is not allowed; allowed: a list, or text with an entry per line. A template that gives "
-            "a list needs render_template_as_native_obj=True on the DAG, or the output of the task itself."
+            f"{name}={value!r} is not allowed; allowed: a list, or text with an entry per line. To pass a list by "
+            "template, set render_template_as_native_obj=True on the DAG, or pass the output of the task itself."
         )

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
     from airflow_provider_analytics.reconcile.plan import Plan
 
-#: Changes that a return value lists, one line each; the counts tell the rest.
+#: Maximum number of changes in the return value, one line each; the counts cover the rest.
 SHOWN_CHANGES = 20
 ON_DRIFT = ("fail", "skip", "report")
 
 
 class _WebsitesAsCodeOperator(AnalyticsOperator):
-    """What the operators that plan have in common."""
+    """Base class of the operators that plan."""
 
     template_fields: Sequence[str] = (
         "config_path",
@@ -52,7 +52,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         self.max_workers = max_workers
 
     def _plan(self, hook: AnalyticsHook) -> Plan:
-        """Compare the file with the complete list."""
+        """Compare the file with the complete list of websites."""
         from airflow_provider_analytics.api.checks import flag, fraction, whole_number
         from airflow_provider_analytics.hooks.object_storage import read_text
         from airflow_provider_analytics.reconcile.apply import complete_records
@@ -64,22 +64,22 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         text = read_text(self.config_path, "config_path")
         if text is None:
-            raise ValueError(f"config_path={self.config_path!r}: there is no such file")
+            raise ValueError(f"config_path={self.config_path!r}: there is no such file; allowed: a YAML file")
         websites_file = parse_websites_file(text, self.config_path.rpartition("/")[2])
         named, others = relevant_records(websites_file, hook.list_websites())
         named, unread = complete_records(hook.client, named, websites_file.fields, workers=workers)
-        if unread:  # a website that could not be read must not be taken for a new one
+        if unread:  # a website that could not be read must not be planned as new
             raise BulkError(unread)
         return plan_websites(websites_file, [*named, *others], prune=prune)
 
     def _result(self, plan: Plan, applied: int = 0) -> dict[str, Any]:
-        """Return what every one of these operators returns, bounded in size."""
+        """Return the result of all these operators, bounded in size."""
         try:
             plan.raise_if_unsafe(float(self.max_removal_fraction))
             unsafe = None
         except UnsafePlanError as error:
             unsafe = str(error)
-        warning = f"**Beyond the guards:** {unsafe}\n\n" if unsafe else ""
+        warning = f"**Guard tripped:** {unsafe}\n\n" if unsafe else ""
         return {
             **plan.to_dict(SHOWN_CHANGES),
             "unsafe": unsafe,
@@ -89,9 +89,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
-    """Say what would have to be changed so that the websites are what a file says; send nothing.
-
-    See docs/websites_as_code.md.
+    """Plan the changes that make the websites match a file; send nothing (docs/websites_as_code.md).
 
     .. code-block:: python
 
@@ -102,19 +100,21 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         )
 
     :param config_path: the YAML file (URL or absolute path). (templated)
-    :param plan_path: where to write the whole plan as JSON, and as Markdown under the same name with ``.md``
-        behind it (URL or absolute path). (templated)
-    :param prune: also plan to delete the websites that the file does not name. (templated)
-    :param max_removal_fraction: most of the websites, or of the entries of a list, that may be removed; default 0.3;
-        counted from 10 up, only strictly more trips. (templated)
-    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param plan_path: where to write the complete plan as JSON, and as Markdown to ``<plan_path>.md`` (URL or absolute
+        path). (templated)
+    :param prune: also delete websites that are not in the file. (templated)
+    :param max_removal_fraction: largest fraction of the websites, or of the entries of a list, that may be removed;
+        default 0.3; checked from 10 up. (templated)
+    :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict: ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for people, for instance as the body
-        of an ``ApprovalOperator``), ``creates``, ``updates``, ``deletes``, ``entries_added``, ``entries_removed``,
-        ``websites`` compared, the first 20 changes as one line each (``changes``, ``changes_left_out``), ``unsafe``
-        (which guard the plan trips, or None), and ``applied`` (0).
-    :raises AirflowFailException: without a retry, for a bad argument, a file with problems (all of them are listed), or
-        a connection that cannot be used.
+    :return: a dict: ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for example for the body of an
+        ``ApprovalOperator``), the numbers of ``creates``, ``updates``, ``deletes``, ``entries_added``,
+        ``entries_removed`` and ``websites`` compared, the first 20 changes as one line each (``changes``) and the
+        number of further ones (``changes_left_out``), ``unsafe`` (the message of the guard that trips, or None), and
+        ``applied`` (0).
+    :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
+        listed), or the connection cannot be used.
+    :raises BulkError: if websites could not be read.
     """
 
     template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "plan_path")
@@ -141,7 +141,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         self.plan_path = plan_path
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Plan; see the class."""
+        """Plan the changes, and write the plan to ``plan_path``."""
         from airflow_provider_analytics.hooks.object_storage import write_text
 
         with self.connected() as hook:
@@ -150,20 +150,19 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
             if self.plan_path:
                 write_text(self.plan_path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
                 write_text(f"{self.plan_path}.md", "plan_path", plan.to_markdown(len(plan.changes)))
-        self.log.info("%s", result["markdown"])
+        self.log.info("Planned %s:\n%s", self.config_path, result["markdown"])
         return result
 
 
 class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
-    """Make the websites what a file says, if that still is the plan that was approved.
+    """Make the websites match a file, if the plan is still the approved one (docs/websites_as_code.md).
 
-    Reads the list again and plans again. Only a plan of the expected digest is applied; a website that was
-    changed meanwhile, or another version of the file, gives another digest and fails the task without a
-    retry. Running it again after it is done finds nothing to change, which is success. With ``plan_path`` it also
-    goes on after a crash: what is left has to be a part of the approved plan.
+    Reads the list and plans again. Only a plan with the expected digest is applied: if the file or a website changed
+    since, the digest differs and the task fails without a retry. A second run finds nothing to change and succeeds.
+    With ``plan_path`` a retry after a crash continues, if the remaining changes are part of the approved plan.
 
-    A deletion looks at the domain of the id once more just before. Passwords are read from the connection or
-    variable that ``password_from`` names, only when they are needed.
+    Before a delete, the domain of the id is checked once more. Passwords are read from the connection or variable
+    that ``password_from`` names, only when they are needed.
 
     .. code-block:: python
 
@@ -176,19 +175,19 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
 
     :param config_path: the YAML file (URL or absolute path). (templated)
     :param expected_digest: ``digest`` of the approved plan; None applies any plan within the guards. (templated)
-    :param plan_path: where :class:`PlanWebsitesOperator` wrote the approved plan. (templated)
-    :param prune: also delete the websites that the file does not name. (templated)
-    :param max_removal_fraction: most of the websites, or of the entries of a list, that may be removed; default 0.3;
-        counted from 10 up, only strictly more trips. (templated)
-    :param force: apply a plan that trips this guard. (templated)
-    :param max_workers: most requests under way at a time; default 8. (templated)
-    :param audit_path: folder (URL or absolute path) for a JSON line per change. (templated)
+    :param plan_path: ``plan_path`` of :class:`PlanWebsitesOperator`. (templated)
+    :param prune: also delete websites that are not in the file. (templated)
+    :param max_removal_fraction: largest fraction of the websites, or of the entries of a list, that may be removed;
+        default 0.3; checked from 10 up. (templated)
+    :param force: apply the plan even if this guard trips. (templated)
+    :param max_workers: maximum number of concurrent requests; default 8. (templated)
+    :param audit_path: folder (URL or absolute path) for one JSON line per changed field. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: what :class:`PlanWebsitesOperator` returns; ``applied`` counts the websites changed.
-    :raises AirflowFailException: without a retry and before anything is sent, for a bad argument, a file with problems,
-        another plan than the approved one, a plan that trips a guard, or a connection that cannot be used.
-    :raises BulkError: at the end, if websites failed; a retry takes up what is left (with ``plan_path``, or
-        without an expected digest).
+    :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of websites changed.
+    :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
+        has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
+    :raises BulkError: if websites could not be read; or at the end, if websites failed: then a retry applies the
+        remaining changes (with ``plan_path``, or without ``expected_digest``).
     """
 
     template_fields: Sequence[str] = (
@@ -227,7 +226,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         self.audit_path = audit_path
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Apply; see the class."""
+        """Plan again, check the digest and the guards, and apply the plan."""
         from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.reconcile.apply import apply_plan
@@ -243,7 +242,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
                     hook.client, plan, workers=int(self.max_workers), passwords=passwords, applied=applied
                 )
             result = self._result(plan, len(outcome.done))
-            self.log.info("%s", result["markdown"])
+            self.log.info("Applied %d changes of this plan:\n%s", len(outcome.done), result["markdown"])
             outcome.raise_failures()
         return result
 
@@ -251,11 +250,11 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         if self.expected_digest is None or plan.digest == self.expected_digest or not plan.changes:
             return
         if self.plan_path and plan.remainder_of(self._approved(self.plan_path)):
-            self.log.info("%d changes of the approved plan are left.", len(plan.changes))
+            self.log.info("Continuing the approved plan: %d changes are left.", len(plan.changes))
             return
         raise UnsafePlanError(
-            f"the plan is not the one that was approved: its digest is {plan.digest}, expected was "
-            f"{self.expected_digest}. The file or the websites were changed since: plan again. Nothing was sent."
+            f"the plan is not the approved one: its digest is {plan.digest}, expected_digest is "
+            f"{self.expected_digest}. The file or the websites changed since: plan again. Nothing was sent."
         )
 
     def _approved(self, path: str) -> Plan:
@@ -264,33 +263,34 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
 
         text = read_text(path, "plan_path")
         if text is None:
-            raise ValueError(f"plan_path={path!r}: there is no such file")
+            raise ValueError(f"plan_path={path!r}: there is no such file; allowed: the plan_path of the plan task")
         approved = Plan.from_dict(json.loads(text))
         if approved.digest != self.expected_digest:
             raise UnsafePlanError(
-                f"the plan at {path} has the digest {approved.digest}, expected was {self.expected_digest}. "
-                "Nothing was sent."
+                f"the plan at {path} has the digest {approved.digest}, expected_digest is {self.expected_digest}: plan "
+                "again. Nothing was sent."
             )
         return approved
 
 
 class CheckDriftOperator(_WebsitesAsCodeOperator):
-    """Fail, skip or report when the websites are not what a file says; send nothing.
+    """Fail, skip or report if the websites differ from a file; send nothing (docs/websites_as_code.md).
 
     .. code-block:: python
 
         CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="report")
 
     :param config_path: the YAML file (URL or absolute path). (templated)
-    :param on_drift: ``"fail"`` (without a retry, by default), ``"skip"`` or ``"report"``. (templated)
-    :param prune: count websites that the file does not name as drift, too. (templated)
-    :param max_removal_fraction: as for :class:`PlanWebsitesOperator`; ``unsafe`` reports it. (templated)
-    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"report"``. (templated)
+    :param prune: websites that are not in the file count as drift, too. (templated)
+    :param max_removal_fraction: as for :class:`PlanWebsitesOperator`; only reported, in ``unsafe``. (templated)
+    :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: what :class:`PlanWebsitesOperator` returns.
-    :raises AirflowFailException: without a retry, for drift with ``on_drift="fail"``, a bad argument, a file with
-        problems, or a connection that cannot be used.
-    :raises AirflowSkipException: for drift with ``on_drift="skip"``.
+    :return: the same dict as :class:`PlanWebsitesOperator`.
+    :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, an argument is not
+        allowed, the file has problems, or the connection cannot be used.
+    :raises AirflowSkipException: if there is drift and ``on_drift="skip"``.
+    :raises BulkError: if websites could not be read.
     """
 
     template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "on_drift")
@@ -317,15 +317,15 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         self.on_drift = on_drift
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Compare; see the class."""
+        """Compare the websites with the file."""
         from airflow_provider_analytics.api.checks import one_of
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
             result = self._result(self._plan(hook))
-        self.log.info("%s", result["markdown"])
+        self.log.info("Compared the websites with %s:\n%s", self.config_path, result["markdown"])
         if result["changes"] and self.on_drift != "report":
-            message = f"The websites are not what {self.config_path} says: {'; '.join(result['changes'])}"
+            message = f"The websites differ from {self.config_path}: {'; '.join(result['changes'])}"
             if result["changes_left_out"]:
                 message += f"; and {result['changes_left_out']:,} more"
             raise AirflowFailException(message) if self.on_drift == "fail" else AirflowSkipException(message)
@@ -333,11 +333,11 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
 
 class ExportWebsitesOperator(AnalyticsOperator):
-    """Write the websites, as they are or as a snapshot recorded them, as a file of websites as code.
+    """Write the current websites, or those of a snapshot, to a file for websites as code.
 
-    The file is valid input: planned against the websites it was made from, it changes nothing. So a snapshot,
-    exported, planned and applied, is the way back after an accident. What it cannot bring back (ids, statistics,
-    passwords, and fields that the records do not show) is listed at the head of the file.
+    Planned against the same websites, the file changes nothing. To restore a snapshot: export it, plan, apply. What
+    cannot be restored (ids, statistics, passwords, and fields that the records do not show) is listed at the top of the
+    file. See docs/websites_as_code.md.
 
     .. code-block:: python
 
@@ -345,14 +345,14 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
     :param config_path: where to write the YAML file (URL or absolute path). (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
-    :param snapshot_date: day of the snapshot, YYYY-MM-DD; with ``base_path``. (templated)
-    :param max_workers: most requests under way at a time; default 8. (templated)
+    :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
+    :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: ``{"config_path": ..., "websites": ..., "origin": ...}``: the file, how many websites are in it, and where
-        they come from.
-    :raises AirflowFailException: without a retry, for a bad argument, several websites of one domain, or a connection
-        that cannot be used.
-    :raises SnapshotError: if there is no such snapshot, or it cannot be read.
+    :return: ``{"config_path": ..., "websites": ..., "origin": ...}``: path of the file, number of websites, and their
+        source.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
+        or the connection cannot be used.
+    :raises SnapshotError: if the snapshot does not exist or cannot be read.
     :raises BulkError: if websites could not be read.
     """
 
@@ -375,17 +375,20 @@ class ExportWebsitesOperator(AnalyticsOperator):
         self.max_workers = max_workers
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Export; see the class."""
+        """Write the file."""
         from airflow_provider_analytics.hooks.object_storage import write_text
         from airflow_provider_analytics.reconcile.websites_file import export_websites
 
         with self.connected() as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
-                raise ValueError("base_path and snapshot_date go together: give both, or none for the current state")
+                raise ValueError(
+                    f"base_path={self.base_path!r} and snapshot_date={self.snapshot_date!r} are not allowed together; "
+                    "allowed: both, or neither for the current state"
+                )
             records, origin = self._recorded() if self.base_path else self._current(hook)
             text = export_websites(records, origin=origin)
             write_text(self.config_path, "config_path", text)
-        self.log.info("%d websites of %s written to %s", len(records), origin, self.config_path)
+        self.log.info("Exported %d websites of %s to %s", len(records), origin, self.config_path)
         return {"config_path": self.config_path, "websites": len(records), "origin": origin}
 
     def _current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
@@ -406,12 +409,12 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
         snapshot = read_snapshot(storage_path(str(self.base_path), "base_path"), parse_day(str(self.snapshot_date)))
         if snapshot is None:
-            raise SnapshotError(f"there is no snapshot of {self.snapshot_date} under {self.base_path}")
+            raise SnapshotError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
         return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot {snapshot.partition}"
 
 
 def _passwords(plan: Plan) -> dict[str, str]:
-    """Return the passwords that the plan refers to, masked in logs from here on."""
+    """Return the passwords that the plan refers to, and mask them in logs."""
     from airflow.providers.common.compat.sdk import BaseHook, Variable, mask_secret
 
     from airflow_provider_analytics.reconcile.websites_file import PASSWORD_FROM
@@ -422,7 +425,7 @@ def _passwords(plan: Plan) -> dict[str, str]:
         kind, _, name = reference.partition(":")
         password = BaseHook.get_connection(name).password if kind == "connection" else Variable.get(name)
         if not password:
-            raise ValueError(f"{reference} holds no password")
+            raise ValueError(f"{reference} has no password; set it in Airflow")
         mask_secret(password)
         passwords[reference] = password
     return passwords

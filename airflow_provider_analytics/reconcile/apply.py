@@ -1,6 +1,6 @@
 """Apply plans concurrently; fetch fields that list rows omit.
 
-The impure module of this package, and the only file that sends what a plan says.
+The only module of this package with I/O, and the only one that sends the changes of a plan.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Called after a change was applied, from several threads, with the change and the website's id.
+#: Callback for each applied change, with the website's id; called from several threads.
 Applied = Callable[[Change, str], None]
 
-#: Seconds between two progress lines.
+#: Seconds between progress lines in the log.
 PROGRESS_SECONDS = 10.0
-#: So many failures in a row are a service that is down: the rest is not tried, as each try costs its retries.
+#: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
+#: would use up all its retries.
 GIVE_UP_AFTER = 20
 
 log = logging.getLogger(__name__)
@@ -45,10 +46,10 @@ _SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a plan.
+    """The result of applying a plan.
 
-    :param done: changes that were applied.
-    :param failures: website to what went wrong with it.
+    :param done: applied changes.
+    :param failures: website to error message.
     """
 
     done: tuple[Change, ...]
@@ -68,14 +69,15 @@ def apply_plan(
     passwords: Mapping[str, str] | None = None,
     applied: Applied | None = None,
 ) -> Outcome:
-    """Send what the plan says, several websites at a time; one website's failure does not stop the others.
+    """Apply the changes of a plan concurrently; a website that fails does not stop the others.
 
-    A website is deleted only if its id still means the domain of the plan. An answer that shows another
-    setting than the one sent counts as a failure.
+    A website is deleted only if its id still belongs to the domain in the plan. A response that shows another value
+    than the one sent counts as a failure.
 
-    :param workers: how many requests at most are under way.
-    :param passwords: the passwords that ``password_from`` fields of the plan refer to.
-    :raises AuthenticationError: at once, since no other website would fare better.
+    :param workers: maximum number of concurrent requests.
+    :param passwords: ``password_from`` reference to password.
+    :param applied: called after each applied change.
+    :raises AuthenticationError: immediately, since every other request would fail too.
     """
 
     def work(change: Change) -> None:
@@ -96,14 +98,16 @@ def complete_records(
     *,
     workers: int,
 ) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
-    """Return the records with the given fields, asking for each website whose record lacks one; and the failures.
+    """Return the records with all of ``fields``, and the failures; fetch each website whose record lacks one.
 
-    A website that is gone meanwhile is left out, as is one that failed.
+    Websites deleted in the meantime and websites that failed are left out.
+
+    :param workers: maximum number of concurrent requests.
     """
     lacking = [record for record in records if any(field not in record for field in fields)]
     if not lacking:
         return list(records), {}
-    log.info("%s of %s list rows lack one of %s: asking for each.", f"{len(lacking):,}", f"{len(records):,}", fields)
+    log.info("Fetching %s of %s websites: list rows lack one of %s.", f"{len(lacking):,}", f"{len(records):,}", fields)
 
     def work(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
@@ -119,11 +123,11 @@ def complete_records(
 
 
 class _NotTriedError(Exception):
-    """A website that was left alone because the service is down."""
+    """A website that was skipped because the service is down."""
 
 
 class _Progress:
-    """A line in the log at a steady pace, however many websites there are."""
+    """Progress lines in the log, one every :data:`PROGRESS_SECONDS` and one at the end."""
 
     def __init__(self, total: int, work: int, verb: str = "changed") -> None:
         self.total = max(total, work)
@@ -194,10 +198,12 @@ def _each(
                     failures[name(item)] = f"{type(error).__name__}: {error}"
                 progress.step(good=name(item) not in failures)
         finally:
-            # Also when the task is stopped: what is under way ends, the rest is not begun.
+            # Also if the task is stopped: requests in flight finish, the rest is cancelled.
             pool.shutdown(wait=True, cancel_futures=True)
     if not_tried:
-        failures[f"{not_tried:,} websites"] = f"not tried, as {GIVE_UP_AFTER} failed in a row"
+        failures[f"{not_tried:,} websites"] = (
+            f"not tried: {GIVE_UP_AFTER} websites in a row failed, so the service seems to be down"
+        )
     progress.say()
     return done, failures
 
@@ -228,10 +234,10 @@ def _delete(client: AnalyticsClient, change: Change, _passwords: Mapping[str, st
     try:
         domain = str(client.get_website(website_id).get("domain"))
         if not same_domain(domain, change.domain):
-            raise ValueError(f"not deleted: id {website_id} is {domain!r} now")
+            raise ValueError(f"not deleted: id {website_id} now belongs to {domain!r}")
         client.delete_website(website_id)
     except NotFoundError:
-        pass  # it is gone, which is what was wanted
+        pass  # already deleted
     return website_id
 
 
@@ -245,10 +251,10 @@ def _settings(change: Change, passwords: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_taken(record: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise :class:`ValueError` if the answer shows other settings than those sent; what it does not show passes."""
+    """Raise :class:`ValueError` if the response shows other values than those sent; fields it omits are not checked."""
     shown = {field: value for field, value in settings.items() if field in record and field != "password"}
     if refused := differing_fields(record, shown):
-        raise ValueError(f"the service answered with success, but its record shows another {', '.join(refused)}")
+        raise ValueError(f"the service reported success, but its record shows another {', '.join(refused)}")
 
 
 def _name(record: Mapping[str, Any]) -> str:

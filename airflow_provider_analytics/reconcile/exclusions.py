@@ -1,4 +1,4 @@
-"""Exclusion lists: what a website's list has to become, and the plan for many websites."""
+"""Exclusion lists: reconcile the list of one website, and plan the changes of many."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def reconcile(
 ) -> tuple[Entries, Entries]:
     """Return the reconciled lines and those we own.
 
-    Lines that stay keep their text, comment and place; new entries follow. Lists compare as sets: if nothing
-    is to be added or removed, ``current`` comes back.
+    Kept lines keep their text, comment and position; new entries are appended. Lists compare as sets: if nothing
+    is added or removed, ``current`` is returned.
 
-    :param current: the website's list, line by line.
+    :param current: lines of the website's list.
     :param desired: entries as :meth:`EntryType.parse` returns them.
-    :param mode: ``"merge"`` adds; ``"replace"`` makes it exactly ``desired``; ``"managed"`` adds, and removes
-        those ``owned`` that are no longer desired.
-    :param owned: entries that an earlier run added.
+    :param mode: ``"merge"`` adds missing entries; ``"replace"`` makes the list equal to ``desired``; ``"managed"`` adds
+        missing entries and removes those in ``owned`` that are no longer desired.
+    :param owned: entries that earlier runs added.
     """
     key = LINE_FIELDS[field].key
     keys = [key(line) for line in current]
@@ -43,8 +43,8 @@ def reconcile(
     new = tuple(entry for entry in desired if entry not in present)
     after = kept + new
     if not any(key(line) for line in after):
-        # Comments alone would be read as entries by a service that knows no comments; a list of comments
-        # that nobody changes is left as it is.
+        # Do not leave comments behind: the service may not support them and read them as entries. A list that
+        # held only comments before is not changed.
         after = () if unwanted else current
     wanted = set(desired)
     return after, tuple(dict.fromkeys([*(entry for entry in owned if entry in wanted), *new]))
@@ -58,11 +58,11 @@ def plan_exclusions(
     mode: str,
     owned: Mapping[str, Entries] | None = None,
 ) -> tuple[Plan, dict[str, Entries]]:
-    """Return the plan for one list of these websites, and per website id the entries owned after it.
+    """Return the plan for one exclusion list of these websites, and the entries owned afterwards by website id.
 
-    :param desired: gives the entries wanted for a record.
+    :param desired: returns the desired entries of a record.
     :param owned: website id to the entries that earlier runs added (mode ``managed``).
-    :raises UnsafePlanError: in modes merge and managed, if records do not show the field: what is there
+    :raises UnsafePlanError: if records do not show the field in modes merge and managed: their current entries
         would be lost.
     """
     one_of("mode", mode, MODES)
@@ -85,7 +85,7 @@ def plan_exclusions(
     if unseen:
         listed = ", ".join(unseen[:_SHOWN_WEBSITES]) + (", ..." if len(unseen) > _SHOWN_WEBSITES else "")
         raise UnsafePlanError(
-            f"the records of {len(unseen):,} websites do not show {field}, so mode={mode!r} cannot keep what is there: "
-            f"{listed}. Leave them out with except_websites, or use mode='replace'. Nothing was sent."
+            f"the records of {len(unseen):,} websites do not show {field}, so mode={mode!r} would lose their current "
+            f"entries: {listed}. Exclude them with except_websites, or use mode='replace'. Nothing was sent."
         )
     return Plan.of(changes, compared), owned_after

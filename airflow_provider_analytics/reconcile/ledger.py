@@ -1,7 +1,7 @@
-"""The ledger of a managed list: which entries it has added to which website. Text in, text out.
+"""The ledger of a managed list: the entries that the list added to each website. Pure functions on text.
 
-The service has no place for such a mark, so it is kept beside it. Without a ledger an entry counts as typed
-by hand, and stays.
+The service cannot store who added an entry, so a separate file does. An entry that is not in the ledger counts as added
+by hand and is never removed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ _VERSION = 1
 
 
 def parse_ledger(text: str, *, list_name: str, field: str) -> dict[str, dict[str, Any]]:
-    """Return the ledger's websites: id to ``{"domain": ..., "entries": [...]}``.
+    """Parse a ledger: website id to ``{"domain": ..., "entries": [...]}``.
 
-    :param list_name: the list that the ledger must belong to.
-    :raises ValueError: if the text is no ledger, or the ledger of another list or field.
+    :param list_name: name of the list that the ledger must belong to.
+    :param field: field that the ledger must belong to.
+    :raises ValueError: if the text is not a ledger, has another version, or belongs to another list or field.
     """
     try:
         data = json.loads(text)
@@ -31,21 +32,23 @@ def parse_ledger(text: str, *, list_name: str, field: str) -> dict[str, dict[str
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"the ledger cannot be read ({error!r}): put its last good version back, or remove it; "
-            f"without it, all entries count as typed by hand and none is removed"
+            f"the ledger cannot be read ({error!r}): restore its last good version, or delete it; "
+            "without a ledger all entries count as added by hand, and none is removed"
         ) from error
     if version != _VERSION:
-        raise ValueError(f"the ledger has version {version!r}; this package reads version {_VERSION}")
+        raise ValueError(
+            f"the ledger has version {version!r}; supported: {_VERSION}. Upgrade airflow-provider-analytics"
+        )
     if (name, of_field) != (list_name, field):
         raise ValueError(
             f"the ledger belongs to the list {name!r} ({of_field}), not to {list_name!r} ({field}): "
-            f"give each list a ledger of its own, or list_name={name!r} if the list was renamed"
+            f"use another ledger_path for each list, or set list_name={name!r} if the list was renamed"
         )
     return websites
 
 
 def owned_entries(ledger: Mapping[str, Mapping[str, Any]], records: Iterable[Mapping[str, Any]]) -> dict[str, Entries]:
-    """Return per website id the entries that the ledger says were added; another domain under the id does not count."""
+    """Return the owned entries by website id; a website whose id now belongs to another domain owns none."""
     owned = {}
     for record in records:
         domain, website_id = website_of(record)
@@ -63,7 +66,7 @@ def render_ledger(
     list_name: str,
     field: str,
 ) -> str:
-    """Return the ledger's text after these records own these entries; other websites stay as they are."""
+    """Return the text of the ledger, updated with the entries that these websites own; keep all other websites."""
     websites = dict(ledger)
     for record in records:
         domain, website_id = website_of(record)

@@ -1,6 +1,6 @@
-"""A plan: what would be changed on which websites, as a value that can be read, guarded, approved and applied.
+"""A plan: the changes to make on websites, as a value that can be shown, checked, approved and applied.
 
-Nothing here reads or sends anything. A plan never holds a password, only where one is to be taken from.
+No I/O here. A plan never holds a password, only a reference to it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _SHOWN_CHARACTERS = 120
 
 @dataclass(frozen=True)
 class FieldChange:
-    """One field of one website, before and after.
+    """The change of one field. Values are normalised by :func:`normalise`.
 
-    Values are normalised, as :func:`normalise` does. ``before`` is None where the website does not exist yet or its
-    record does not show the field; ``after`` is None where the website is deleted.
+    :param field: name of the field.
+    :param before: current value; None if the website does not exist yet or its record does not show the field.
+    :param after: desired value; None if the website is deleted.
     """
 
     field: str
@@ -38,21 +39,24 @@ class FieldChange:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Entries of a list that are new; empty for other fields."""
+        """Entries added to a list; empty for other fields."""
         return _without(self.after, self.before) if self.field in LINE_FIELDS else ()
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """Entries of a list that go; empty for other fields."""
+        """Entries removed from a list; empty for other fields."""
         return _without(self.before, self.after) if self.field in LINE_FIELDS else ()
 
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to one website.
+    """The change of one website.
 
-    ``website_id`` is None for a create. The fields of a create are what it sends; the pseudo field
-    ``password_from`` names where the password is taken from (``connection:NAME`` or ``variable:NAME``).
+    :param action: ``create``, ``update`` or ``delete``.
+    :param domain: domain of the website.
+    :param website_id: id of the website; None for a create.
+    :param fields: changes of its fields, sorted by name. The pseudo field ``password_from`` names the source of the
+        password (``connection:NAME`` or ``variable:NAME``).
     """
 
     action: Action
@@ -65,14 +69,14 @@ class Change:
 
     @property
     def website(self) -> str:
-        """The website as logs and errors name it."""
+        """Name of the website for logs and errors."""
         if not self.website_id:
             return self.domain
         return f"{self.domain} (id {self.website_id})" if self.domain else f"id {self.website_id}"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The values to send, under their field names."""
+        """Values to send, by field name."""
         return {
             change.field: list(change.after) if isinstance(change.after, tuple) else change.after
             for change in self.fields
@@ -80,7 +84,7 @@ class Change:
 
     @property
     def summary(self) -> str:
-        """One line of bounded length."""
+        """The change as one line of bounded length."""
         parts = []
         for change in self.fields if self.action != "delete" else ():
             if change.field in LINE_FIELDS:
@@ -92,7 +96,7 @@ class Change:
         return ": ".join(filter(None, (f"{self.action} {self.website}", ", ".join(parts))))
 
     def to_dict(self) -> dict[str, Any]:
-        """The change as JSON-safe values; :meth:`from_dict` reads it back."""
+        """Return the change as JSON-safe values, for :meth:`from_dict`."""
         return {
             "action": self.action,
             "domain": self.domain,
@@ -102,7 +106,7 @@ class Change:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Change:
-        """Return the change that :meth:`to_dict` described."""
+        """Return the change from the result of :meth:`to_dict`."""
         fields = tuple(
             FieldChange(name, _tupled(before), _tupled(after)) for name, (before, after) in data["fields"].items()
         )
@@ -111,11 +115,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """Changes in a fixed order, with what is needed to judge them. Two plans are equal if their changes are.
+    """Changes in a fixed order, with the counts that guards need. Plans are equal if their changes are equal.
 
-    :param changes: the changes; they are sorted by domain.
-    :param websites: how many websites were compared, those without a change included.
-    :param entries: per list field, how many distinct entries the compared websites hold.
+    :param changes: the changes, sorted by domain.
+    :param websites: number of websites compared, including unchanged ones.
+    :param entries: list field to the number of distinct entries per compared website, summed up.
     """
 
     changes: tuple[Change, ...]
@@ -127,7 +131,7 @@ class Plan:
 
     @classmethod
     def of(cls, changes: Iterable[Change], compared: Iterable[Mapping[str, Any]]) -> Plan:
-        """Return the plan of these changes to these current records."""
+        """Return the plan of these changes, with the counts of the compared records."""
         websites = 0
         entries = dict.fromkeys(LINE_FIELDS, 0)
         for record in compared:
@@ -138,16 +142,16 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the changes, as hex: equal if and only if the plans are equal."""
+        """SHA-256 of the changes, as hex: equal if and only if the plans are equal."""
         text = json.dumps([change.to_dict() for change in self.changes], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def count(self, action: Action) -> int:
-        """Return how many changes are of this kind."""
+        """Return the number of changes with this action."""
         return sum(change.action == action for change in self.changes)
 
     def removed_entries(self, name: str) -> int:
-        """Return how many entries of a list field go from websites that stay."""
+        """Return the number of entries removed from a list field, not counting deleted websites."""
         return sum(
             len(change.removed)
             for website in self.changes
@@ -157,15 +161,16 @@ class Plan:
         )
 
     def added_entries(self, name: str) -> int:
-        """Return how many entries of a list field are new."""
+        """Return the number of entries added to a list field."""
         return sum(len(change.added) for website in self.changes for change in website.fields if change.field == name)
 
     def raise_if_unsafe(self, max_removal_fraction: float = MAX_LOSS_FRACTION) -> None:
-        """Raise :class:`UnsafePlanError` if the plan removes too large a part of what there is.
+        """Raise :class:`UnsafePlanError` if the plan removes too large a fraction of the websites or entries.
 
-        Counted are the websites deleted, and per list field the entries removed from the compared websites;
-        each only where there are :data:`MIN_COUNTED` or more. Only a fraction strictly greater trips.
+        Compared are deleted websites with all compared websites, and per list field the removed entries with all
+        entries. Totals below :data:`MIN_COUNTED` are not checked.
 
+        :param max_removal_fraction: largest fraction allowed, 0 to 1.
         :raises ValueError: if ``max_removal_fraction`` is not between 0 and 1.
         """
         fraction("max_removal_fraction", max_removal_fraction)
@@ -178,15 +183,15 @@ class Plan:
         ]
         if problems:
             raise UnsafePlanError(
-                f"{'; '.join(problems)}; allowed without force=True is {max_removal_fraction:.0%}. "
-                f"Nothing was sent. Plan digest {self.digest}."
+                f"{'; '.join(problems)}, more than max_removal_fraction={max_removal_fraction}. If this is intended, "
+                f"set force=True. Nothing was sent. Plan digest {self.digest}."
             )
 
     def to_dict(self, limit: int | None = None) -> dict[str, Any]:
-        """The plan as JSON-safe values.
+        """Return the plan as JSON-safe values.
 
-        :param limit: None gives every change whole, which :meth:`from_dict` reads back; a number gives that
-            many changes as one line each, so that the size is bounded.
+        :param limit: None returns all changes in full, for :meth:`from_dict`; a number returns at most that many
+            changes as one line each, so that the size is bounded.
         """
         shown = self.changes[:limit]
         return {
@@ -203,23 +208,23 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """Return the plan that :meth:`to_dict` described, without the counts that guards need.
+        """Return the plan from the result of :meth:`to_dict`; ``entries``, which guards need, is empty.
 
-        :raises ValueError: if the text is not that of a whole plan, or was edited since.
+        :raises ValueError: if ``data`` is not a complete plan, or was edited.
         """
         try:
             plan = cls(tuple(Change.from_dict(change) for change in data["changes"]), data["websites"])
             digest = data["digest"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"this is not a whole plan: {error!r}") from error
+            raise ValueError(f"this is not a complete plan: {error!r}. Plan again") from error
         if plan.digest != digest:
-            raise ValueError(f"the plan was edited: its digest is {plan.digest}, written down is {digest}")
+            raise ValueError(f"the plan was edited: its digest is {plan.digest}, recorded is {digest}. Plan again")
         return plan
 
     def remainder_of(self, approved: Plan) -> bool:
-        """Tell whether every change of this plan is part of an approved one: what is left after a crash.
+        """Return whether every change of this plan is part of an approved plan, as it is after a crash.
 
-        An update that gives a website, created in between, the rest of its approved settings is part of it.
+        After an approved create was applied, an update that only sets its remaining settings is part of it.
         """
         whole = {(change.action, change.domain, change.website_id): change for change in approved.changes}
         for change in self.changes:
@@ -233,7 +238,7 @@ class Plan:
         return True
 
     def to_markdown(self, limit: int = _SHOWN_CHANGES) -> str:
-        """The plan for people, bounded: at most ``limit`` changes are shown, and the rest is counted."""
+        """Return the plan as Markdown, with at most ``limit`` changes and the number of the others."""
         counts = ", ".join(f"{self.count(action):,} to {action}" for action in ("create", "update", "delete"))
         lines = [f"**{counts}**, {self.websites:,} websites compared.", "", f"Digest `{self.digest}`"]
         if not self.changes:
@@ -264,7 +269,7 @@ def _order(change: Change) -> tuple[str, str, str]:
 
 
 def _without(entries: Any, others: Any) -> tuple[str, ...]:
-    """Return the distinct entries, comment lines aside, that are not among the others."""
+    """Return the distinct entries that are not in ``others``, without comment lines."""
     known = set(others) if isinstance(others, tuple) else set()
     if not isinstance(entries, tuple):
         return ()
@@ -285,7 +290,7 @@ def _short(value: Any) -> str:
 
 
 def _code(value: Any) -> str:
-    # Entries and domains come from the service: as code, none of them is taken for Markdown or HTML.
+    # Domains and entries come from the service: code spans keep them from being rendered as Markdown or HTML.
     return "`" + " ".join(_short(value).replace("`", "'").split()) + "`"
 
 

@@ -1,4 +1,4 @@
-"""Which websites are meant: by domain, by glob such as ``*.example.com``, or by id."""
+"""Select websites by domain, by glob such as ``*.example.com``, or by id."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _GLOB = re.compile(r"[*?\[]")
 
 
 def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> list[str]:
-    """Return the selectors in a list, or in a text with one per line: domains, globs such as ``*.example.com``, ids.
+    """Parse selectors, given as a list or as text with one per line: domains, globs such as ``*.example.com``, ids.
 
-    :raises ValueError: if there is none, or one is not text or a number.
+    :param field: name of the argument, for messages.
+    :raises ValueError: if the value is neither, or a selector is blank or neither text nor a number.
     """
     if isinstance(value, str):
         value = [line for line in (without_comment(line) for line in value.splitlines()) if line]
@@ -34,7 +35,7 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> list[
 
 
 def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tuple[set[str], list[str]]:
-    """Return the ids of the websites that any of the selectors means, and the selectors that mean none."""
+    """Return the ids of the websites that match any selector, and the selectors that match none."""
     by_name: dict[str, set[str]] = {}
     by_domain: dict[str, set[str]] = {}
     for record in records:
@@ -62,10 +63,10 @@ def choose(
     *,
     allow_no_match: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Return the records that ``websites`` means (None: all of them), without those that ``except_websites`` means.
+    """Return the records that ``websites`` selects (None: all), without those that ``except_websites`` selects.
 
-    :raises ValueError: if a selector means no website, or there is none at all, unless that is allowed: a
-        typing error in an exception would touch the very website that it is to spare.
+    :raises ValueError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``. A typing
+        error in ``except_websites`` would otherwise change the very website that it should exclude.
     """
     chosen = {website_of(record)[1] for record in records}
     unmatched = []
@@ -82,9 +83,9 @@ def choose(
 def extra_entries(
     records: Sequence[Mapping[str, Any]], per_website: Mapping[str, Entries], *, allow_no_match: bool = False
 ) -> dict[str, Entries]:
-    """Return per website id the entries that ``per_website`` (selector to entries) adds to the common ones.
+    """Return, by website id, the entries that ``per_website`` (selector to entries) adds to the common ones.
 
-    :raises ValueError: if a selector means none of the records, unless that is allowed.
+    :raises ValueError: if a selector matches none of the records, unless ``allow_no_match``.
     """
     extra: dict[str, Entries] = {}
     unmatched = []
@@ -98,6 +99,6 @@ def extra_entries(
 
 
 def raise_unmatched(unmatched: Sequence[str], *, allow_no_match: bool) -> None:
-    """Raise :class:`ValueError` that lists the selectors which mean no website, unless that is allowed."""
+    """Raise :class:`ValueError` with the selectors that match no website, unless ``allow_no_match``."""
     if unmatched and not allow_no_match:
-        raise ValueError(f"no website matches {'; '.join(unmatched)}. allow_no_match=True goes on without them")
+        raise ValueError(f"no website matches {'; '.join(unmatched)}. Correct them, or set allow_no_match=True")

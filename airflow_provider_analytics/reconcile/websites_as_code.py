@@ -1,4 +1,4 @@
-"""Websites as code: what has to be changed so that the websites are what a file says."""
+"""Websites as code: plan the changes that make the websites match a file."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from airflow_provider_analytics.reconcile.websites_file import (
 
 
 def plan_websites(websites_file: WebsitesFile, records: Sequence[Mapping[str, Any]], *, prune: bool) -> Plan:
-    """Return the plan that makes the websites what the file says.
+    """Return the plan that makes the websites match the file.
 
-    A password is sent with a create, or when ``privacy`` becomes ``password``: no record shows a password, so
-    that a changed one cannot be noticed. A field that a record does not show is sent.
+    A password is sent on create, and when ``privacy`` becomes ``password``: records do not show passwords, so a changed
+    one cannot be detected. A field that a record does not show is sent.
 
     :param records: the complete list.
-    :param prune: also delete the websites that the file does not name.
-    :raises ValueError: lists every website that cannot be planned: duplicates, and new ones without privacy or
-        password.
+    :param prune: also delete the websites that are not in the file.
+    :raises ValueError: with every website that cannot be planned: duplicates, records without a domain, and new
+        websites without privacy or password.
     """
     by_domain: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         domain, website_id = website_of(record)
         by_domain.setdefault(domain_key(domain), []).append(record)
     problems = [
-        (1, f"website {record['id']} comes without a domain, so it cannot be told whether the file names it")
+        (1, f"the record of website {record['id']} has no domain, so it cannot be matched with the file")
         for record in by_domain.pop("", [])
     ]
     changes, compared = [], []
@@ -42,7 +42,9 @@ def plan_websites(websites_file: WebsitesFile, records: Sequence[Mapping[str, An
         found = by_domain.pop(domain_key(website.domain), [])
         if len(found) > 1:
             ids = ", ".join(str(record["id"]) for record in found)
-            problems.append((website.line, f"several websites have the domain {website.domain}: ids {ids}"))
+            problems.append(
+                (website.line, f"several websites have the domain {website.domain}: ids {ids}. Delete all but one")
+            )
             continue
         compared += found
         change = _update(website, found[0], problems) if found else _create(website, problems)
@@ -63,7 +65,7 @@ def plan_websites(websites_file: WebsitesFile, records: Sequence[Mapping[str, An
 def relevant_records(
     websites_file: WebsitesFile, records: Iterable[Mapping[str, Any]]
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Return the records of websites that the file names, and the others."""
+    """Split the records into websites that are in the file and all others."""
     named = {domain_key(website.domain) for website in websites_file.websites}
     parts: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
     for record in records:
@@ -94,14 +96,14 @@ def _create(website: DesiredWebsite, problems: list[tuple[int, str]]) -> Change:
         problems.append(
             (
                 website.line,
-                f"{website.domain} is new and has no privacy: write it down, here or in defaults; the service's "
-                "own default is a public statistics page",
+                f"{website.domain} is new and has no privacy: set it here, in a group or in defaults; the default of "
+                "the service is a public statistics page",
             )
         )
     changes = [
         FieldChange(field, None, value)
         for field, value in website.settings.items()
-        # What a new website has anyway is left out: an empty list, and a False that a create cannot set.
+        # Omit what a new website has by default: an empty list, and a False that a create cannot set.
         if field != PASSWORD_FROM and value != () and (value or FIELDS[field].on_create)
     ]
     if privacy == "password":
@@ -115,8 +117,8 @@ def _password(website: DesiredWebsite, problems: list[tuple[int, str]]) -> list[
         problems.append(
             (
                 website.line,
-                f"{website.domain} is to be protected by a password, but has no {PASSWORD_FROM}: write down "
-                "connection:NAME or variable:NAME, or privacy: private",
+                f"{website.domain} gets privacy: password but has no {PASSWORD_FROM}: set it to connection:NAME or "
+                "variable:NAME, or use privacy: private",
             )
         )
         return []

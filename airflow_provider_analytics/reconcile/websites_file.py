@@ -1,7 +1,7 @@
-"""The YAML file of websites as code: what it says, with the line of every problem; and writing one.
+"""The YAML file of websites as code: parse it, with the line of every problem, and write it.
 
-``defaults`` < ``groups`` < ``websites``: the more particular overrides the more general. A setting that none of them
-names is left alone. :func:`schema` is the shape of the file; editors read it from ``websites.schema.json``.
+``groups`` override ``defaults``, ``websites`` override both. A setting that none of them names is not changed.
+:func:`schema` is the JSON Schema of the file; editors read it from ``websites.schema.json``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_provider_analytics.reconcile.plan import website_of
 PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a field
 SCHEMA_FILE = "websites.schema.json"
 
-#: Fields that a file can name and a record can show.
+#: Fields that a file can set and a record can show.
 SETTABLE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update and field.kind.column)
 _ALSO = "also_"
 
@@ -34,9 +34,11 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class DesiredWebsite:
-    """A website as a file wants it, after layering; only settings that the file names.
+    """A website of a file, with defaults and groups applied.
 
-    :param line: line of the file, for messages.
+    :param domain: domain name, as written in the file.
+    :param settings: field to desired value; only settings that the file names.
+    :param line: line in the file, for messages.
     """
 
     domain: str
@@ -46,9 +48,10 @@ class DesiredWebsite:
 
 @dataclass(frozen=True)
 class WebsitesFile:
-    """What a file says.
+    """The content of a file.
 
     :param source: name of the file, for messages.
+    :param websites: its websites, in the order of the file.
     """
 
     source: str
@@ -56,21 +59,21 @@ class WebsitesFile:
 
     @property
     def fields(self) -> list[str]:
-        """The record fields that any website names."""
+        """The record fields that any website sets."""
         named = {field for website in self.websites for field in website.settings}
         return [field for field in SETTABLE_FIELDS if field in named]
 
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file; its settings are the fields of the table, in the table's order."""
+    """Return the JSON Schema of the file; its settings are those of ``WEBSITE_FIELDS``, in the same order."""
     settings: dict[str, Any] = {}
     for field in WEBSITE_FIELDS:
         if not field.on_update:
             continue
         if isinstance(field.kind, Secret):
             settings[f"{field.name}_from"] = {
-                "description": f"Where in Airflow the {field.name} is kept: connection:NAME or variable:NAME.",
+                "description": f"Where Airflow reads the {field.name}: connection:NAME or variable:NAME.",
                 "type": "string",
                 "pattern": r"^(connection|variable):\S+$",
             }
@@ -78,9 +81,9 @@ def schema() -> dict[str, Any]:
         described = field.meaning[0].upper() + field.meaning[1:]
         settings[field.name] = {"description": f"{described}.", **field.kind.json_schema()}
         if field.name in LINE_FIELDS:
-            settings[field.name]["description"] += " The whole list: replaces what defaults or groups say."
+            settings[field.name]["description"] += " The complete list: replaces that of defaults and groups."
             settings[f"{_ALSO}{field.name}"] = {
-                "description": f"Further {field.name}, besides those that defaults and groups say.",
+                "description": f"Entries added to the {field.name} of defaults and groups.",
                 **field.kind.json_schema(),
             }
     references = {name: {"$ref": f"#/definitions/{name}"} for name in settings}
@@ -99,14 +102,14 @@ def schema() -> dict[str, Any]:
         "required": ["websites"],
         "properties": {
             "networks": {
-                "description": "What becomes of networks such as 203.0.113.0/24 in lists of IP addresses: refused, "
-                "written out address by address, or sent as they are.",
+                "description": "How networks such as 203.0.113.0/24 in lists of IP addresses are handled: rejected, "
+                "expanded to single addresses, or sent unchanged.",
                 "enum": list(NETWORKS),
                 "default": NETWORKS[0],
             },
             "defaults": {"$ref": "#/definitions/settings", "description": "Settings of every website in this file."},
             "groups": {
-                "description": "Named settings that websites can take.",
+                "description": "Named settings that websites can include.",
                 "type": "object",
                 "additionalProperties": {"$ref": "#/definitions/settings"},
             },
@@ -125,10 +128,10 @@ def schema() -> dict[str, Any]:
 
 
 def parse_websites_file(text: str, source: str) -> WebsitesFile:
-    """Read a file.
+    """Parse a file.
 
     :param source: name of the file, for messages.
-    :raises ValueError: lists every problem, one per line, as ``source:line: problem``.
+    :raises ValueError: with every problem, one per line, as ``source:line: problem``.
     """
     reader = _Reader()
     try:
@@ -136,9 +139,9 @@ def parse_websites_file(text: str, source: str) -> WebsitesFile:
         data: Any = reader.read(node, ()) if node else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ValueError(f"{source}:{line}: this is not YAML: {error.problem}") from error
+        raise ValueError(f"{source}:{line}: invalid YAML: {error.problem}") from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{source}:1: this is not YAML: {error!r}") from error
+        raise ValueError(f"{source}:1: invalid YAML: {error!r}") from error
     _check_shape(data, reader)
     websites = [] if reader.problems else _websites(data, reader)
     raise_problems(source, reader.problems)
@@ -146,12 +149,12 @@ def parse_websites_file(text: str, source: str) -> WebsitesFile:
 
 
 def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> str:
-    """Return a file that says what the records say: planned against them, it changes nothing.
+    """Return the text of a file that describes the records: planned against them, it changes nothing.
 
-    What the file cannot say is listed in comments at its head: fields that are not shown or that hold what no
-    file may hold, and passwords, which no record shows.
+    Comments at the top list what is missing: fields that a record does not show or whose value is not allowed in a
+    file, and passwords, which no record shows.
 
-    :param origin: where the records come from, for the first line.
+    :param origin: source of the records, for the first line.
     :raises ValueError: if several records have the same domain.
     """
     websites: dict[str, dict[str, Any]] = {}
@@ -162,14 +165,14 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> str
         domain, website_id = website_of(record)
         if domain_key(domain) in seen:
             raise ValueError(
-                f"several websites have the domain {domain}: ids {seen[domain_key(domain)]}, {website_id}. A file "
-                "names each once: remove all but one"
+                f"several websites have the domain {domain}: ids {seen[domain_key(domain)]}, {website_id}. A file can "
+                "hold a domain only once: delete all but one"
             )
         seen[domain_key(domain)] = website_id
         try:
             check_domain(domain)
         except ValueError as error:
-            notes.append(f"id {website_id}: left out, {error}")
+            notes.append(f"id {website_id}: omitted, {error}")
             continue
         settings = websites[domain] = {}
         for field in SETTABLE_FIELDS:
@@ -178,12 +181,12 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> str
                 settings[field], network = _exported(field, value, shown=field in record)
                 networks |= network
             except ValueError as error:
-                notes.append(f"{domain}: {field} is left out, {error}")
+                notes.append(f"{domain}: {field} omitted, {error}")
         if settings.get("privacy") == "password":
-            notes.append(f"{domain}: to create it anew, write down where its password is ({PASSWORD_FROM})")
+            notes.append(f"{domain}: set {PASSWORD_FROM} before it is created again")
     head = [
         f"# Websites of {origin}.",
-        "# Not in here, and not to be brought back by it: ids, statistics, passwords.",
+        "# Not included, and not restored by this file: ids, statistics, passwords.",
         *(f"# {json.dumps(note, ensure_ascii=False)[1:-1]}" for note in notes),
     ]
     data = {**({"networks": "send"} if networks else {}), "websites": websites}
@@ -192,16 +195,16 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> str
 
 
 def _exported(field: str, value: Any, *, shown: bool) -> tuple[Any, bool]:
-    """Return a value as the file writes it, and whether it holds a network."""
+    """Return a value as written in the file, and whether it contains a network."""
     if not shown:
         raise ValueError("the record does not show it")
     if field not in LINE_FIELDS:
         try:
             return FIELDS[field].kind.parse(field, value), False
         except ValueError:
-            raise ValueError(f"its value {value!r} is none that the interface knows") from None
+            raise ValueError(f"its value {value!r} is not documented") from None
     if not isinstance(value, tuple):
-        raise ValueError("it is no list")
+        raise ValueError("its value is not a list")
     entry_type = LINE_FIELDS[field]
     entries = tuple(dict.fromkeys(key for key in map(entry_type.key, value) if key))
     entry_type.parse(field, entries, "send")
@@ -209,7 +212,7 @@ def _exported(field: str, value: Any, *, shown: bool) -> tuple[Any, bool]:
 
 
 class _Reader:
-    """Turns YAML nodes into values, and remembers on which line each stood."""
+    """A reader of YAML nodes that records the line of each value."""
 
     def __init__(self) -> None:
         self.lines: dict[Path, int] = {(): 1}
@@ -220,7 +223,7 @@ class _Reader:
     def read(self, node: yaml.Node, path: Path) -> Any:
         self.lines.setdefault(path, _line(node))
         if id(node) in self._open:
-            raise yaml.constructor.ConstructorError(None, None, "this refers to itself", node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, "this alias refers to itself", node.start_mark)
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -236,10 +239,10 @@ class _Reader:
         for key_node, value_node in node.value:
             key = str(key_node.value)
             if key_node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
-                self.problems.append((_line(key_node), f"the name {key!r} is not text; write it in quotes"))
+                self.problems.append((_line(key_node), f"the key {key!r} is not text; write it in quotes"))
             where = (*path, key)
             if key in data:
-                self.problems.append((_line(key_node), f"{key} is written twice; first on line {self.lines[where]}"))
+                self.problems.append((_line(key_node), f"{key} is a duplicate of line {self.lines[where]}"))
             self.lines.setdefault(where, _line(key_node))
             data[key] = self.read(value_node, where)
         return data
@@ -257,7 +260,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _check_shape(data: object, reader: _Reader) -> None:
-    """Note every problem that the schema sees."""
+    """Collect the problems that the schema finds."""
     for error in jsonschema.Draft7Validator(schema()).iter_errors(data):
         path = tuple(error.absolute_path)
         line = reader.lines.get(path, 1)
@@ -274,7 +277,7 @@ def _check_shape(data: object, reader: _Reader) -> None:
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     if name == "password":
-        return f"password: a password never stands in the file; {PASSWORD_FROM} says where it is"
+        return f"password: passwords are not allowed in the file; use {PASSWORD_FROM}"
     near = nearest(name, known)
     return f"{name} is not known; " + (f"did you mean {near}?" if near else f"allowed: {', '.join(known)}")
 
@@ -295,7 +298,7 @@ def _websites(data: Mapping[str, Any], reader: _Reader) -> list[DesiredWebsite]:
             reader.problems.append((line, str(error)))
         other = first.get(domain_key(domain))
         if other:
-            reader.problems.append((line, f"{domain} is the domain of line {other.line} again"))
+            reader.problems.append((line, f"{domain} is a duplicate of line {other.line}"))
         settings: dict[str, Any] = {}
         _override(settings, defaults)
         for number, name in enumerate((value or {}).get("groups", [])):
@@ -311,7 +314,7 @@ def _websites(data: Mapping[str, Any], reader: _Reader) -> list[DesiredWebsite]:
 
 
 def _layer(value: Mapping[str, Any] | None, path: Path, networks: str, reader: _Reader) -> dict[str, Any]:
-    """Return the settings of one layer, its lists parsed."""
+    """Return the settings of one layer, with its lists parsed."""
     layer: dict[str, Any] = {}
     for name, setting in (value or {}).items():
         field = name.removeprefix(_ALSO)
@@ -328,7 +331,7 @@ def _layer(value: Mapping[str, Any] | None, path: Path, networks: str, reader: _
 
 
 def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
-    for name in sorted(layer, key=lambda name: name.startswith(_ALSO)):  # the list itself before what is added to it
+    for name in sorted(layer, key=lambda name: name.startswith(_ALSO)):  # a list before its additions
         field = name.removeprefix(_ALSO)
         if field == name:
             settings[name] = layer[name]
@@ -337,7 +340,7 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 
 def raise_problems(source: str, problems: Iterable[tuple[int, str]]) -> None:
-    """Raise one :class:`ValueError` that lists all problems by line, if there are any."""
+    """Raise one :class:`ValueError` with all problems, sorted by line, if there are any."""
     listed = sorted(set(problems))
     if listed:
         raise ValueError("\n".join(f"{source}:{line}: {problem}" for line, problem in listed))

@@ -1,4 +1,4 @@
-"""The website list as files: rows, formats, manifest, publication, and what changed between two snapshots.
+"""The website list as files: rows, formats, manifest, publication, and changes between two snapshots.
 
 Imports ``api`` and ``storage``, and never Airflow.
 """

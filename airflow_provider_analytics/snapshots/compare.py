@@ -1,4 +1,4 @@
-"""Comparing two published snapshots and filing the result beside the newer one."""
+"""Compare two published snapshots and store the result with the newer one."""
 
 from __future__ import annotations
 
@@ -39,15 +39,17 @@ def compare_snapshots(
 ) -> dict[str, Any]:
     """Compare two snapshots, write all changes as JSON Lines and Markdown, and return counts and first changes.
 
-    :param current: day of the newer one; default the latest published.
-    :param previous: day of the older one; default the latest published before ``current``.
-    :param ignore: names of fields that do not count.
-    :param max_changes: how many changes are returned.
-    :raises ValueError: where a day that was named has no published snapshot, or the days are in the wrong order.
+    :param base: base path of the snapshots.
+    :param current: day of the newer snapshot; default: the latest published one.
+    :param previous: day of the older snapshot; default: the latest published one before ``current``.
+    :param ignore: names of fields to ignore.
+    :param max_changes: maximum number of changes returned.
+    :raises ValueError: if no snapshot is published, a given day has none, or ``previous`` is not before ``current``.
+    :raises SnapshotError: if a snapshot cannot be read or the result cannot be written.
     """
     current_day = current or latest_day(base)
     if current_day is None:
-        raise ValueError(f"no snapshot is published in {layout.dataset_path(base)}")
+        raise ValueError(f"no snapshot is published in {layout.dataset_path(base)}: run SnapshotWebsitesOperator first")
     after = _published(base, current_day)
     previous_day = previous or latest_day(base, before=current_day)
     result: dict[str, Any] = {
@@ -63,7 +65,7 @@ def compare_snapshots(
     if previous_day is None:
         return result
     if previous_day >= current_day:
-        raise ValueError(f"previous={previous_day} is not before current={current_day}")
+        raise ValueError(f"previous={previous_day} is not allowed; allowed: a day before current={current_day}")
     before = _published(base, previous_day)
     ignored = {*ignore, *ignored_fields(before.manifest.exclude_ips_as, after.manifest.exclude_ips_as)}
     name = f"since-{previous_day.isoformat()}"

@@ -1,7 +1,7 @@
-"""What changed between two snapshots, website by website and field by field.
+"""Changes between two snapshots, by website and field.
 
-One side goes to a temporary file of SQLite, the other side streams past it: memory stays flat, and no order of the
-rows is relied upon (text ids sort differently in every database).
+The earlier snapshot is loaded into a temporary SQLite file and the later one is streamed against it: memory use does
+not grow with the list, and the order of the rows does not matter (text ids sort differently in every database).
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.rows import Row
 
-#: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; a field that is absent is null.
+#: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; an absent field is null.
 Change = dict[str, Any]
 
 KINDS = ("added", "removed", "changed")
-#: Entries of a list, and characters of a text, that a bounded change shows.
+#: Limits of a bounded change: entries of a list, characters of a text.
 _SHOWN_ENTRIES = 10
 _SHOWN_CHARACTERS = 200
 
 
 def compare(before: Iterable[Row], after: Iterable[Row], ignore: Iterable[str] = ()) -> Iterator[Change]:
-    """Yield the websites that were added or changed, in the order of ``after``, then those that were removed.
+    """Yield added and changed websites in the order of ``after``, then removed ones.
 
-    Values compare as settings: ``"1"`` equals ``1``, and the two lists compare as sets.
+    Values compare as settings: ``"1"`` equals ``1``, and exclusion lists compare as sets.
 
-    :param ignore: names of fields that do not count, such as a counter that the service changes every night.
+    :param ignore: names of fields to ignore, such as a counter that changes every night.
+    :raises SnapshotError: if the earlier snapshot contains a website twice.
     """
     ignored = frozenset(ignore)
-    with closing(sqlite3.connect("")) as database:  # "": a file that vanishes with the connection
+    with closing(sqlite3.connect("")) as database:  # "": a temporary file, deleted with the connection
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("CREATE TABLE earlier (place INTEGER PRIMARY KEY, id TEXT UNIQUE, hash TEXT, record TEXT)")
         try:
@@ -44,7 +45,7 @@ def compare(before: Iterable[Row], after: Iterable[Row], ignore: Iterable[str] =
                 ((row["id"], row["record_hash"], row["record"]) for row in before),
             )
         except sqlite3.IntegrityError:
-            raise SnapshotError("the earlier snapshot holds a website twice") from None
+            raise SnapshotError("the earlier snapshot contains a website twice") from None
         for row in after:
             found = database.execute("SELECT place, hash, record FROM earlier WHERE id = ?", (row["id"],)).fetchone()
             if found is None:
@@ -60,16 +61,16 @@ def compare(before: Iterable[Row], after: Iterable[Row], ignore: Iterable[str] =
 
 
 def ignored_fields(before: str, after: str) -> set[str]:
-    """Return the fields that two snapshots cannot be compared by: IP addresses that were written in different ways.
+    """Return the fields to ignore between two snapshots: ``exclude_ips``, if written in different ways.
 
-    :param before: ``exclude_ips_as`` of the one.
-    :param after: ``exclude_ips_as`` of the other.
+    :param before: ``exclude_ips_as`` of the earlier snapshot.
+    :param after: ``exclude_ips_as`` of the later snapshot.
     """
     return set() if before == after else {"exclude_ips"}
 
 
 def write_changes(changes: Iterable[Change], file: IO[bytes]) -> dict[str, int]:
-    """Write changes as JSON Lines and return how many there are of each kind."""
+    """Write changes as JSON Lines and return the number of each kind."""
     counts = dict.fromkeys(KINDS, 0)
     for change in changes:
         counts[change["change"]] += 1
@@ -85,7 +86,7 @@ def read_changes(path: Path) -> Iterator[Change]:
 
 
 def bounded(change: Change) -> Change:
-    """Return a change with its long values cut short, fit for XCom or a page."""
+    """Return a change with long values shortened, for XCom or a page."""
     return change | {
         "fields": {
             name: {side: _cut(value) for side, value in values.items()} for name, values in change["fields"].items()
@@ -94,7 +95,12 @@ def bounded(change: Change) -> Change:
 
 
 def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts: Mapping[str, int]) -> None:
-    """Write all changes of a JSON Lines file as Markdown for people."""
+    """Write all changes of a JSON Lines file as Markdown tables.
+
+    :param path: Markdown file to write.
+    :param changes: file written by :func:`write_changes`.
+    :param counts: number of changes of each kind.
+    """
     with path.open("w", encoding="utf-8", newline="\n") as page:
         page.write(f"# Websites: {before} to {after}\n\n")
         page.write(", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS) + ".\n")
@@ -109,7 +115,7 @@ def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts
 
 
 def list_difference(before: object, after: object) -> tuple[list[str], list[str]]:
-    """Return the entries that a list lost and those that it gained."""
+    """Return the entries removed from a list and those added to it."""
     old, new = (list(value) if isinstance(value, (list, tuple)) else [] for value in (before, after))
     return [entry for entry in old if entry not in set(new)], [entry for entry in new if entry not in set(old)]
 
@@ -136,7 +142,7 @@ def _cell(value: object) -> str:
 
 
 def _record(text: str) -> dict[str, Any]:
-    record: dict[str, Any] = without_secrets(json.loads(text))  # a snapshot may have been written by something else
+    record: dict[str, Any] = without_secrets(json.loads(text))  # other software may have written the snapshot
     return record
 
 

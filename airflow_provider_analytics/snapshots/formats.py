@@ -1,6 +1,6 @@
-"""File formats: rows to a file and back. A class per format, found by name in :data:`FORMATS`.
+"""File formats: rows to a file and back. One class per format, registered in :data:`FORMATS`.
 
-A file is written locally and in one pass; the same rows give the same bytes.
+Files are written locally in one pass; equal rows give equal bytes.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.manifest import File
 from airflow_provider_analytics.snapshots.rows import COLUMNS, Row
 
-#: Compression to the ending of a compressed file.
+#: Compression to file suffix.
 COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
-#: Rows that Parquet holds in memory at a time.
+#: Rows per Parquet row group, the part held in memory.
 _ROW_GROUP = 5_000
 
 
 class Format(ABC):
-    """One file format."""
+    """A file format."""
 
+    #: Value of the argument ``format``, and file suffix.
     name: ClassVar[str]
 
     def check(self, compression: str | None) -> None:
-        """Raise :class:`ValueError` where the extra that this needs is not installed."""
+        """Raise :class:`ValueError` if a required extra is not installed."""
         if compression == "zstd":
             need_extra("zstandard", "zstd", "compression='zstd'")
 
@@ -51,16 +52,16 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
-        """Yield the rows of a file, already decompressed; ``name`` is for messages."""
+        """Yield the rows of an uncompressed file; ``name`` is for messages."""
 
 
 class JsonLines(Format):
-    """A JSON object per line."""
+    """One JSON object per line."""
 
     name = "jsonl"
 
     def write(self, rows: Iterable[Row], path: Path, compression: str | None) -> int:
-        """Write a line per row."""
+        """Write one line per row."""
         count = 0
         with _compressed(path, compression) as file:
             for count, row in enumerate(rows, start=1):  # noqa: B007 - the last number is the count
@@ -68,18 +69,18 @@ class JsonLines(Format):
         return count
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
-        """Yield a row per line."""
+        """Yield one row per line."""
         with _text(file, "\n") as lines:
             yield from map(json.loads, lines)
 
 
 class Csv(Format):
-    """Comma-separated values with a header; no text and empty text are the same."""
+    """Comma-separated values with a header; null and empty text are the same."""
 
     name = "csv"
 
     def write(self, rows: Iterable[Row], path: Path, compression: str | None) -> int:
-        """Write a header and a record per row."""
+        """Write a header and one record per row."""
         count = 0
         line = io.StringIO(newline="")
         writer = csv.writer(line, lineterminator="\n")
@@ -90,24 +91,24 @@ class Csv(Format):
                 file.write(line.getvalue().encode())
                 line.seek(0)
                 line.truncate()
-            file.write(line.getvalue().encode())  # the header of a file without rows
+            file.write(line.getvalue().encode())  # the header, if there are no rows
         return count
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
-        """Yield a row per record."""
-        csv.field_size_limit(sys.maxsize)  # the default stops at records of 128 KiB
+        """Yield one row per record."""
+        csv.field_size_limit(sys.maxsize)  # the default limit is 128 KiB per field
         with _text(file, "") as lines:
             for row in csv.DictReader(lines):
                 yield {name: _from_csv(COLUMNS.get(name, "string"), value) for name, value in row.items()}
 
 
 class Parquet(Format):
-    """Apache Parquet, compressed inside, so that the ending does not say how."""
+    """Apache Parquet; compressed internally, so that the suffix does not show the compression."""
 
     name = "parquet"
 
     def check(self, compression: str | None) -> None:
-        """Raise :class:`ValueError` where pyarrow is not installed; it brings its own zstd."""
+        """Raise :class:`ValueError` if pyarrow is not installed; it includes zstd."""
         need_extra("pyarrow", "parquet", "format='parquet'")
 
     def suffix(self, compression: str | None) -> str:
@@ -134,7 +135,7 @@ class Parquet(Format):
         return count
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
-        """Yield the rows of one row group after the other."""
+        """Yield the rows, one row group at a time."""
         need_extra("pyarrow", "parquet", f"reading {name}")
         for batch in import_module("pyarrow.parquet").ParquetFile(file).iter_batches(batch_size=_ROW_GROUP):
             for row in batch.to_pylist():
@@ -148,14 +149,19 @@ FORMATS: dict[str, Format] = {found.name: found for found in (JsonLines(), Csv()
 
 
 def check_format(file_format: str, compression: str | None) -> None:
-    """Raise :class:`ValueError` for a format that does not exist or whose extra is not installed."""
+    """Raise :class:`ValueError` if a format or compression is unknown or its extra is not installed."""
     one_of("format", file_format, FORMATS)
     one_of("compression", compression, (None, *COMPRESSIONS))
     FORMATS[file_format].check(compression)
 
 
 def need_extra(module: str, extra: str, setting: str) -> None:
-    """Raise :class:`ValueError` where the library behind a setting is not installed."""
+    """Raise :class:`ValueError` if a library is not installed.
+
+    :param module: module to import.
+    :param extra: extra of this package that installs it.
+    :param setting: what needs it, for the message.
+    """
     try:
         import_module(module)
     except ImportError as error:
@@ -168,7 +174,7 @@ def file_name(token: str, file_format: str, compression: str | None) -> str:
 
 
 def write_rows(rows: Iterable[Row], path: Path, file_format: str, compression: str | None) -> File:
-    """Write rows to a local file and return what a manifest says of it."""
+    """Write rows to a local file and return its entry for the manifest."""
     count = FORMATS[file_format].write(rows, path, compression)
     with path.open("rb") as stored:
         sha256 = hashlib.file_digest(stored, "sha256").hexdigest()
@@ -176,9 +182,9 @@ def write_rows(rows: Iterable[Row], path: Path, file_format: str, compression: s
 
 
 def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
-    """Yield the rows of a file that :func:`write_rows` wrote; the name tells the format.
+    """Yield the rows of a file written by :func:`write_rows`; the format follows from the name.
 
-    :raises SnapshotError: for a format that does not exist.
+    :raises SnapshotError: if the format is unknown.
     """
     stem, _, suffix = name.rpartition(".")
     if f".{suffix}" == COMPRESSIONS["gzip"]:
@@ -193,13 +199,13 @@ def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
 
 
 def utc_text(moment: datetime) -> str:
-    """Return a moment in UTC as rows carry it: ISO 8601 with microseconds and ``+00:00``."""
+    """Return a time as rows contain it: ISO 8601 in UTC, with microseconds and ``+00:00``."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 @contextmanager
 def _text(file: IO[bytes], newline: str) -> Iterator[io.TextIOWrapper]:
-    """Give the text of a file that somebody else closes."""
+    """Yield the text of a file and leave the file open."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline=newline)
     try:
         yield text
@@ -212,7 +218,7 @@ def _compressed(path: Path, compression: str | None) -> Iterator[IO[bytes]]:
     with ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(path.open("wb"))
         if compression == "gzip":
-            # Neither name nor time in the header: the same rows give the same bytes.
+            # Neither name nor time in the header: equal rows give equal bytes.
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
             file = cast("IO[bytes]", stack.enter_context(packed))
         elif compression == "zstd":
@@ -222,7 +228,7 @@ def _compressed(path: Path, compression: str | None) -> Iterator[IO[bytes]]:
 
 def _from_csv(kind: str, value: str) -> Any:
     if value == "":
-        return None  # CSV has no way to tell no text from empty text
+        return None  # CSV does not distinguish null from empty text
     if kind == "boolean":
         return value == "true"
     return int(value) if kind == "integer" else value

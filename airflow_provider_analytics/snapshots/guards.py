@@ -1,4 +1,4 @@
-"""What keeps a list that is whole, but looks wrong, from being published."""
+"""Guards that keep a complete list that looks wrong from being published."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from airflow_provider_analytics.exceptions import UnsafePlanError
 from airflow_provider_analytics.snapshots.manifest import Manifest, Source
 from airflow_provider_analytics.thresholds import loses_too_much
 
-_ACCEPT = "If that is right, run the task once with force=True."
+_ACCEPT = "If this is expected, run the task once with force=True."
 
 
 def check_count(count: int, last_good: Manifest | None, *, min_websites: int, max_drop_fraction: float) -> None:
-    """Raise :class:`UnsafePlanError` where there are fewer websites than anybody expects.
+    """Raise :class:`UnsafePlanError` if there are fewer websites than expected.
 
-    :param last_good: manifest of the last published snapshot, if there is one.
-    :param min_websites: fewer than so many are refused.
-    :param max_drop_fraction: a loss of more than this part of the last snapshot is refused.
+    :param last_good: manifest of the last published snapshot, or None.
+    :param min_websites: smallest number of websites allowed.
+    :param max_drop_fraction: largest loss allowed, as a fraction of the last snapshot.
     """
     if count < min_websites:
         raise UnsafePlanError(f"the list has {count} websites, fewer than min_websites={min_websites}. {_ACCEPT}")
@@ -27,7 +27,7 @@ def check_count(count: int, last_good: Manifest | None, *, min_websites: int, ma
 
 
 def check_same_list(source: Source, filters: dict[str, object], last_good: Manifest | None) -> None:
-    """Raise :class:`UnsafePlanError` where the snapshots so far are of another account, service or selection."""
+    """Raise :class:`UnsafePlanError` if the last snapshot is of another host, account or filter."""
     if last_good is None:
         return
     now = {"host": source.host, "account": source.account_id, "filters": filters}

@@ -1,4 +1,4 @@
-"""Where a snapshot lies.
+"""Paths of snapshots.
 
 ``<base>/websites/snapshot_date=YYYY-MM-DD/`` holds ``websites-<token>.<format>``, ``manifest.json`` and, written
 last, ``_SUCCESS``.
@@ -14,7 +14,7 @@ from airflow_provider_analytics.storage import StoragePath, names
 DATASET = "websites"
 MANIFEST = "manifest.json"
 SUCCESS = "_SUCCESS"
-#: Comparisons lie one level deeper, where no ``websites/*/*.jsonl`` mistakes them for data.
+#: Folder of comparisons, one level deeper so that ``websites/*/*.jsonl`` does not match them.
 COMPARISONS = "_comparison"
 
 _PARTITION = re.compile(r"snapshot_date=(\d{4}-\d{2}-\d{2})")

@@ -1,6 +1,6 @@
-"""The manifest: what a snapshot holds, why it counts as complete, and what it is made of.
+"""The manifest: what a snapshot contains, where it comes from, and the proof that it is complete.
 
-A key that this version does not know is ignored, so that a newer version may add some.
+Unknown keys are ignored, so that a newer version may add some.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from airflow_provider_analytics.exceptions import SnapshotError
 
-#: Raised when a reader of the version before could misunderstand a manifest; a new key alone does not count.
+#: Incremented if a reader of the previous version could misunderstand a manifest; not for new keys alone.
 VERSION = 1
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -23,10 +23,10 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 class File(msgspec.Struct, frozen=True, kw_only=True):
     """A file of the snapshot.
 
-    :param name: name in the folder of the manifest.
-    :param rows: number of rows, without a header.
-    :param bytes: size as stored.
-    :param sha256: of the bytes as stored.
+    :param name: file name, in the folder of the manifest.
+    :param rows: number of rows, without the header.
+    :param bytes: stored size.
+    :param sha256: SHA-256 of the stored bytes.
     """
 
     name: str
@@ -36,26 +36,34 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A column: ``string``, ``integer``, ``boolean``, ``date`` or ``timestamp``."""
+    """A column.
+
+    :param name: name of the column.
+    :param type: ``string``, ``integer``, ``boolean``, ``date`` or ``timestamp``.
+    """
 
     name: str
     type: str
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the list comes from: host of the base URL, and the account's id where the service shows one."""
+    """Where the list comes from.
+
+    :param host: host of the base URL.
+    :param account_id: id of the account; null if the service does not show one.
+    """
 
     host: str
     account_id: str | None
 
 
 class Completeness(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the list counts as complete.
+    """The proof that the list is complete.
 
-    :param method: ``one page``, ``total`` or ``both directions``; airflow_provider_analytics/api/listing.py says what
-        each of them proves.
-    :param total: how many websites the service said there are; null where it did not say.
-    :param pages: pages of the reading that held.
+    :param method: ``one page``, ``total`` or ``both directions``; airflow_provider_analytics/api/listing.py describes
+        what each of them proves.
+    :param total: number of websites according to the service; null if it does not show one.
+    :param pages: number of pages, in the attempt that was proven complete.
     """
 
     method: str
@@ -64,11 +72,11 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service returned beyond or short of interface.md.
+    """Differences between the records and docs/interface.md, Fields.
 
-    :param new: fields that it does not name; they are in ``record`` only.
+    :param new: undocumented fields; only in ``record``.
     :param missing: documented fields that no website had.
-    :param misfits: documented field to the number of values that do not fit its type; they are null.
+    :param misfits: documented field to the number of values that do not fit its type; these are null.
     """
 
     new: list[str]
@@ -77,7 +85,14 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
-    """The published snapshot of the latest earlier day, and what changed since then."""
+    """The latest published snapshot of an earlier day, and the changes since.
+
+    :param snapshot_date: its day.
+    :param digest: SHA-256 of its manifest.
+    :param added: number of websites added since.
+    :param removed: number of websites removed since.
+    :param changed: number of websites changed since.
+    """
 
     snapshot_date: date
     digest: str
@@ -87,19 +102,29 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """See the JSON Schema in ``manifest.schema.json``, which is made from this class.
+    """The manifest of a snapshot. The JSON Schema ``manifest.schema.json`` is generated from this class.
 
-    :param snapshot_date: the day the snapshot is filed under.
-    :param observed_at: start of the reading.
-    :param finished_at: when the list had been read and proven.
-    :param late: True where an older day was filled with the list of ``observed_at``, as asked for.
-    :param count: websites, each with an id of its own.
-    :param proof: why the list counts as complete.
-    :param requests: requests sent, those of readings that did not hold included.
-    :param retries: requests that were sent again.
-    :param filters: what the list was narrowed by; empty for all websites.
+    :param version: version of the manifest's format.
+    :param dataset: ``websites``.
+    :param snapshot_date: day of the snapshot.
+    :param observed_at: when reading the list began.
+    :param finished_at: when the list was read and proven complete.
+    :param late: true if the list of ``observed_at`` was stored under an earlier day on request.
+    :param count: number of websites; their ids are distinct.
+    :param proof: the proof that the list is complete.
+    :param requests: number of requests sent, including attempts that were discarded.
+    :param retries: number of requests sent again.
+    :param filters: filters of the list; empty for all websites.
+    :param source: where the list comes from.
+    :param provider_version: version of this package.
+    :param format: ``jsonl``, ``csv`` or ``parquet``.
+    :param compression: null, ``gzip`` or ``zstd``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
-    :param report: name of the HTML report in the same folder.
+    :param files: the data files.
+    :param columns: the columns, in order.
+    :param fields: differences between the records and the documented fields.
+    :param previous: the snapshot before; null if there is none.
+    :param report: name of the HTML report in the same folder; null if there is none.
     """
 
     version: int
@@ -126,34 +151,35 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file_names(self) -> set[str]:
-        """Names of all files that belong to this snapshot."""
+        """Names of all files of this snapshot."""
         return {file.name for file in self.files} | ({self.report} if self.report else set())
 
 
 def encode(manifest: Manifest) -> bytes:
-    """Return the manifest as it is stored."""
+    """Return the manifest as stored bytes."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
 
 
 def digest(content: bytes) -> str:
-    """Return the digest under which a stored manifest is known."""
+    """Return the digest of a stored manifest: its SHA-256."""
     return hashlib.sha256(content).hexdigest()
 
 
 def decode(content: bytes, where: str) -> Manifest:
-    """Return the manifest that was stored.
+    """Return the manifest from its stored bytes.
 
-    :raises SnapshotError: where it is corrupt, or from a newer version of this package.
+    :param where: path of the manifest, for messages.
+    :raises SnapshotError: if it is corrupt, or written by a newer version of this package.
     """
     try:
         version = msgspec.json.decode(content, type=_Version).version
         if version <= VERSION:
             return msgspec.json.decode(content, type=Manifest)
     except msgspec.DecodeError as error:
-        raise SnapshotError(f"{where} is corrupt ({error}). Restore it, or remove its partition.") from error
+        raise SnapshotError(f"{where} is corrupt ({error}). Restore it, or delete its partition.") from error
     raise SnapshotError(
-        f"{where} has version {version}, this package knows versions up to {VERSION}: it was written by a newer "
-        "airflow-provider-analytics. Upgrade this one."
+        f"{where} has version {version}; supported: up to {VERSION}. A newer airflow-provider-analytics wrote it: "
+        "upgrade this one."
     )
 
 
@@ -161,7 +187,7 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a manifest."""
     schema = msgspec.json.schema(Manifest)
     for described in schema["$defs"].values():
-        # From Python 3.13 on docstrings come without their indentation.
+        # Python 3.13 strips the indentation of docstrings, earlier versions do not.
         described["description"] = inspect.cleandoc(described["description"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

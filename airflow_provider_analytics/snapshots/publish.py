@@ -1,4 +1,4 @@
-"""Making a snapshot visible: all of it at once, or nothing.
+"""Publish a snapshot: all of it at once, or nothing.
 
 The order is what makes it safe, whenever the process dies:
 
@@ -44,12 +44,12 @@ log = logging.getLogger(__name__)
 def publish(partition: StoragePath, manifest: Manifest, files: Sequence[Path], token: str, now: datetime) -> str:
     """Publish local files with their manifest and return its digest.
 
-    :param partition: folder of the snapshot; what it holds is replaced.
+    :param partition: folder of the snapshot; a snapshot in it is replaced.
     :param files: local files, named as in the manifest.
-    :param token: the part of their names that no other run uses.
-    :param now: when the list had been read.
-    :raises SnapshotError: where storage refuses, or another run published at the same moment; what was
-        published before is untouched then, or replaced by the other run.
+    :param token: the unique part of their names.
+    :param now: when the list was read.
+    :raises SnapshotError: if the storage fails, or another run published at the same time; the folder then holds the
+        earlier snapshot, or that of the other run.
     """
     target = partition / layout.MANIFEST
     content = encode(manifest)
@@ -62,20 +62,20 @@ def publish(partition: StoragePath, manifest: Manifest, files: Sequence[Path], t
             _remove_all(partition, manifest.file_names)
             raise
         if missing := [file.name for file in files if not exists(partition / file.name)]:
-            raise SnapshotError(f"{', '.join(missing)} vanished from {partition} while the snapshot was written")
+            raise SnapshotError(f"{', '.join(missing)} disappeared from {partition} while the snapshot was written")
         # From here on a failure removes nothing: a write that failed may have reached an object store all the same.
         replaced = read_bytes(target)
         put_bytes(target, content, token)
         put_bytes(partition / layout.SUCCESS, digest(content).encode(), token)
         if read_bytes(target) != content:
             _remove_all(partition, manifest.file_names)
-            raise SnapshotError(f"another run published to {partition} at the same moment; its snapshot stands")
+            raise SnapshotError(f"another run published to {partition} at the same time; its snapshot is kept")
     _tidy(partition, manifest, replaced, now)
     return digest(content)
 
 
 def _tidy(partition: StoragePath, manifest: Manifest, replaced: bytes | None, now: datetime) -> None:
-    """Remove what no manifest names any more; the snapshot is published, so that a failure is only a warning."""
+    """Remove files that no manifest names any more; a failure only logs a warning, since the snapshot is published."""
     outdated: set[str] = set()
     if replaced is not None:
         with suppress(SnapshotError):  # a corrupt one names nothing
@@ -88,7 +88,7 @@ def _tidy(partition: StoragePath, manifest: Manifest, replaced: bytes | None, no
             if name in outdated or age > ABANDONED_AFTER:
                 remove(partition / name)
     except Exception:
-        log.warning("Files of an earlier snapshot could not be removed from %s", partition, exc_info=True)
+        log.warning("Could not remove files of an earlier snapshot from %s", partition, exc_info=True)
 
 
 def _remove_all(partition: StoragePath, file_names: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Reading a snapshot by its manifest: the only way that never shows a part of one, or parts of two."""
+"""Read a snapshot by its manifest: the only way that never returns a part of one, or a mix of two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_analytics.snapshots.manifest import Manifest, decode, dige
 from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.storage import StoragePath, exists, open_to_read, read_bytes, storage_errors
 
-#: Snapshots in a history.
+#: Maximum number of snapshots in a chart, the current one included.
 MAX_HISTORY = 60
 
 
@@ -22,7 +22,7 @@ class Snapshot:
     """A published snapshot.
 
     :param partition: path of its folder.
-    :param manifest: what it holds.
+    :param manifest: its manifest.
     :param digest: SHA-256 of the stored manifest.
     """
 
@@ -33,8 +33,8 @@ class Snapshot:
     def rows(self) -> Iterator[Row]:
         """Yield the rows, in the order of the files.
 
-        :raises SnapshotError: where a file is missing or does not have the rows that the manifest names. A run
-            that replaces the snapshot meanwhile removes the files of the old one; read the manifest again then.
+        :raises SnapshotError: if a file is missing or its number of rows is not that of the manifest. A run that
+            replaces the snapshot in the meantime removes the old files; then read the manifest again.
         """
         for file in self.manifest.files:
             path = self.partition / file.name
@@ -47,12 +47,12 @@ class Snapshot:
 
 
 def read_snapshot(base: StoragePath, day: date) -> Snapshot | None:
-    """Return the snapshot of a day, or None where none is published.
+    """Return the snapshot of a day, or None if none is published.
 
-    The rule for every reader: ``_SUCCESS`` says that the day is published, ``manifest.json`` says which files
-    belong to it; read these and no others.
+    The rule for every reader: ``_SUCCESS`` marks the day as published, ``manifest.json`` names its files; read those
+    and no others.
 
-    :raises SnapshotError: where the manifest is corrupt or from a newer version.
+    :raises SnapshotError: if the manifest cannot be read, is corrupt, or is from a newer version.
     """
     partition = layout.partition_path(base, day)
     stored = read_stored(partition)
@@ -62,16 +62,16 @@ def read_snapshot(base: StoragePath, day: date) -> Snapshot | None:
 
 
 def read_manifest(partition: StoragePath) -> Manifest | None:
-    """Return the manifest of a published snapshot, or None where none is published.
+    """Return the manifest of a published snapshot, or None if none is published.
 
-    :raises SnapshotError: where it cannot be read, is corrupt, or is too new.
+    :raises SnapshotError: if it cannot be read, is corrupt, or is from a newer version.
     """
     content = read_stored(partition)
     return None if content is None else decode(content, str(partition / layout.MANIFEST))
 
 
 def read_stored(partition: StoragePath) -> bytes | None:
-    """Return a published manifest as it is stored, or None where none is published."""
+    """Return the stored bytes of a published manifest, or None if none is published."""
     with storage_errors(f"read the manifest in {partition}"):
         if not exists(partition / layout.SUCCESS):
             return None
@@ -79,7 +79,7 @@ def read_stored(partition: StoragePath) -> bytes | None:
 
 
 def latest_day(base: StoragePath, before: date | None = None) -> date | None:
-    """Return the latest day that has a published snapshot, or the latest one before a day."""
+    """Return the latest day with a published snapshot, optionally before another day; None if there is none."""
     with storage_errors(f"look for snapshots in {base}"):
         for day in layout.partition_days(base):
             if (before is None or day < before) and exists(layout.partition_path(base, day) / layout.SUCCESS):
@@ -88,13 +88,13 @@ def latest_day(base: StoragePath, before: date | None = None) -> date | None:
 
 
 def history(base: StoragePath, before: date) -> list[tuple[date, int]]:
-    """Return day and count of the published snapshots before a day, oldest first."""
+    """Return day and count of the last published snapshots before a day, oldest first."""
     counts = []
     for day in [day for day in layout.partition_days(base) if day < before][: MAX_HISTORY - 1]:
         try:
             manifest = read_manifest(layout.partition_path(base, day))
         except SnapshotError:
-            continue  # a gap in a chart; who needs that snapshot is told by the guards
+            continue  # only a gap in the chart; a task that needs this snapshot fails in its guards
         if manifest:
             counts.append((day, manifest.count))
     return counts[::-1]

@@ -1,6 +1,6 @@
-"""A snapshot as one HTML page for people, made of values alone. The page loads nothing from anywhere.
+"""The HTML report of a snapshot: one page, rendered from values, that loads no external resources.
 
-Needs the extra ``report``: Matplotlib draws the chart, Jinja2 escapes what the service sent.
+Needs the extra ``report``: Matplotlib draws the chart, Jinja2 escapes values from the service.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_provider_analytics.snapshots.diff import Change, bounded, list_diff
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
 
-#: What a page can hold and still open at once on a phone.
+#: Limits within which the page still opens quickly on a phone.
 MAX_ROWS = 5_000
 MAX_CHANGES = 200
 MAX_EXCLUSIONS = 15
@@ -33,7 +33,14 @@ _PRIVACY = {setting.value: setting.label for setting in Privacy}
 
 @dataclass
 class Summary:
-    """What is counted while the rows pass by."""
+    """Counts over the rows, and the first rows.
+
+    :param privacy: privacy to number of websites.
+    :param settings: label to number of websites.
+    :param exclude_params: query parameter to number of websites.
+    :param exclude_ips: IP address to number of websites.
+    :param rows: the first :data:`MAX_ROWS` rows.
+    """
 
     privacy: Counter[str] = field(default_factory=Counter)
     settings: Counter[str] = field(default_factory=Counter)
@@ -47,9 +54,10 @@ def render_report(
 ) -> str:
     """Return the report of a snapshot as HTML.
 
-    :param rows: the rows of the snapshot.
-    :param changes: what changed since the snapshot before; empty where there is none.
-    :param history: day and count of the snapshots before, oldest first.
+    :param manifest: manifest of the snapshot.
+    :param rows: rows of the snapshot.
+    :param changes: changes since the snapshot before; empty if there is none.
+    :param history: day and count of earlier snapshots, oldest first.
     """
     summary = summarise(rows)
     counts = [*history, (manifest.snapshot_date, manifest.count)]
@@ -64,19 +72,19 @@ def render_report(
     return environment.get_template("report.html.j2").render(
         manifest=manifest,
         summary=summary,
-        chart=Markup(chart(counts)),  # noqa: S704 - drawn here, from dates and numbers
+        chart=Markup(chart(counts)),  # noqa: S704 - drawn here from dates and numbers only
         snapshots=len(counts),
         changes=[bounded(change) for change in islice(changes, MAX_CHANGES)],
         privacy_names=_PRIVACY,
         exclusions={
-            "Query parameters": summary.exclude_params.most_common(MAX_EXCLUSIONS),
+            "query parameters": summary.exclude_params.most_common(MAX_EXCLUSIONS),
             "IP addresses": summary.exclude_ips.most_common(MAX_EXCLUSIONS),
         },
     )
 
 
 def summarise(rows: Iterable[Row]) -> Summary:
-    """Count what the page shows, and keep the first rows for its table."""
+    """Return the counts that the page shows, and the first rows for its table."""
     summary = Summary()
     for row in rows:
         summary.privacy[_PRIVACY.get(row["privacy"], "not shown")] += 1
@@ -91,7 +99,7 @@ def summarise(rows: Iterable[Row]) -> Summary:
 
 
 def chart(counts: list[tuple[date, int]]) -> str:
-    """Return the number of websites over time as SVG; the same numbers give the same text."""
+    """Return a line chart of the number of websites as SVG; equal counts give equal text."""
     drawing = io.StringIO()
     with rc_context({"svg.hashsalt": "report", "svg.fonttype": "none"}):
         figure = Figure(figsize=(9, 2.8), layout="constrained")
@@ -110,7 +118,7 @@ def chart(counts: list[tuple[date, int]]) -> str:
 
 
 def _difference(values: dict[str, object]) -> str:
-    """Return before and after of a field as one text."""
+    """Return the values of a field before and after as one text."""
     before, after = values["before"], values["after"]
     if isinstance(before, list) or isinstance(after, list):
         lost, gained = list_difference(before, after)

@@ -1,8 +1,7 @@
-"""From a website record to a typed row.
+"""Convert website records to typed rows.
 
-Rows have the fields of interface.md, part 2, under their names and with their types, whatever else the service
-returns: what it does not return, or returns in a shape that does not fit, is null. The whole record goes along as
-JSON text, so that nothing is lost. Passwords never get here.
+Rows have the fields of docs/interface.md, Fields, with fixed names and types. A value that is missing or does not fit
+its type is null. The complete record is kept as JSON text in ``record``, without passwords.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from airflow_provider_analytics.exceptions import SnapshotError
 
 Row = dict[str, Any]
 
-#: Name and type of each column, in the order of the files. Ids are text, because some services use text.
+#: Column name to type, in the order of the files. Ids are text, because the service may use text.
 COLUMNS = {
     "id": "string",
     **{name: str(FIELDS[name].kind.column) for name in RECORD_FIELDS},
@@ -29,30 +28,34 @@ COLUMNS = {
     "snapshot_date": "date",
     "observed_at": "timestamp",
 }
-#: What the columns hold that are no fields of a website.
+#: Meaning of the columns that are not website fields.
 MEANINGS = {
-    "id": "id of the website; text even where the service uses numbers",
-    "record": "the whole record as JSON, keys sorted",
+    "id": "id of the website; text even if the service uses numbers",
+    "record": "the complete record as JSON, keys sorted",
     "record_hash": "SHA-256 of `record`",
     "snapshot_date": "the partition",
-    "observed_at": "start of the reading, in UTC; one value per snapshot",
+    "observed_at": "when reading the list began, in UTC; the same in all rows of a snapshot",
 }
-#: What becomes of the IP addresses: kept, each replaced by its SHA-256, or left out.
+#: How IP addresses are written: unchanged, each as its SHA-256, or not at all.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 
 
 @dataclass
 class FieldReport:
-    """What the service returned that interface.md does not lead one to expect."""
+    """Differences between the records and docs/interface.md, Fields.
+
+    :param websites: number of records.
+    :param seen: fields that any record had.
+    :param misfits: documented field to the number of values that do not fit its type.
+    """
 
     websites: int = 0
     seen: set[str] = field(default_factory=set)
-    #: Documented field to the number of values that do not fit its type.
     misfits: Counter[str] = field(default_factory=Counter)
 
     @property
     def new(self) -> list[str]:
-        """Fields that interface.md does not name."""
+        """Fields that are not documented."""
         return sorted(self.seen - {"id", *RECORD_FIELDS})
 
     @property
@@ -69,11 +72,12 @@ def typed_rows(
     exclude_ips_as: str,
     report: FieldReport,
 ) -> Iterator[Row]:
-    """Yield a row for each record, in the same order, noting in ``report`` what was returned.
+    """Yield one row per record, in the same order, and update ``report``.
 
     :param snapshot_date: YYYY-MM-DD.
-    :param observed_at: start of the reading, ISO 8601 in UTC.
+    :param observed_at: when reading the list began, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
+    :raises SnapshotError: if a record has no usable id.
     """
     for record in records:
         clean = without_addresses(without_secrets(record), exclude_ips_as)
@@ -85,10 +89,10 @@ def typed_rows(
 
 
 def typed_row(clean: Mapping[str, Any], *, snapshot_date: str, observed_at: str, misfits: Counter[str]) -> Row:
-    """Return the row of a record that holds no secrets any more."""
+    """Return the row of a record whose secrets are removed."""
     website_id = clean.get("id")
     if isinstance(website_id, bool) or not isinstance(website_id, (int, str)) or website_id == "":
-        raise SnapshotError(f"a website has no usable id: {website_id!r}")
+        raise SnapshotError(f"a website record has no usable id: id={website_id!r}; allowed: a number or text")
     record = record_text(clean)
     return {
         "id": str(website_id),
@@ -101,7 +105,7 @@ def typed_row(clean: Mapping[str, Any], *, snapshot_date: str, observed_at: str,
 
 
 def without_addresses(value: Any, how: str) -> Any:
-    """Return a record with its IP addresses kept, hashed or dropped at any depth, as :data:`EXCLUDE_IPS_AS` says."""
+    """Return a record with its IP addresses kept, hashed or dropped at any depth; see :data:`EXCLUDE_IPS_AS`."""
     if how == "keep":
         return value
     if isinstance(value, Mapping):
@@ -116,7 +120,7 @@ def without_addresses(value: Any, how: str) -> Any:
 
 
 def record_text(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON text with sorted keys: the same record always gives the same text."""
+    """Return a record as JSON text with sorted keys; equal records give equal text."""
     return _utf8(json.dumps(record, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -134,11 +138,11 @@ def _hashed(value: Any) -> Any:
     if value is None or value == "":
         return value
     entries = normalise("exclude_ips", value)
-    # What is no list is hashed as a whole: it may hold an address all the same.
+    # Anything but a list is hashed as a whole, since it may contain an address.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}" for text in texts)
 
 
 def _utf8(text: str) -> str:
-    """Return text that every format can hold: JSON may carry half of a surrogate pair, UTF-8 may not."""
+    """Replace what UTF-8 cannot encode: JSON may contain half of a surrogate pair."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Which day a run stands for, and whether the list of now may be filed under it."""
+"""The day that a run belongs to, and whether it is too late or too early for it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pendulum
 
 @dataclass(frozen=True)
 class Partition:
-    """The day a run belongs to.
+    """The day that a run belongs to.
 
-    :param day: the day in the time zone of the DAG.
-    :param since: start of the span in which a list read is "of this day".
-    :param until: end of that span; equal to ``since`` where a run names a moment, not a day.
-    :param named_by: which of the run's values named the day.
+    :param day: day in the time zone of the DAG.
+    :param since: start of the day, or the point in time that the run names.
+    :param until: end of the day, or the same point in time as ``since``.
+    :param named_by: name of the value that determined the day.
     """
 
     day: date
@@ -32,15 +32,15 @@ def choose_partition(
     logical_date: datetime | None = None,
     run_after: datetime | None = None,
 ) -> Partition:
-    """Return the partition for a run, by the first of the values that is given.
+    """Return the partition of a run, by the first value that is given.
 
-    Of a data interval the end counts: that is the moment the run stands for, and the same DAG then files the same
-    night under the same day whether its runs have an interval or only a moment.
+    Of a data interval the end counts, since the list is read then: the same DAG uses the same day for the same night,
+    whether its runs have a data interval or only a logical date.
 
     :param timezone: time zone of the DAG.
-    :param partition_date: a date, or a moment in time, or the text of either. "" and "None" are what an empty
-        template renders to and mean: not given.
-    :raises ValueError: for a text that is no date, or where nothing is given.
+    :param partition_date: a date, a date with a time, or the text of either. "" and "None", the output of an empty
+        template, mean: not given.
+    :raises ValueError: if a text is not a date, or no value is given.
     """
     if isinstance(partition_date, str):
         partition_date = _parse(partition_date, timezone)
@@ -56,21 +56,24 @@ def choose_partition(
         if moment is not None:
             local = pendulum.instance(moment).in_timezone(timezone)
             return Partition(date(local.year, local.month, local.day), local, local, named_by)
-    raise ValueError("the run has neither a data interval nor a date: give partition_date")
+    raise ValueError("the run has neither a data interval nor a date: set partition_date")
 
 
 def is_late(partition: Partition, now: datetime, tolerance: timedelta) -> bool:
-    """Tell whether today's list is too new to be called the list of that day."""
+    """Return whether the day ended more than ``tolerance`` ago."""
     return now - partition.until > tolerance
 
 
 def is_early(partition: Partition, now: datetime, tolerance: timedelta) -> bool:
-    """Tell whether the day has not come yet, by the clock of this machine."""
+    """Return whether the day starts more than ``tolerance`` from now."""
     return partition.since - now > tolerance
 
 
 def parse_day(text: str) -> date:
-    """Return the day a text such as ``2026-11-20`` means; :class:`ValueError` names what is allowed."""
+    """Parse a day such as ``2026-11-20``.
+
+    :raises ValueError: if the text is not a date.
+    """
     try:
         return date.fromisoformat(text.strip())
     except ValueError:

@@ -1,4 +1,4 @@
-"""Taking a snapshot: read, check, publish. Nothing touches the target before the list is read and proven."""
+"""Take a snapshot: read, check, publish. Nothing is written to the target before the list is proven complete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from airflow_provider_analytics.snapshots.reader import Snapshot, history, lates
 from airflow_provider_analytics.storage import StoragePath, new_token
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
-#: Clocks of two machines may differ by so much.
+#: Accepted difference between the clocks of two machines.
 CLOCK_SKEW = timedelta(minutes=5)
 
 log = logging.getLogger(__name__)
@@ -41,15 +41,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """How a snapshot is written and what it must hold; the defaults are those of the operator.
+    """Format and guards of a snapshot; the defaults are those of the operator.
 
     :param file_format: ``jsonl``, ``csv`` or ``parquet``.
     :param compression: None, ``gzip`` or ``zstd``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
-    :param min_websites: fewer websites are refused.
-    :param max_drop_fraction: a larger loss against the last snapshot is refused.
-    :param force: publish in spite of the guards, and of a manifest that cannot be read.
-    :param report: write an HTML report too.
+    :param min_websites: smallest number of websites allowed.
+    :param max_drop_fraction: largest loss allowed, as a fraction of the last snapshot.
+    :param force: ignore the guards, and earlier manifests that cannot be read.
+    :param report: also write an HTML report.
     """
 
     file_format: str = "jsonl"
@@ -61,7 +61,7 @@ class Options:
     report: bool = False
 
     def check(self) -> None:
-        """Raise :class:`ValueError` for a value that is not allowed or whose extra is not installed."""
+        """Raise :class:`ValueError` if a value is not allowed or its extra is not installed."""
         formats.check_format(self.file_format, self.compression)
         one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
         whole_number("min_websites", self.min_websites, at_least=0)
@@ -72,7 +72,7 @@ class Options:
 
 
 class Stats(Protocol):
-    """Counts what a client sends; ``AnalyticsClient.stats`` does."""
+    """Request counts of a client, such as ``AnalyticsClient.stats``."""
 
     requests: int
     retries: int
@@ -91,19 +91,22 @@ def take_snapshot(
     late: bool = False,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Snapshot:
-    """Read the list and publish it as the snapshot of a day; return what was published.
+    """Read the list, publish it as the snapshot of a day, and return the snapshot.
 
     :param base: base path of the snapshots.
-    :param make_listing: begins a reading of the list; called again where the list moved while it was read.
-    :param stats: counts the requests of the readings.
+    :param day: day of the snapshot.
+    :param make_listing: starts reading the list; called again if the list changed while it was read.
+    :param stats: request counts of the client.
     :param source: where the list comes from.
-    :param now: start of the reading.
-    :param filters: what the list was narrowed by.
-    :param late: whether an older day is filled on purpose.
-    :param clock: tells when the reading has ended.
-    :raises UnsafePlanError: where a guard trips; nothing was written.
-    :raises SnapshotError: where storage refuses or a manifest cannot be read; the last snapshot is untouched.
-    :raises IncompleteListError: where the list cannot be proven complete; nothing was written.
+    :param now: when reading the list begins.
+    :param options: format and guards.
+    :param filters: filters of the list.
+    :param late: whether the list is stored under an earlier day on request.
+    :param clock: returns the current time.
+    :raises ValueError: if an option is not allowed; nothing was written.
+    :raises UnsafePlanError: if a guard trips; nothing was written.
+    :raises SnapshotError: if the storage fails or an earlier manifest cannot be read; the last snapshot is unchanged.
+    :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
     """
     filters = filters or {}
     options.check()
@@ -129,12 +132,12 @@ def take_snapshot(
             except OSError as error:
                 raise SnapshotError(f"cannot write the list to the temporary folder {directory}: {error}") from error
             if listing.proof is None or listing.proof.websites != file.rows:
-                raise SnapshotError(f"{file.rows} rows were written, the proof is {listing.proof}")
+                raise SnapshotError(f"{file.rows} rows were written, but the list was proven with {listing.proof}")
             return file, listing.proof, report
 
         file, proof, report = read_again(write, make_listing)
         finished = clock()
-        # Named only now: the age of a name tells other runs whether its owner may still be writing, not reading.
+        # Named only now, after reading: other runs infer from the age of a name whether its run may still be writing.
         token = new_token(finished)
         data = unnamed.rename(directory / formats.file_name(token, options.file_format, options.compression))
         if not options.force:
@@ -184,14 +187,14 @@ def take_snapshot(
 def _earlier_snapshots(
     base: StoragePath, day: date, now: datetime, *, force: bool
 ) -> tuple[Snapshot | None, Manifest | None]:
-    """Return the snapshot before that day, and what to measure against: the one of the day itself if there is one."""
+    """Return the snapshot before a day, and the manifest that guards compare with: that of the same day, if any."""
     previous_day = latest_day(base, before=day)
     previous = _readable(base, previous_day, force=force) if previous_day else None
     replaced = _readable(base, day, force=force)
     for snapshot in (previous, replaced):
         if snapshot and snapshot.manifest.observed_at > now + CLOCK_SKEW and not force:
             raise SnapshotError(
-                f"the snapshot in {snapshot.partition} was observed at {snapshot.manifest.observed_at}, this clock "
+                f"the snapshot in {snapshot.partition} was observed at {snapshot.manifest.observed_at}, but the clock "
                 f"says {now}: one of them is wrong. Correct the clock, or run the task once with force=True."
             )
     last_good = replaced or previous
@@ -203,8 +206,8 @@ def _readable(base: StoragePath, day: date, *, force: bool) -> Snapshot | None:
         return read_snapshot(base, day)
     except SnapshotError as error:
         if not force:
-            raise SnapshotError(f"{error} To go on without it, run the task once with force=True.") from error
-        log.warning("Going on without an earlier snapshot, as told by force=True: %s", error)
+            raise SnapshotError(f"{error} To continue without it, run the task once with force=True.") from error
+        log.warning("Ignored an earlier snapshot because of force=True: %s", error)
         return None
 
 
@@ -219,7 +222,7 @@ def _compare_with(previous: Snapshot | None, data: Path, options: Options, chang
             counts = write_changes(compare(previous.rows(), current, ignore), file)
         except SnapshotError as error:
             if not options.force:
-                raise SnapshotError(f"{error} To go on without it, run the task once with force=True.") from error
-            log.warning("Not compared with an earlier snapshot, as told by force=True: %s", error)
+                raise SnapshotError(f"{error} To continue without it, run the task once with force=True.") from error
+            log.warning("Skipped the comparison with an earlier snapshot because of force=True: %s", error)
             return None
     return Previous(snapshot_date=previous.manifest.snapshot_date, digest=previous.digest, **counts)

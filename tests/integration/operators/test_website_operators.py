@@ -199,7 +199,7 @@ def test_create_where_one_is(
         assert sandbox.requests == []
         assert "skip, update, fail" in logged
         return
-    assert "exists already, with id 1" in logged
+    assert "already exists, with id 1" in logged
     if if_exists == "skip":
         assert "privacy, exclude_ips" in logged
         assert "exclude_params" not in logged

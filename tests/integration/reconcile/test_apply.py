@@ -138,7 +138,7 @@ def test_deletes_look_at_the_domain_again(analytics_sandbox: SandboxServer) -> N
         outcome = apply_plan(client, plan, workers=2)
     assert [website["domain"] for website in analytics_sandbox.websites()] == ["b.example"]
     assert {change.domain for change in outcome.done} == {"A.example.", "gone.example"}
-    assert outcome.failures == {"other.example (id 2)": "ValueError: not deleted: id 2 is 'b.example' now"}
+    assert outcome.failures == {"other.example (id 2)": "ValueError: not deleted: id 2 now belongs to 'b.example'"}
 
 
 def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxServer) -> None:

@@ -123,7 +123,7 @@ def test_the_guard_trips_before_anything_is_sent(analytics_sandbox: SandboxServe
         execute(SyncExcludedIpsOperator, **wiped)
     assert operations(analytics_sandbox) == {"list": 1}
     assert execute(SyncExcludedIpsOperator, **wiped, force="True")["entries_removed"] == 20
-    with pytest.raises(AirflowFailException, match="excluded_ips is empty; allow_empty=True"):
+    with pytest.raises(AirflowFailException, match="excluded_ips is empty; set allow_empty=True"):
         execute(SyncExcludedIpsOperator, excluded_ips="# all gone\n", mode="replace")
     with pytest.raises(AirflowFailException, match="UnsafePlanError"):
         execute(SyncExcludedIpsOperator, excluded_ips=[], mode="replace", allow_empty=True)

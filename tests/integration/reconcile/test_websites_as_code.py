@@ -102,7 +102,7 @@ def test_only_the_approved_plan_is_applied(
     digest = execute(PlanWebsitesOperator, config_path=str(config_file))["digest"]
     config_file.write_text("websites: {old.example: {privacy: private, email: true}}")
     for expected in (digest, "None", ""):
-        with pytest.raises(AirflowFailException, match="not the one that was approved"):
+        with pytest.raises(AirflowFailException, match="not the approved one"):
             execute(ApplyWebsitesOperator, config_path=str(config_file), expected_digest=expected)
     assert analytics_sandbox.websites() == [website]
     assert execute(ApplyWebsitesOperator, config_path=str(config_file))["applied"] == 1
@@ -124,7 +124,7 @@ def test_after_a_failure_the_rest_of_the_approved_plan_is_applied(
         execute(ApplyWebsitesOperator, **arguments)
     distortion.failing = {}
     without = {name: value for name, value in arguments.items() if name != "plan_path"}
-    with pytest.raises(AirflowFailException, match="not the one that was approved"):
+    with pytest.raises(AirflowFailException, match="not the approved one"):
         execute(ApplyWebsitesOperator, **without)
     assert execute(ApplyWebsitesOperator, **arguments)["applied"] == 2
     assert [(one["privacy"], one["favorite"]) for one in analytics_sandbox.websites()] == [(1, True)] * 4
@@ -140,7 +140,7 @@ def test_pruning_is_opt_in_and_guarded(analytics_sandbox: SandboxServer, execute
     assert execute(PlanWebsitesOperator, config_path=str(config_file))["deletes"] == 0
     plan = execute(PlanWebsitesOperator, config_path=str(config_file), prune=True)
     assert "10 of 11 websites would be removed" in plan["unsafe"]
-    assert "Beyond the guards" in plan["markdown"]
+    assert "Guard tripped" in plan["markdown"]
     apply = {"config_path": str(config_file), "expected_digest": plan["digest"], "prune": "true"}
     with pytest.raises(AirflowFailException, match="10 of 11 websites would be removed"):
         execute(ApplyWebsitesOperator, **apply)
@@ -154,7 +154,7 @@ def test_a_missing_password_stops_everything_before_it_starts(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STATS_PAGE", json.dumps({"conn_type": "generic"}))
     analytics_sandbox.add_website("old.example")
-    with pytest.raises(AirflowFailException, match="connection:stats_page holds no password"):
+    with pytest.raises(AirflowFailException, match="connection:stats_page has no password"):
         execute(ApplyWebsitesOperator, config_path=str(config_file))
     assert operations(analytics_sandbox) == {"list": 1}
     config_file.write_text(FILE.replace("connection:stats_page", "variable:stats_page"))

@@ -59,7 +59,7 @@ def test_an_edited_plan_is_refused() -> None:
     data["changes"][0]["fields"]["exclude_ips"][1] = ["6.6.6.6"]
     with pytest.raises(ValueError, match="was edited"):
         Plan.from_dict(data)
-    with pytest.raises(ValueError, match="not a whole plan"):
+    with pytest.raises(ValueError, match="not a complete plan"):
         Plan.from_dict(Plan((update(1, (), ("1.1.1.1",)),)).to_dict(limit=5))
 
 

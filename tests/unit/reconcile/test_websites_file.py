@@ -97,11 +97,11 @@ colour: red
         parse(text)
     assert str(raised.value).splitlines() == [
         "websites.yaml:2: privcy is not known; did you mean privacy?",
-        "websites.yaml:3: password: a password never stands in the file; password_from says where it is",
+        "websites.yaml:3: password: passwords are not allowed in the file; use password_from",
         "websites.yaml:6: groups.shops.email: 'perhaps' is not of type 'boolean'",
-        "websites.yaml:11: www.example.com is written twice; first on line 9",
+        "websites.yaml:11: www.example.com is a duplicate of line 9",
         "websites.yaml:12: websites.www.example.com.exclude_params is empty",
-        "websites.yaml:14: the name '12.5' is not text; write it in quotes",
+        "websites.yaml:14: the key '12.5' is not text; write it in quotes",
         "websites.yaml:15: colour is not known; allowed: networks, defaults, groups, websites",
     ]
     assert "hunter2" not in str(raised.value)
@@ -129,19 +129,19 @@ websites:
     assert [line.split(" ")[0] for line in lines] == [f"websites.yaml:{number}:" for number in (4, 7, 10, 11, 12, 13)]
     assert "exclude_ips: '300.1.1.1' is not an IP address" in lines[0]
     assert "there is no group shosp; known: shops" in lines[2]
-    assert "WWW.example.com. is the domain of line 9 again" in lines[3]
+    assert "WWW.example.com. is a duplicate of line 9" in lines[3]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         pytest.param("", "websites.yaml:1: the file is empty", id="empty"),
-        pytest.param("websites:\n  a.example: {\n", "websites.yaml:3: this is not YAML", id="cut short"),
+        pytest.param("websites:\n  a.example: {\n", "websites.yaml:3: invalid YAML", id="cut short"),
         pytest.param(
-            "websites: &a\n  x.example: *a\n", "websites.yaml:1: this is not YAML: this refers to itself", id="loop"
+            "websites: &a\n  x.example: *a\n", "websites.yaml:1: invalid YAML: this alias refers to itself", id="loop"
         ),
         pytest.param("websites: !!python/object:os.system {}\n", "'websites'", id="tag"),
-        pytest.param("websites:\n  a.example: {email: !x y}\n", "websites.yaml:2: this is not YAML", id="own tag"),
+        pytest.param("websites:\n  a.example: {email: !x y}\n", "websites.yaml:2: invalid YAML", id="own tag"),
         pytest.param("websites:\n  a.example: {email: 2026-13-45}\n", "websites.yaml:2: .*cannot be read", id="date"),
         pytest.param("defaults: {}\n", "'websites' is a required property", id="no websites"),
         pytest.param("- a.example\n", "the file: .*is not of type 'object'", id="a list"),
@@ -272,7 +272,7 @@ def test_duplicates_on_the_server_and_records_without_domain_are_refused() -> No
         ValueError, match=r"websites\.yaml:2: several websites have the domain www\.example\.com: ids 1, 2"
     ):
         plan(text, RECORD, {**RECORD, "id": 2, "domain": "WWW.Example.com"})
-    with pytest.raises(ValueError, match="website 7 comes without a domain"):
+    with pytest.raises(ValueError, match="website 7 has no domain"):
         plan(text, RECORD, {"id": 7})
 
 
@@ -385,9 +385,9 @@ def test_an_export_says_what_it_cannot_say() -> None:
     )
     head = [line for line in text.splitlines() if line.startswith("#")]
     assert "ids, statistics, passwords" in head[1]
-    assert "id 2: left out" in head[2]
-    assert "exclude_params is left out" in head[3]
-    assert "www.example.com: to create it anew, write down where its password is (password_from)" in head[4]
+    assert "id 2: omitted" in head[2]
+    assert "exclude_params omitted" in head[3]
+    assert "www.example.com: set password_from before it is created again" in head[4]
     assert "networks: send" in text
     with pytest.raises(ValueError, match="ids 1, 3"):
         export_websites([RECORD, {**RECORD, "id": 3}], origin="x")

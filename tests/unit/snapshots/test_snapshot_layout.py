@@ -57,7 +57,7 @@ def test_a_text_that_is_no_date_is_refused(text: str) -> None:
 
 
 def test_a_run_without_any_date_is_refused() -> None:
-    with pytest.raises(ValueError, match="give partition_date"):
+    with pytest.raises(ValueError, match="set partition_date"):
         choose_partition("UTC")
 
 

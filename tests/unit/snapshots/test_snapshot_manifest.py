@@ -71,7 +71,7 @@ def test_it_points_at_the_snapshot_before_and_counts_what_changed(
         (b"[]", "corrupt"),
         (b'{"version": 1}', "corrupt"),
         (b'{"version": "one"}', "corrupt"),
-        (b'{"version": 2, "files": {}}', "newer airflow-provider-analytics. Upgrade"),
+        (b'{"version": 2, "files": {}}', "newer airflow-provider-analytics wrote it"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_stops_the_next_run(

@@ -68,7 +68,7 @@ def test_an_empty_account_and_a_large_one_have_a_page(take: Make, make_websites:
     assert "0 websites" in page(take(base / "empty", [], report=True))
     text = page(take(base / "large", make_websites(5_001), report=True))
     assert text.count('<td class="domain">') == 5_000
-    assert "5000 websites shown, of 5,001" in text
+    assert "5,000 of 5,001 websites" in text
 
 
 def test_a_replaced_snapshot_takes_its_report_along(take: Make, make_websites: Make, base: StoragePath) -> None:
