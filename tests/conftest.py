@@ -9,14 +9,13 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from dag_runs import DagOutcome, RunDag, TaskOutcome
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG
@@ -61,28 +60,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 
 
-@dataclass(frozen=True)
-class TaskOutcome:
-    """How a task of a DAG run ended: its state, the number of its last try, and its XComs by key."""
-
-    state: str
-    try_number: int
-    xcom: Mapping[str, Any]
-
-    @property
-    def returned(self) -> Any:
-        """What the task returned, None where it returned nothing."""
-        return self.xcom.get("return_value")
-
-
-@dataclass(frozen=True)
-class DagOutcome:
-    """How a DAG run ended: its state, and its tasks by id (``id[0]``, ``id[1]``, ... for a mapped one)."""
-
-    state: str
-    tasks: Mapping[str, TaskOutcome]
-
-
 @pytest.fixture(scope="session")
 def airflow_database() -> None:
     """Make the metadata database of this session's Airflow home, for the tests that ask for it."""
@@ -92,59 +69,30 @@ def airflow_database() -> None:
 
 
 @pytest.fixture
-def run_dag(airflow_database: None) -> Callable[..., DagOutcome]:
+def run_dag(airflow_database: None) -> RunDag:
     """Run a DAG for real, in this process: ``outcome = run_dag(dag, conf={...}, logical_date=...)``.
 
     Tasks that fail are retried as often as their ``retries`` say: give them ``retry_delay=timedelta(0)``.
     A task that must not be retried ends in state ``failed`` with try number 1.
     """
-    import airflow
-
-    airflow_2 = airflow.__version__.startswith("2.")
+    import airflow_versions
 
     def run(dag: DAG, *, conf: dict[str, Any] | None = None, logical_date: datetime | None = None) -> DagOutcome:
-        arguments: dict[str, Any] = {"run_conf": conf}
-        if logical_date is not None:
-            arguments["execution_date" if airflow_2 else "logical_date"] = logical_date
-        if not airflow_2:
-            _register(dag)
-        return _outcome(dag.test(**arguments), airflow_2)
+        airflow_versions.register(dag)
+        return _outcome(dag.test(**airflow_versions.dag_test_arguments(conf, logical_date)))
 
     return run
 
 
-def _register(dag: DAG) -> None:
-    # Airflow 3 creates runs only of DAGs that were serialised into its database, from a bundle.
-    from airflow.models.dagbundle import DagBundleModel
-    from airflow.models.serialized_dag import SerializedDagModel
-    from airflow.serialization.definitions.dag import SerializedDAG
-    from airflow.serialization.serialized_objects import LazyDeserializedDAG
-    from airflow.utils.session import create_session
+def _outcome(run: Any) -> DagOutcome:
+    import airflow_versions
 
-    with create_session() as session:
-        session.merge(DagBundleModel(name="tests"))
-        session.flush()
-        SerializedDAG.bulk_write_to_db("tests", None, [dag], session=session)
-        SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name="tests", session=session)
-
-
-def _outcome(run: Any, airflow_2: bool) -> DagOutcome:
-    from airflow.utils.session import create_session
-
-    if airflow_2:
-        from airflow.models.xcom import XCom
-    else:
-        from airflow.models.xcom import XComModel as XCom
-
-    xcoms: dict[tuple[str, int], dict[str, Any]] = {}
-    with create_session() as session:
-        for row in session.query(XCom).filter(XCom.dag_id == run.dag_id, XCom.run_id == run.run_id):
-            # Airflow 2 has decoded the value when the row was loaded.
-            value = row.value if airflow_2 else XCom.deserialize_value(row)
-            xcoms.setdefault((row.task_id, row.map_index), {})[row.key] = value
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for task_id, map_index, key, value in airflow_versions.xcoms(run):
+        found.setdefault((task_id, map_index), {})[key] = value
     tasks = {
         ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]": TaskOutcome(
-            state=str(ti.state), try_number=ti.try_number, xcom=xcoms.get((ti.task_id, ti.map_index), {})
+            state=str(ti.state), try_number=ti.try_number, xcom=found.get((ti.task_id, ti.map_index), {})
         )
         for ti in run.get_task_instances()
     }

@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-import airflow
 import pytest
+from airflow_versions import needs_the_screens_of_3_3
 
 #: Set where a missing tool must not go unnoticed: there a test that cannot run fails.
 NOTHING_IS_SKIPPED = bool(os.environ.get("CI"))
@@ -15,8 +15,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.system)
-            if airflow.__version__.startswith("2."):
-                item.add_marker(pytest.mark.skip(reason="the demo and the web interface are those of Airflow 3.3"))
+            item.add_marker(needs_the_screens_of_3_3)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import airflow
 import pytest
+from airflow_versions import AIRFLOW_VERSION
 
 from airflow_provider_analytics import __version__
 
@@ -42,10 +42,10 @@ def installed(
     """The wheel and Airflow in a virtual environment of their own; ``installed("providers", "list")`` asks Airflow."""
     directory = tmp_path_factory.mktemp("clean")
     python = directory / "venv" / "bin" / "python"
-    constraints = checkout / "constraints" / f"airflow-{airflow.__version__}.txt"
+    constraints = checkout / "constraints" / f"airflow-{AIRFLOW_VERSION}.txt"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(directory / "venv")], check=True)
     install = [uv, "pip", "install", "--quiet", "--python", str(python), "--constraint", str(constraints)]
-    subprocess.run([*install, str(wheel), f"apache-airflow=={airflow.__version__}"], check=True)
+    subprocess.run([*install, str(wheel), f"apache-airflow=={AIRFLOW_VERSION}"], check=True)
 
     def ask(*arguments: str) -> list[dict[str, str]]:
         answer = subprocess.run(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dag_runs import RunDag
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
@@ -54,7 +54,7 @@ def three_tasks() -> Any:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_run_shows_states_tries_and_results(run_dag: Callable[..., Any], three_tasks: Any, again: bool) -> None:
+def test_a_run_shows_states_tries_and_results(run_dag: RunDag, three_tasks: Any, again: bool) -> None:
     outcome = run_dag(three_tasks)
     assert outcome.state == "failed"
     seen = {name: (task.state, task.try_number, task.returned) for name, task in outcome.tasks.items()}

@@ -17,8 +17,9 @@ from urllib.parse import quote
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowException
+from dag_runs import RunDag
 
-from airflow_provider_analytics.api.fields import Privacy
+from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
@@ -140,7 +141,7 @@ def test_a_connection_that_is_not_there_is_airflows_own_error(analytics_sandbox:
 
 @pytest.mark.parametrize("extra", [None, '{"timeout": null, "verify": "", "max_retries": "0"}'])
 def test_a_connection_in_the_metadata_database(
-    analytics_sandbox: SandboxServer, run_dag: Callable[..., Any], extra: str | None
+    analytics_sandbox: SandboxServer, run_dag: RunDag, extra: str | None
 ) -> None:
     from airflow.models.connection import Connection
     from airflow.utils.session import create_session

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseOperator
+from dag_runs import RunDag
+from fixture_types import RunTasks
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -33,7 +35,7 @@ def connect_sandbox(sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def run_tasks(run_dag: Callable[..., Any], request: pytest.FixtureRequest) -> Callable[..., Any]:
+def run_tasks(run_dag: RunDag, request: pytest.FixtureRequest) -> RunTasks:
     """Run tasks one after the other, each whatever became of the one before, in one DAG run; return them by id.
 
     Tasks have one retry, without a delay.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fixture_types import RunTasks
 from task_list import Task, ends
 
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
@@ -45,8 +46,8 @@ ARGUMENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "sort_by_name": ("list", {"sort_by": "name"}, ["sort_by='name'", "id, domain"]),
     "search_by_id": ("list", {"search_by": "id"}, ["search_by='id'", "allowed: domain"]),
     "favorite_perhaps": ("list", {"favorite": "perhaps"}, ["favorite='perhaps'", "True or False"]),
-    "privacy_3": ("create", {"domain": "a.example.com", "privacy": 3}, ["privacy=3", "0 (PUBLIC)"]),
-    "privacy_open": ("update", {"website_id": 1, "privacy": "open"}, ["privacy='open'", "2 (PASSWORD)"]),
+    "privacy_3": ("create", {"domain": "a.example.com", "privacy": 3}, ["privacy=3", "0 (public)"]),
+    "privacy_open": ("update", {"website_id": 1, "privacy": "open"}, ["privacy='open'", "2 (password)"]),
     "no_domain": ("create", {"domain": ""}, ["domain=''", "a domain name"]),
     "domain_scheme": ("create", {"domain": "https://a.example.com"}, ["domain='https://a.example.com'", "scheme"]),
     "domain_space": ("create", {"domain": "a example.com"}, ["domain='a example.com'", "spaces"]),
@@ -144,7 +145,7 @@ def test_iter_websites_refuses_at_once(sandbox: SandboxServer) -> None:
 def test_a_task_refuses_all_of_it(
     sandbox: SandboxServer,
     connect_sandbox: Callable[..., None],
-    run_tasks: Callable[..., Any],
+    run_tasks: RunTasks,
     task_log: Callable[[], str],
 ) -> None:
     tasks = {}
@@ -167,7 +168,7 @@ def test_a_task_refuses_all_of_it(
 
 @pytest.mark.parametrize("arguments", [{}, {"privacy": 0}, {"privacy": "private"}], ids=str)
 def test_a_password_without_effect_is_allowed_and_logged(
-    sandbox: SandboxServer, run_tasks: Callable[..., Any], task_log: Callable[[], str], arguments: dict[str, Any]
+    sandbox: SandboxServer, run_tasks: RunTasks, task_log: Callable[[], str], arguments: dict[str, Any]
 ) -> None:
     sandbox.add_website("old.example.com")
     settings = {"password": "s3cret-page", **arguments}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fixture_types import RunTasks
 from task_list import Task, ends
 
 from airflow_provider_analytics import exceptions
@@ -21,7 +22,6 @@ from airflow_provider_analytics.operators.websites import (
 )
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-RunTasks = Callable[..., Any]
 FAILS_AT_ONCE = ("failed", 1)
 IS_RETRIED = ("failed", 2)
 

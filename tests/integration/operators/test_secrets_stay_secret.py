@@ -9,9 +9,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from fixture_types import RunTasks
 from task_list import Task
 
 from airflow_provider_analytics.operators.account import GetAccountOperator
@@ -36,7 +36,7 @@ TEMPLATE = "{{ conn.statistics_page.password }}"
 
 
 def test_a_password_may_be_a_template(
-    sandbox: SandboxServer, run_tasks: Callable[..., Any], page_password: str, task_log: Callable[[], str]
+    sandbox: SandboxServer, run_tasks: RunTasks, page_password: str, task_log: Callable[[], str]
 ) -> None:
     settings = {"privacy": 2, "password": TEMPLATE}
     tasks = run_tasks(
@@ -53,7 +53,7 @@ def test_a_password_may_be_a_template(
 
 
 def test_a_native_template_without_a_value_is_no_password(
-    sandbox: SandboxServer, run_tasks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    sandbox: SandboxServer, run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the website would be created with privacy 2 and no password at all."""
     monkeypatch.setenv("AIRFLOW_CONN_STATISTICS_PAGE", '{"conn_type": "generic"}')
@@ -64,7 +64,7 @@ def test_a_native_template_without_a_value_is_no_password(
     assert sandbox.requests == []
 
 
-def test_what_an_answer_tells_of_secrets_is_not_returned(sandbox: SandboxServer, run_tasks: Callable[..., Any]) -> None:
+def test_what_an_answer_tells_of_secrets_is_not_returned(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     told = {
         "id": 1,
         "domain": "www.example.com",

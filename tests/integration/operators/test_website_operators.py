@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG
+from dag_runs import RunDag
+from fixture_types import RunTasks
 from task_list import Task, ends
 
 from airflow_provider_analytics.operators.account import GetAccountOperator
@@ -21,7 +23,6 @@ from airflow_provider_analytics.operators.websites import (
 )
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-RunTasks = Callable[..., Any]
 Arguments = dict[str, Any]
 
 
@@ -291,9 +292,9 @@ def test_delete(sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Ca
     }
 
 
-def test_an_upstream_output_is_an_argument(sandbox: SandboxServer, run_dag: Callable[..., Any]) -> None:
+def test_an_upstream_output_is_an_argument(sandbox: SandboxServer, run_dag: RunDag) -> None:
     with DAG("outputs", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        created = CreateWebsiteOperator(task_id="create", domain="www.example.com", multiple_outputs=True)
+        created: Any = CreateWebsiteOperator(task_id="create", domain="www.example.com", multiple_outputs=True)
         UpdateWebsiteOperator(task_id="update", website_id=created.output["id"], favorite=True)
         DeleteWebsiteOperator(task_id="delete", website_id=9, ignore_missing=created.output["favorite"])
     tasks = run_dag(dag).tasks

@@ -1,21 +1,22 @@
 from __future__ import annotations
 
-import http.client
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distortion import Distortion
+from fixture_types import Execute
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
 @pytest.fixture
-def execute() -> Callable[..., Any]:
+def execute() -> Execute:
     """Run one operator as a task would, without a DAG run: ``execute(Operator, argument=...)``."""
 
     def run(operator: type, *, task_id: str = "sync", try_number: int = 1, **arguments: Any) -> Any:
@@ -29,39 +30,6 @@ def execute() -> Callable[..., Any]:
         return operator(task_id=task_id, **arguments).execute({"ti": ti})
 
     return run
-
-
-class Distortion:
-    """A real server before the sandbox that hides fields, answers with errors, or holds requests back."""
-
-    def __init__(self, sandbox: SandboxServer) -> None:
-        self.sandbox = sandbox
-        #: Fields that no list row shows, and fields that no record shows.
-        self.hidden_in_lists: set[str] = set()
-        self.hidden: set[str] = set()
-        #: Method and path (below the prefix) to the status to answer with.
-        self.failing: dict[tuple[str, str], int] = {}
-        #: Called before a request is passed on.
-        self.before: Callable[[str, str], None] = lambda method, path: None
-        #: What a record of an update shows instead.
-        self.shown_after_update: dict[str, Any] = {}
-
-    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        path = target.partition("?")[0].removeprefix("/api/v1")
-        self.before(method, path)
-        if (method, path) in self.failing:
-            return self.failing[method, path], b'{"message": "asked for"}'
-        connection = http.client.HTTPConnection(self.sandbox.url.removeprefix("http://"), timeout=30)
-        with closing(connection):
-            connection.request(method, target, body or None, headers)
-            response = connection.getresponse()
-            data = json.loads(response.read() or b"null")
-        for record in data["data"] if path == "/websites" and method == "GET" else [data.get("data", {})]:
-            for name in self.hidden | (self.hidden_in_lists if path == "/websites" else set()):
-                record.pop(name, None)
-            if method == "PATCH":
-                record.update(self.shown_after_update)
-        return response.status, json.dumps(data).encode()
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from distortion import Distortion
+from fixture_types import Execute
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
@@ -24,11 +24,6 @@ from airflow_provider_analytics.reconcile import apply
 from airflow_provider_analytics.reconcile.apply import GIVE_UP_AFTER, apply_plan, complete_records
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
-
-if TYPE_CHECKING:
-    from conftest import Distortion
-
-Execute = Callable[..., Any]
 
 
 def client_of(sandbox: SandboxServer, api_key: str | None = None) -> AnalyticsClient:
@@ -53,7 +48,7 @@ def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(
     for number in range(1, 8):
         analytics_sandbox.add_website(f"{number}.example")
     distortion.failing = {("PATCH", "/websites/3"): 422, ("PATCH", "/websites/5"): 500}
-    arguments = {"excluded_ips": ["1.1.1.1"], "mode": "managed", "ledger": str(tmp_path / "ledger.json")}
+    arguments = {"excluded_ips": ["1.1.1.1"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
     with pytest.raises(BulkError) as raised:
         execute(SyncExcludedIpsOperator, **arguments)
     assert raised.value.failures.keys() == {"3.example (id 3)", "5.example (id 5)"}
@@ -237,7 +232,7 @@ def test_a_killed_process_converges_on_the_next_run(
     assert len((tmp_path / "the_dag" / "run" / "sync--1-1.jsonl").read_text().splitlines()) == 40
 
     analytics_sandbox.clear_requests()
-    arguments = {"excluded_ips": ["203.0.113.7"], "mode": "managed", "ledger": str(tmp_path / "ledger.json")}
+    arguments = {"excluded_ips": ["203.0.113.7"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
     result = execute(SyncExcludedIpsOperator, **arguments)
     assert (len(analytics_sandbox.requests), result["applied"]) == (1 + 60, 60)
     assert lists(analytics_sandbox) == ["10.0.0.1\n203.0.113.7"] * 100

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import airflow
 import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseOperator, task
+from airflow_versions import HAS_APPROVALS, needs_answers_in_dag_test, needs_approvals
+from dag_runs import RunDag
+from distortion import Distortion
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -30,14 +32,7 @@ from airflow_provider_analytics.operators.websites_as_code import (
 from airflow_provider_analytics.reconcile.websites_file import parse_websites_file
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-if TYPE_CHECKING:
-    from conftest import Distortion
-
-RunDag = Callable[..., Any]
-
 SAMPLES = Path(__file__).parents[3] / "dags"
-VERSION = tuple(int(part) for part in airflow.__version__.split(".")[:2])
-HAS_APPROVALS = VERSION >= (3, 1)
 
 
 def sample(name: str) -> ModuleType:
@@ -80,7 +75,7 @@ def test_the_life_of_a_managed_list_on_a_thousand_websites(
 
     def sync(addresses: str, **arguments: Any) -> Any:
         analytics_sandbox.clear_requests()
-        arguments = {"mode": "managed", "ledger": f"file://{tmp_path}/ledger.json", **arguments}
+        arguments = {"mode": "managed", "ledger_path": f"file://{tmp_path}/ledger.json", **arguments}
         make = functools.partial(SyncExcludedIpsOperator, task_id="sync", excluded_ips=addresses, **arguments)
         return run_dag(a_dag(make)).tasks["sync"]
 
@@ -199,7 +194,7 @@ def test_sample_onboard_website(run_dag: RunDag, analytics_sandbox: SandboxServe
     assert (website["domain"], website["privacy"], website["favorite"]) == ("new.example", 1, True)
 
 
-@pytest.mark.skipif(not HAS_APPROVALS, reason="approvals came with Airflow 3.1")
+@needs_approvals
 def test_sample_websites_as_code(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +216,7 @@ def test_sample_websites_as_code(
     assert len(json.loads(plan.read_text())["changes"]) == 3
 
 
-@pytest.mark.skipif(VERSION < (3, 3), reason="DAG.test waits for an answer from Airflow 3.3 on")
+@needs_answers_in_dag_test
 @pytest.mark.parametrize(("answer", "state", "websites"), [("Approve", "success", 3), ("Reject", "skipped", 0)])
 def test_somebody_answers_the_sample_websites_as_code(
     run_dag: RunDag,
@@ -237,7 +232,8 @@ def test_somebody_answers_the_sample_websites_as_code(
     from airflow.models.hitl import HITLDetail
     from airflow.utils.session import create_session
 
-    shown = []
+    ann: Any = SimpleNamespace(get_id=lambda: "ann", get_name=lambda: "Ann")
+    shown: list[str | None] = []
 
     def press_the_button(seconds: float) -> None:
         """Do what the button in the UI does, in the moment in which the run waits for it."""
@@ -253,7 +249,7 @@ def test_somebody_answers_the_sample_websites_as_code(
                 dag_run_id=ti.run_id,
                 task_id=ti.task_id,
                 update_hitl_detail_payload=UpdateHITLDetailPayload(chosen_options=[answer]),
-                user=SimpleNamespace(get_id=lambda: "ann", get_name=lambda: "Ann"),
+                user=ann,
                 session=session,
             )
 
@@ -264,7 +260,7 @@ def test_somebody_answers_the_sample_websites_as_code(
     assert (outcome.state, outcome.tasks["apply"].state) == ("success", state)
     assert len(analytics_sandbox.websites()) == websites
     assert shown == [outcome.tasks["plan"].returned["markdown"]]
-    assert "- `shop.example.com`" in shown[0]
+    assert "- `shop.example.com`" in (shown[0] or "")
 
 
 def test_sample_websites_as_code_can_be_parsed_everywhere() -> None:
@@ -286,7 +282,8 @@ def test_a_list_may_come_from_a_file_or_from_a_task(
             return ["gclid", "fbclid"]
 
         SyncExcludedIpsOperator(task_id="ips", excluded_ips="addresses.txt")
-        SyncExcludedParamsOperator(task_id="params", excluded_params=read_list())
+        read: Any = read_list()
+        SyncExcludedParamsOperator(task_id="params", excluded_params=read)
     assert run_dag(dag).state == "success"
     (website,) = analytics_sandbox.websites()
     assert website["exclude_ips"] == "203.0.113.7\n203.0.113.8"

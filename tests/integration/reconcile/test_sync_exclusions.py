@@ -1,21 +1,19 @@
 from __future__ import annotations
 
-import importlib
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, ObjectStoragePath
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_versions import attach
+from fixture_types import Execute
 
 from airflow_provider_analytics.hooks.object_storage import read_text
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
-
-Execute = Callable[..., Any]
 
 
 def lists(sandbox: SandboxServer, field: str = "exclude_ips") -> dict[str, str | None]:
@@ -55,8 +53,8 @@ def test_a_dry_run_returns_the_same_shape_and_digest_and_sends_nothing(
     arguments = {
         "excluded_ips": ["203.0.113.7"],
         "mode": "managed",
-        "ledger": str(tmp_path / "ledger.json"),
-        "audit": str(tmp_path / "audit"),
+        "ledger_path": str(tmp_path / "ledger.json"),
+        "audit_path": str(tmp_path / "audit"),
     }
     dry = execute(SyncExcludedIpsOperator, dry_run=True, **arguments)
     assert operations(analytics_sandbox) == {"list": 1}
@@ -239,12 +237,13 @@ def test_ten_thousand_websites_with_a_hundred_differences(analytics_sandbox: San
 
 def test_ledger_and_audit_may_be_in_any_storage(analytics_sandbox: SandboxServer, execute: Execute) -> None:
     # Airflow knows this storage only when it is attached.
-    store = importlib.import_module(ObjectStoragePath.__module__.replace(".path", ".store"))
-    store.attach("memory", fs=fsspec.filesystem("memory"))
+    attach("memory", fsspec.filesystem("memory"))
     analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
-    places = {"mode": "managed", "ledger": "memory://state/ledger.json", "audit": "memory://state/audit/"}
+    places = {"mode": "managed", "ledger_path": "memory://state/ledger.json", "audit_path": "memory://state/audit/"}
     execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"], **places)
     execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.8"], **places, try_number=2)
     assert lists(analytics_sandbox) == {"a.example": "9.9.9.9\n203.0.113.8"}
     run = "memory://state/audit/the_dag/manual__2026-01-02T03_04_05_00_00"
-    assert [len((read_text(f"{run}/sync--1-{number}.jsonl") or "").splitlines()) for number in (1, 2)] == [1, 1]
+    assert [
+        len((read_text(f"{run}/sync--1-{number}.jsonl", "audit_path") or "").splitlines()) for number in (1, 2)
+    ] == [1, 1]

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from distortion import Distortion
+from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import BulkError
 from airflow_provider_analytics.operators.websites_as_code import (
@@ -18,11 +18,6 @@ from airflow_provider_analytics.operators.websites_as_code import (
 )
 from airflow_provider_analytics.reconcile.plan import Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
-
-if TYPE_CHECKING:
-    from conftest import Distortion
-
-Execute = Callable[..., Any]
 
 FILE = """\
 defaults:
@@ -185,7 +180,7 @@ def test_drift_fails_skips_or_reports(analytics_sandbox: SandboxServer, execute:
             "websites:\n  new.example:\n", r"websites\.yaml:2: new\.example is new and has no privacy", id="privacy"
         ),
         pytest.param("websites:\n  twice.example:\n", r"websites\.yaml:2: several websites.*ids 2, 1", id="duplicates"),
-        pytest.param(None, "there is no file", id="no file"),
+        pytest.param(None, "there is no such file", id="no file"),
     ],
 )
 def test_bad_files_fail_without_a_retry(
@@ -218,8 +213,8 @@ def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(
 def test_an_export_plans_to_nothing(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
     analytics_sandbox.seed(1000)
     file = tmp_path / "export" / "websites.yaml"
-    assert execute(ExportWebsitesOperator, path=str(file)) == {
-        "path": str(file),
+    assert execute(ExportWebsitesOperator, config_path=str(file)) == {
+        "config_path": str(file),
         "websites": 1000,
         "origin": analytics_sandbox.url,
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +12,9 @@ from typing import Any
 import duckdb
 import pytest
 import time_machine
+from airflow_versions import awaited_uris
+from dag_runs import RunDag
 
-RunDag = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 
 
@@ -97,16 +97,13 @@ def test_the_dag_waits_for_the_asset_of_the_snapshot() -> None:
     from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
     dag = sample_dag()
-    condition = getattr(dag.timetable, "asset_condition", None) or dag.timetable.dataset_condition
-    assert [asset.uri for asset in condition.objects] == [snapshot_asset().uri]
+    assert awaited_uris(dag) == [snapshot_asset().uri]
 
 
 def documented_sql() -> list[str]:
     text = (ROOT / "docs" / "snapshots.md").read_text()
     section = text.split("### DuckDB", 1)[1].split("\n### ", 1)[0]
-    return [
-        pytest.param(block, id=f"block {n}") for n, block in enumerate(re.findall(r"```sql\n(.*?)```", section, re.S))
-    ]
+    return re.findall(r"```sql\n(.*?)```", section, re.S)
 
 
 @pytest.mark.parametrize("sql", documented_sql(), ids=["by manifest", "by glob"])

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pendulum
 import pytest
+from airflow_versions import last_asset_event, needs_openlineage, register_assets
+from dag_runs import RunDag
 
-RunDag = Callable[..., Any]
 TODAY = datetime.now(UTC)
 
 
@@ -124,7 +124,7 @@ def test_the_day_is_that_of_the_dags_time_zone(
         {"base_path": "relative/path"},
         {"format": "xml"},
         {"compression": "rar"},
-        {"exclude_ips": "hide"},
+        {"exclude_ips_as": "hide"},
         {"max_drop_fraction": "much"},
         {"min_websites": 4},
         {"favorite": "perhaps"},
@@ -168,29 +168,19 @@ def test_the_asset_event_is_emitted_beside_the_users_own(
     run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path
 ) -> None:
     from airflow.providers.common.compat.sdk import Asset
-    from airflow.utils.session import create_session
 
     from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
-    try:
-        from airflow.models.asset import AssetEvent, AssetModel
-    except ImportError:  # Airflow 2
-        from airflow.models.dataset import DatasetEvent as AssetEvent
-        from airflow.models.dataset import DatasetModel as AssetModel
     analytics_sandbox.seed(3)
     theirs = Asset("file:///their/own")
     dag = make_dag(base_path=str(tmp_path), outlets=[theirs])
     assert [outlet.uri for outlet in dag.get_task("snapshot").outlets] == [theirs.uri, snapshot_asset().uri]
-    if hasattr(dag, "bulk_write_to_db"):  # Airflow 2 records events of the assets that it has seen in a DAG file
-        dag.bulk_write_to_db([dag])
+    register_assets(dag)
     returned = run_dag(dag).tasks["snapshot"].returned
-    with create_session() as session:
-        asset_id = session.query(AssetModel).filter(AssetModel.uri == snapshot_asset().uri).one().id
-        key = getattr(AssetEvent, "asset_id", None) or AssetEvent.dataset_id
-        event = session.query(AssetEvent).filter(key == asset_id).order_by(AssetEvent.id.desc()).first()
-        assert {name: event.extra[name] for name in ("manifest", "count", "digest")} == {
-            name: returned[name] for name in ("manifest", "count", "digest")
-        }
+    told = last_asset_event(snapshot_asset().uri)
+    assert {name: told[name] for name in ("manifest", "count", "digest")} == {
+        name: returned[name] for name in ("manifest", "count", "digest")
+    }
 
 
 @pytest.mark.parametrize(
@@ -208,12 +198,12 @@ def test_the_report_has_a_link(
     assert "3 websites" in report.read_text()
 
 
+@needs_openlineage
 @pytest.mark.parametrize(
     ("uri", "namespace", "name"),
     [("file:///data/a.jsonl", "file", "/data/a.jsonl"), ("s3://bucket/data/a.jsonl", "s3://bucket", "data/a.jsonl")],
 )
 def test_lineage_names_the_data_file(uri: str, namespace: str, name: str) -> None:
-    pytest.importorskip("airflow.providers.openlineage", reason="the OpenLineage provider is optional")
     operator = make_dag(base_path="/data").get_task("snapshot")
     operator.data_uris = [uri]
     lineage = operator.get_openlineage_facets_on_complete(None)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import s3fs
+from airflow_versions import attach
+from dag_runs import RunDag
 from moto.server import ThreadedMotoServer
 from upath import UPath
 
@@ -17,7 +19,6 @@ from airflow_provider_analytics.snapshots.reader import read_snapshot
 from airflow_provider_analytics.storage import StoragePath, names
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-RunDag = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +101,7 @@ def test_the_operator_writes_to_s3(
 
     from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 
-    try:
-        from airflow.sdk.io import attach
-    except ImportError:  # Airflow 2
-        from airflow.io.store import attach
-    # What the provider package of the cloud does: give Airflow a file system for the scheme.
-    attach("s3", fs=s3fs.S3FileSystem(**storage_options))
+    attach("s3", s3fs.S3FileSystem(**storage_options))
     analytics_sandbox.seed(120)
     with DAG(f"s3_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(bucket), report=True)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import socket
 from typing import Any
 
-import airflow
 import pytest
 from airflow.providers.common.compat.sdk import BaseHook
+from airflow_versions import needs_the_form_of_the_hook, needs_the_form_of_the_provider_info, needs_wtforms
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.hooks.connection import EXTRAS
-
-AIRFLOW_2 = airflow.__version__.startswith("2.")
 
 FILTERS = "search search_by favorite sort_by sort per_page"
 CREATE = "privacy password email exclude_bots exclude_params exclude_ips"
@@ -130,7 +127,7 @@ def test_the_form_has_a_field_for_every_extra() -> None:
         assert "null" in field["schema"]["type"], name
 
 
-@pytest.mark.skipif(importlib.util.find_spec("wtforms") is None, reason="wtforms comes with Airflow 2 only")
+@needs_wtforms
 def test_the_form_of_airflow_2_has_a_field_for_every_extra() -> None:
     from wtforms import Form
 
@@ -142,11 +139,11 @@ def test_the_form_of_airflow_2_has_a_field_for_every_extra() -> None:
         assert f'name="{field.name}"' in str(field())
 
 
-@pytest.mark.skipif(not AIRFLOW_2, reason="later versions read the provider info")
+@needs_the_form_of_the_hook
 def test_airflow_2_shows_the_form() -> None:
     from airflow.providers_manager import ProvidersManager
 
-    manager = ProvidersManager()
+    manager = ProvidersManager()  # type: ignore[no-untyped-call]
     shown = {
         info.field_name: info
         for name, info in manager.connection_form_widgets.items()
@@ -158,12 +155,11 @@ def test_airflow_2_shows_the_form() -> None:
     assert set(behaviour["hidden_fields"]) == {"login", "schema"}
 
 
-@pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 asks the hook")
+@needs_the_form_of_the_provider_info
 def test_airflow_3_shows_the_form() -> None:
-    services = pytest.importorskip("airflow.api_fastapi.core_api.services.ui.connections")
-    found = next(
-        meta for meta in services.HookMetaService.hook_meta_data() if meta.connection_type == "analytics"
-    ).model_dump()
+    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+
+    found = next(meta for meta in HookMetaService.hook_meta_data() if meta.connection_type == "analytics").model_dump()
     assert found["hook_name"] == "Website Analytics"
     assert found["hook_class_name"] == "airflow_provider_analytics.hooks.analytics.AnalyticsHook"
     assert list(found["extra_fields"]) == list(EXTRAS)

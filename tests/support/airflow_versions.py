@@ -1,0 +1,158 @@
+"""What differs between the versions of Airflow that the tests run on: no other test file asks for the version.
+
+Airflow reads its settings while it is imported: import this after ``tests/conftest.py`` has made them, which is so
+in every test module, or within a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import airflow
+import pytest
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import DAG
+
+AIRFLOW_VERSION = airflow.__version__
+VERSION = tuple(int(part) for part in AIRFLOW_VERSION.split(".")[:2])
+AIRFLOW_2 = VERSION < (3, 0)
+#: Approvals came with 3.1, as a part of the standard provider that needs it.
+HAS_APPROVALS = VERSION >= (3, 1)
+
+
+def _by_version(places: Mapping[tuple[int, int], str]) -> Any:
+    """Import the place (``module:name``) of the newest of these versions that is not newer than this Airflow."""
+    module, _, name = places[max(since for since in places if since <= VERSION)].partition(":")
+    return getattr(import_module(module), name)
+
+
+# Markers for what one version has and another has not.
+
+needs_the_form_of_the_hook = pytest.mark.skipif(not AIRFLOW_2, reason="later versions read the provider info")
+# Airflow 3.0 imports wtforms and flask_appbuilder before it asks for any provider's form, and needs neither itself.
+needs_the_form_of_the_provider_info = pytest.mark.skipif(
+    AIRFLOW_2 or (VERSION == (3, 0) and find_spec("flask_appbuilder") is None),
+    reason="Airflow 2 asks the hook, and a plain Airflow 3.0 shows no provider's form",
+)
+needs_wtforms = pytest.mark.skipif(find_spec("wtforms") is None, reason="wtforms comes with Airflow 2 only")
+needs_approvals = pytest.mark.skipif(not HAS_APPROVALS, reason="approvals came with Airflow 3.1")
+needs_answers_in_dag_test = pytest.mark.skipif(
+    VERSION < (3, 3), reason="DAG.test waits for an answer from Airflow 3.3 on"
+)
+needs_the_screens_of_3_3 = pytest.mark.skipif(
+    VERSION < (3, 3), reason="the demo and the web interface are those of Airflow 3.3"
+)
+needs_openlineage = pytest.mark.skipif(
+    find_spec("airflow.providers.openlineage") is None, reason="the OpenLineage provider is optional"
+)
+
+
+# Running a DAG in this process, and what is left of the run.
+
+
+def dag_test_arguments(conf: dict[str, Any] | None, logical_date: datetime | None) -> dict[str, Any]:
+    """Return the arguments of ``DAG.test``."""
+    if logical_date is None:
+        return {"run_conf": conf}
+    return {"run_conf": conf, "execution_date" if AIRFLOW_2 else "logical_date": logical_date}
+
+
+def register(dag: DAG) -> None:
+    """Let Airflow know a DAG: Airflow 3 creates runs only of those serialised into its database, from a bundle."""
+    if AIRFLOW_2:
+        return
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.utils.session import create_session
+
+    serialized_dag = _by_version(
+        {
+            (3, 0): "airflow.serialization.serialized_objects:SerializedDAG",
+            (3, 2): "airflow.serialization.definitions.dag:SerializedDAG",
+        }
+    )
+    known: Any = dag
+    if VERSION == (3, 0):
+        known = lazy = serialized_dag.deserialize_dag(serialized_dag.serialize_dag(dag))
+    else:
+        from airflow.serialization.serialized_objects import LazyDeserializedDAG
+
+        lazy = LazyDeserializedDAG.from_dag(dag)
+    with create_session() as session:
+        session.merge(DagBundleModel(name="tests"))
+        session.flush()
+        serialized_dag.bulk_write_to_db("tests", None, [known], session=session)
+        SerializedDagModel.write_dag(lazy, bundle_name="tests", session=session)
+
+
+def register_assets(dag: DAG) -> None:
+    """Let Airflow 2 know the assets of a DAG: it records events only of those seen in a DAG file. Later versions learn
+    of them by :func:`register`."""
+    if AIRFLOW_2:
+        known: Any = dag
+        known.bulk_write_to_db([dag])
+
+
+def xcoms(run: Any) -> Iterator[tuple[str, int, str, Any]]:
+    """Yield task id, map index, key and value of each XCom of a DAG run."""
+    from airflow.utils.session import create_session
+
+    model = _by_version({(2, 0): "airflow.models.xcom:XCom", (3, 0): "airflow.models.xcom:XComModel"})
+    with create_session() as session:
+        for row in session.query(model).filter(model.dag_id == run.dag_id, model.run_id == run.run_id):
+            # Airflow 2 has decoded the value when the row was loaded.
+            yield row.task_id, row.map_index, row.key, row.value if AIRFLOW_2 else model.deserialize_value(row)
+
+
+def last_asset_event(uri: str) -> Any:
+    """Return the extra of the newest event of the asset with this address."""
+    from airflow.utils.session import create_session
+
+    event = _by_version({(2, 0): "airflow.models.dataset:DatasetEvent", (3, 0): "airflow.models.asset:AssetEvent"})
+    asset = _by_version({(2, 0): "airflow.models.dataset:DatasetModel", (3, 0): "airflow.models.asset:AssetModel"})
+    with create_session() as session:
+        asset_id = session.query(asset).filter(asset.uri == uri).one().id
+        key = event.dataset_id if AIRFLOW_2 else event.asset_id
+        return session.query(event).filter(key == asset_id).order_by(event.id.desc()).first().extra
+
+
+# What Airflow knows of classes and DAGs.
+
+
+def hooks() -> Mapping[str, Any]:
+    """Return what Airflow knows of the hooks of all providers, by connection type."""
+    found: Mapping[str, Any] = _by_version(
+        {
+            (2, 0): "airflow.providers_manager:ProvidersManager",
+            (3, 2): "airflow.sdk.providers_manager_runtime:ProvidersManagerTaskRuntime",
+        }
+    )().hooks
+    return found
+
+
+def serialized(dag: DAG) -> dict[str, Any]:
+    """Return a DAG as Airflow writes it into its database."""
+    found: dict[str, Any] = _by_version(
+        {
+            (2, 0): "airflow.serialization.serialized_objects:SerializedDAG",
+            (3, 2): "airflow.serialization.serialized_objects:DagSerialization",
+        }
+    ).to_dict(dag)
+    return found
+
+
+def awaited_uris(dag: DAG) -> list[str]:
+    """Return the addresses of the assets that a DAG waits for."""
+    timetable: Any = dag.timetable
+    condition = timetable.dataset_condition if AIRFLOW_2 else timetable.asset_condition
+    return [asset.uri for asset in condition.objects]
+
+
+def attach(scheme: str, file_system: Any) -> None:
+    """Do what the provider package of a cloud does: give Airflow a file system for the scheme."""
+    _by_version({(2, 0): "airflow.io.store:attach", (3, 0): "airflow.sdk.io:attach"})(scheme, fs=file_system)
