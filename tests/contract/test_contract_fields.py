@@ -12,7 +12,7 @@ from contract_table import proves
 
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import Privacy
+from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 

@@ -123,7 +123,14 @@ class Screen:
         return [found for found in self.driver.find_elements(by, selector) if found.is_displayed()]
 
     def click(self, selector: str) -> None:
-        self.wait(lambda _: any(found.is_enabled() and (found.click(), True) for found in self.all(selector)[:1]))
+        def clicked(_: object) -> bool:
+            for found in self.all(selector)[:1]:
+                if found.is_enabled():
+                    found.click()
+                    return True
+            return False
+
+        self.wait(clicked)
 
     def type(self, selector: str, text: str) -> None:
         """Replace what is in a field, at one go as pasting does: of fast single keys, forms lose some."""
@@ -138,7 +145,13 @@ class Screen:
         self.wait(typed)
 
     def press(self, selector: str, *keys: str) -> None:
-        self.wait(lambda _: any((found.send_keys(*keys), True) for found in self.all(selector)[:1]))
+        def pressed(_: object) -> bool:
+            for found in self.all(selector)[:1]:
+                found.send_keys(*keys)
+                return True
+            return False
+
+        self.wait(pressed)
 
     def read(self, selector: str, attribute: str) -> str:
         """Return an attribute once the element is there and has it."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import requests
+from fixture_types import Call
 from operations import PREFIX
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
-
-Call = Callable[..., requests.Response]
 
 
 @pytest.fixture

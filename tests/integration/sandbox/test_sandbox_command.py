@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import requests
@@ -31,6 +32,7 @@ def start() -> Iterator[Start]:
             text=True,
         )
         processes.append(process)
+        assert process.stdout is not None
         (assignment,) = shlex.split(process.stdout.readline())
         name, _, value = assignment.partition("=")
         assert name == "AIRFLOW_CONN_ANALYTICS_DEFAULT"
@@ -44,11 +46,12 @@ def start() -> Iterator[Start]:
 
 def count(connection: dict[str, str]) -> int:
     headers = {"Authorization": f"Bearer {connection['password']}", "Accept": "application/json"}
-    return requests.get(f"{connection['host']}/api/v1/websites", headers=headers, timeout=10).json()["meta"]["total"]
+    answer = requests.get(f"{connection['host']}/api/v1/websites", headers=headers, timeout=10)
+    return int(answer.json()["meta"]["total"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_line_then_quiet_until_a_signal(start, number):
+def test_one_line_then_quiet_until_a_signal(start: Start, number: signal.Signals) -> None:
     process, connection = start("--port", "0", "--websites", "250", "--seed", "7")
 
     assert connection["conn_type"] == "analytics"
@@ -61,7 +64,7 @@ def test_one_line_then_quiet_until_a_signal(start, number):
     assert process.returncode == 0
 
 
-def test_a_signal_ends_it_whatever_it_is_answering(start):
+def test_a_signal_ends_it_whatever_it_is_answering(start: Start) -> None:
     process, connection = start()
     requests.post(f"{connection['host']}/_sandbox/faults", json={"endless": True, "times": None}, timeout=10)
     with requests.get(f"{connection['host']}/api/v1/account", stream=True, timeout=10) as answer:
@@ -72,7 +75,7 @@ def test_a_signal_ends_it_whatever_it_is_answering(start):
         assert process.returncode == 0
 
 
-def test_the_line_can_be_evaluated_by_a_shell(start):
+def test_the_line_can_be_evaluated_by_a_shell(start: Start) -> None:
     _, connection = start("--api-key", "it's $HOME")
     line = f"AIRFLOW_CONN_ANALYTICS_DEFAULT={shlex.quote(json.dumps(connection))}"
 
@@ -86,7 +89,7 @@ def test_the_line_can_be_evaluated_by_a_shell(start):
     assert json.loads(shown.stdout)["password"] == "it's $HOME"
 
 
-def test_a_database_is_seeded_only_while_it_is_empty(start, tmp_path):
+def test_a_database_is_seeded_only_while_it_is_empty(start: Start, tmp_path: Path) -> None:
     database = str(tmp_path / "sandbox.sqlite")
     process, _ = start("--database", database, "--websites", "5")
     process.terminate()
@@ -105,7 +108,7 @@ def test_a_database_is_seeded_only_while_it_is_empty(start, tmp_path):
         ["--database", __file__],
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(arguments, capsys):
+def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status = main(arguments)
 
     printed = capsys.readouterr()
@@ -114,7 +117,7 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments, capsys):
 
 
 @pytest.mark.parametrize("arguments", [["--port", "65536"], ["--port", "-1"], ["--websites", "-1"], ["--seed", "x"]])
-def test_a_wrong_argument_is_named(arguments, capsys):
+def test_a_wrong_argument_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
 
@@ -126,7 +129,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
-def test_a_missing_extra_is_named_in_one_line(missing):
+def test_a_missing_extra_is_named_in_one_line(missing: str) -> None:
     program = (
         f"import sys; sys.modules['{missing}'] = None\n"
         "from airflow_provider_analytics.sandbox.__main__ import main\n"
@@ -139,7 +142,7 @@ def test_a_missing_extra_is_named_in_one_line(missing):
     assert ended.stderr == f"The sandbox needs {missing}: pip install 'airflow-provider-analytics[sandbox]'\n"
 
 
-def test_it_imports_neither_airflow_nor_the_client():
+def test_it_imports_neither_airflow_nor_the_client() -> None:
     program = (
         "import sys, airflow_provider_analytics.sandbox.server\n"
         "print([name for name in sys.modules if name == 'airflow' or name.startswith('airflow.')\n"
@@ -149,7 +152,7 @@ def test_it_imports_neither_airflow_nor_the_client():
     assert run("-c", program).stdout == "[]\n"
 
 
-def test_loading_the_pytest_plugin_imports_nothing_heavy():
+def test_loading_the_pytest_plugin_imports_nothing_heavy() -> None:
     program = (
         "import sys, airflow_provider_analytics.sandbox.pytest_plugin\n"
         "print([name for name in ('fastapi', 'pydantic', 'sqlite3', 'uvicorn', 'airflow') if name in sys.modules])"

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import requests
+from fixture_types import Call
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
 @pytest.fixture
-def control(analytics_sandbox):
+def control(analytics_sandbox: SandboxServer) -> Call:
     """Send one request to a control endpoint, without a key."""
 
-    def send(method, path, json=None):
+    def send(method: str, path: str, json: Any = None) -> requests.Response:
         return requests.request(method, f"{analytics_sandbox.url}/_sandbox{path}", json=json, timeout=10)
 
     return send
 
 
-def test_seed_and_dump(control, analytics_sandbox):
+def test_seed_and_dump(control: Call, analytics_sandbox: SandboxServer) -> None:
     assert control("POST", "/seed", {"websites": 12, "seed": 3}).status_code == 204
 
     websites = control("GET", "/websites").json()
@@ -26,7 +31,7 @@ def test_seed_and_dump(control, analytics_sandbox):
     assert not [website for website in websites if "password" in website]
 
 
-def test_options(control, call, analytics_sandbox):
+def test_options(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
     assert control("POST", "/options", {"list_key": None, "ignored": ["page"]}).status_code == 200
 
     assert call("GET", "/websites").json() == []
@@ -34,7 +39,7 @@ def test_options(control, call, analytics_sandbox):
     assert control("GET", "/options").json()["list_key"] is None
 
 
-def test_faults(control, call, analytics_sandbox):
+def test_faults(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
     control("POST", "/faults", {"operation": "list", "status": 429, "headers": {"Retry-After": "1"}, "times": 2})
 
     answer = call("GET", "/websites")
@@ -45,7 +50,7 @@ def test_faults(control, call, analytics_sandbox):
     assert call("GET", "/websites").status_code == 200
 
 
-def test_a_fault_with_drift_and_options(control, call, analytics_sandbox):
+def test_a_fault_with_drift_and_options(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
     control(
         "POST", "/faults", {"operation": "list", "drift": {"create": ["a.example"]}, "options": {"total_offset": 1}}
     )
@@ -56,7 +61,7 @@ def test_a_fault_with_drift_and_options(control, call, analytics_sandbox):
     assert len(analytics_sandbox.websites()) == 1
 
 
-def test_a_fault_with_bytes_can_be_listed(control, analytics_sandbox):
+def test_a_fault_with_bytes_can_be_listed(control: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.fault(body=b"\xff")
 
     assert [fault["body"] for fault in control("GET", "/faults").json()] == ["_w=="]
@@ -79,7 +84,7 @@ def test_a_fault_with_bytes_can_be_listed(control, analytics_sandbox):
         ("/seed", {}),
     ],
 )
-def test_wrong_orders_are_refused(control, analytics_sandbox, path, json):
+def test_wrong_orders_are_refused(control: Call, analytics_sandbox: SandboxServer, path: str, json: object) -> None:
     answer = control("POST", path, json)
 
     assert answer.status_code == 422
@@ -87,7 +92,7 @@ def test_wrong_orders_are_refused(control, analytics_sandbox, path, json):
     assert analytics_sandbox.websites() == []
 
 
-def test_requests_are_logged_without_secrets(control, call, analytics_sandbox):
+def test_requests_are_logged_without_secrets(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
     call("GET", "/websites", params={"search": "a b"})
     call(
         "PATCH", "/websites/7", data={"privacy": "2", "password": "open sesame"}, headers={"Authorization": "Bearer x"}
@@ -107,7 +112,7 @@ def test_requests_are_logged_without_secrets(control, call, analytics_sandbox):
     assert control("GET", "/requests").json() == []
 
 
-def test_reset(control, call, analytics_sandbox):
+def test_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(3)
     analytics_sandbox.configure(metadata="none")
     analytics_sandbox.fault(status=500)
@@ -123,7 +128,9 @@ def test_reset(control, call, analytics_sandbox):
 
 
 @pytest.mark.parametrize("path", ["/_sandbox/reset", "/reset"])
-def test_the_control_endpoints_are_not_below_the_interface(call, analytics_sandbox, path):
+def test_the_control_endpoints_are_not_below_the_interface(
+    call: Call, analytics_sandbox: SandboxServer, path: str
+) -> None:
     analytics_sandbox.seed(1)
 
     assert call("POST", path).status_code == 404

@@ -10,10 +10,15 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
+from fixture_types import Call
 from operations import PREFIX, endpoints
+
+from airflow_provider_analytics.sandbox.routes import Operation
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -21,7 +26,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 class Client:
     """One connection, kept open as long as the server lets it."""
 
-    def __init__(self, sandbox) -> None:
+    def __init__(self, sandbox: SandboxServer) -> None:
         self.connection = http.client.HTTPConnection(urlsplit(sandbox.url).netloc, timeout=10)
         self._headers = {"Authorization": f"Bearer {sandbox.api_key}", "Accept": "application/json"}
 
@@ -32,34 +37,34 @@ class Client:
 
 
 @pytest.fixture
-def client(analytics_sandbox) -> Iterator[Client]:
+def client(analytics_sandbox: SandboxServer) -> Iterator[Client]:
     client = Client(analytics_sandbox)
     with contextlib.closing(client.connection):
         yield client
 
 
 @pytest.fixture
-def sandbox(analytics_sandbox):
+def sandbox(analytics_sandbox: SandboxServer) -> SandboxServer:
     """A sandbox with two websites."""
     analytics_sandbox.add_website("a.example")
     analytics_sandbox.add_website("b.example")
     return analytics_sandbox
 
 
-def stored(sandbox) -> list[str]:
+def stored(sandbox: SandboxServer) -> list[str]:
     return [website["domain"] for website in sandbox.websites()]
 
 
 # Which requests
 
 
-def test_a_fault_ends_after_its_times(call, sandbox):
+def test_a_fault_ends_after_its_times(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", status=503, skip=1, times=2)
 
     assert [call("GET", "/websites").status_code for _ in range(5)] == [200, 503, 503, 200, 200]
 
 
-def test_a_fault_concerns_its_operation_only(call, sandbox):
+def test_a_fault_concerns_its_operation_only(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("show", status=500)
 
     assert [call("GET", path).status_code for path in ("/websites", "/account", "/websites/1")] == [200, 200, 500]
@@ -69,7 +74,9 @@ def test_a_fault_concerns_its_operation_only(call, sandbox):
     ("operation", "method", "path"),
     [*endpoints(), ("any", "GET", "/nothing")],
 )
-def test_every_operation_can_fail(call, sandbox, operation, method, path):
+def test_every_operation_can_fail(
+    call: Call, sandbox: SandboxServer, operation: Operation | Literal["any"], method: str, path: str
+) -> None:
     sandbox.fault(operation, status=500)
     before = sandbox.websites()
 
@@ -80,7 +87,7 @@ def test_every_operation_can_fail(call, sandbox, operation, method, path):
     assert sandbox.pending_faults == []
 
 
-def test_a_fault_may_concern_one_page_or_one_website(call, sandbox):
+def test_a_fault_may_concern_one_page_or_one_website(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", status=500, target=r"page=3\b")
     sandbox.fault("show", status=502, target=r"/websites/2$", times=None)
 
@@ -88,7 +95,7 @@ def test_a_fault_may_concern_one_page_or_one_website(call, sandbox):
     assert [call("GET", f"/websites/{number}").status_code for number in (1, 2, 2)] == [200, 502, 502]
 
 
-def test_a_fault_reaches_clients_without_the_right_key(call, sandbox):
+def test_a_fault_reaches_clients_without_the_right_key(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault(status=503)
 
     assert call("GET", "/account", headers={"Authorization": "Bearer wrong"}).status_code == 503
@@ -100,7 +107,7 @@ def test_a_fault_reaches_clients_without_the_right_key(call, sandbox):
 
 @pytest.mark.parametrize("retry_after", ["2", "Fri, 20 Nov 2026 00:00:30 GMT"])
 @pytest.mark.parametrize("status", [429, 503])
-def test_status_with_headers(call, sandbox, status, retry_after):
+def test_status_with_headers(call: Call, sandbox: SandboxServer, status: int, retry_after: str) -> None:
     sandbox.fault("list", status=status, headers={"Retry-After": retry_after, "X-RateLimit-Remaining": "0"})
 
     answer = call("GET", "/websites")
@@ -109,7 +116,7 @@ def test_status_with_headers(call, sandbox, status, retry_after):
     assert (answer.headers["Retry-After"], answer.headers["X-RateLimit-Remaining"]) == (retry_after, "0")
 
 
-def test_headers_alone_are_added_to_the_real_answer(call, sandbox):
+def test_headers_alone_are_added_to_the_real_answer(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", headers={"X-RateLimit-Remaining": "1", "content-type": "text/plain"})
 
     answer = call("GET", "/websites")
@@ -118,7 +125,7 @@ def test_headers_alone_are_added_to_the_real_answer(call, sandbox):
     assert len(answer.json()["data"]) == 2
 
 
-def test_a_header_can_be_removed(call, sandbox):
+def test_a_header_can_be_removed(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", headers={"Content-Type": None})
 
     answer = call("GET", "/websites")
@@ -137,7 +144,7 @@ def test_a_header_can_be_removed(call, sandbox):
         ([1, 2], b"[1, 2]", "application/json"),
     ],
 )
-def test_another_body(call, sandbox, body, sent, kind):
+def test_another_body(call: Call, sandbox: SandboxServer, body: object, sent: bytes, kind: str | None) -> None:
     sandbox.fault("create", body=body)
 
     answer = call("POST", "/websites", data={"domain": "c.example"})
@@ -147,7 +154,7 @@ def test_another_body(call, sandbox, body, sent, kind):
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect(call, sandbox, status):
+def test_a_redirect(call: Call, sandbox: SandboxServer, status: int) -> None:
     sandbox.fault("delete", status=status, headers={"Location": "http://127.0.0.1:9/login"})
 
     answer = call("DELETE", "/websites/1")
@@ -156,7 +163,7 @@ def test_a_redirect(call, sandbox, status):
     assert len(stored(sandbox)) == 2
 
 
-def test_a_replaced_answer_after_the_request_was_carried_out(call, sandbox):
+def test_a_replaced_answer_after_the_request_was_carried_out(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("create", status=502, commit=True)
     sandbox.fault("create", body="", commit=True)
 
@@ -167,7 +174,7 @@ def test_a_replaced_answer_after_the_request_was_carried_out(call, sandbox):
     assert stored(sandbox)[2:] == ["c.example", "d.example"]
 
 
-def test_a_bodiless_status(call, sandbox):
+def test_a_bodiless_status(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("update", status=204, body="text that cannot be sent")
 
     answer = call("PATCH", "/websites/1")
@@ -177,7 +184,7 @@ def test_a_bodiless_status(call, sandbox):
     assert call("GET", "/account").status_code == 200
 
 
-def test_options_for_one_request(call, sandbox):
+def test_options_for_one_request(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", skip=1, options={"total_offset": 5})
 
     totals = [call("GET", "/websites").json()["meta"]["total"] for _ in range(3)]
@@ -186,7 +193,7 @@ def test_options_for_one_request(call, sandbox):
     assert sandbox.options.total_offset == 0
 
 
-def test_an_echo_of_key_and_password(call, sandbox):
+def test_an_echo_of_key_and_password(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("update", status=422, echo=True)
 
     answer = call("PATCH", "/websites/1", data={"privacy": "2", "password": "open sesame"})
@@ -200,7 +207,7 @@ def test_an_echo_of_key_and_password(call, sandbox):
 # Time
 
 
-def test_a_delay_before_the_answer(call, sandbox):
+def test_a_delay_before_the_answer(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("account", delay=0.2)
 
     started = time.monotonic()
@@ -210,7 +217,7 @@ def test_a_delay_before_the_answer(call, sandbox):
     assert time.monotonic() - started >= 0.2
 
 
-def test_a_delay_does_not_hold_up_others(call, sandbox):
+def test_a_delay_does_not_hold_up_others(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", delay=60)
     waiting = Client(sandbox)
     waiting.connection.request("GET", "/api/v1/websites")
@@ -219,7 +226,7 @@ def test_a_delay_does_not_hold_up_others(call, sandbox):
     waiting.connection.close()
 
 
-def test_a_write_may_be_stored_although_the_answer_is_late(client, sandbox):
+def test_a_write_may_be_stored_although_the_answer_is_late(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("create", delay=60)
     client.connection.timeout = 0.1
 
@@ -234,7 +241,7 @@ def test_a_write_may_be_stored_although_the_answer_is_late(client, sandbox):
 
 
 @pytest.mark.parametrize("commit", [None, False, True])
-def test_a_dropped_connection(client, sandbox, commit):
+def test_a_dropped_connection(client: Client, sandbox: SandboxServer, commit: bool | None) -> None:
     sandbox.fault("create", drop=True, commit=commit)
 
     with pytest.raises(ConnectionResetError) as caught:
@@ -246,7 +253,7 @@ def test_a_dropped_connection(client, sandbox, commit):
     assert [(request.operation, request.status) for request in sandbox.requests] == [("create", None)]
 
 
-def test_the_sandbox_goes_on_after_a_drop(call, sandbox):
+def test_the_sandbox_goes_on_after_a_drop(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", drop=True)
     with contextlib.suppress(OSError):
         call("GET", "/websites")
@@ -256,7 +263,7 @@ def test_the_sandbox_goes_on_after_a_drop(call, sandbox):
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_a_body_cut_on_the_wire(client, sandbox, cut, framing):
+def test_a_body_cut_on_the_wire(client: Client, sandbox: SandboxServer, cut: int, framing: str) -> None:
     sandbox.fault("list", cut=cut, framing=framing)
 
     answer = client.send("GET", "/websites")
@@ -272,13 +279,13 @@ def test_a_body_cut_on_the_wire(client, sandbox, cut, framing):
         assert answer.getheader("Transfer-Encoding") == "chunked"
 
 
-def client_body(sandbox) -> bytes:
+def client_body(sandbox: SandboxServer) -> bytes:
     client = Client(sandbox)
     with contextlib.closing(client.connection):
         return client.send("GET", "/websites").read()
 
 
-def test_a_cut_content_with_a_matching_length(client, sandbox):
+def test_a_cut_content_with_a_matching_length(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("list", cut=-1, framing="matching")
 
     answer = client.send("GET", "/websites").read()
@@ -287,7 +294,7 @@ def test_a_cut_content_with_a_matching_length(client, sandbox):
     assert client.send("GET", "/account").status == 200
 
 
-def test_a_whole_body_in_chunks(client, sandbox):
+def test_a_whole_body_in_chunks(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("list", framing="chunked")
 
     answer = client.send("GET", "/websites")
@@ -298,7 +305,7 @@ def test_a_whole_body_in_chunks(client, sandbox):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "matching"])
-def test_gzip_whole(client, sandbox, framing):
+def test_gzip_whole(client: Client, sandbox: SandboxServer, framing: str) -> None:
     sandbox.fault("list", gzip=True, framing=framing)
 
     answer = client.send("GET", "/websites")
@@ -307,7 +314,7 @@ def test_gzip_whole(client, sandbox, framing):
     assert gzip.decompress(answer.read()) == client_body(sandbox)
 
 
-def test_gzip_cut_short_in_a_well_framed_answer(client, sandbox):
+def test_gzip_cut_short_in_a_well_framed_answer(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("list", gzip=True, cut=-5, framing="matching")
 
     body = client.send("GET", "/websites").read()
@@ -316,14 +323,14 @@ def test_gzip_cut_short_in_a_well_framed_answer(client, sandbox):
         gzip.decompress(body)
 
 
-def test_gzip_cut_on_the_wire(client, sandbox):
+def test_gzip_cut_on_the_wire(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("list", gzip=True, cut=20)
 
     with pytest.raises(http.client.IncompleteRead):
         client.send("GET", "/websites").read()
 
 
-def test_a_slow_body(client, sandbox):
+def test_a_slow_body(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("account", body="slow", interval=0.02)
 
     started = time.monotonic()
@@ -333,7 +340,7 @@ def test_a_slow_body(client, sandbox):
     assert time.monotonic() - started >= 0.06
 
 
-def test_an_endless_flood(client, sandbox):
+def test_an_endless_flood(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("list", endless=True)
 
     answer = client.send("GET", "/websites")
@@ -345,7 +352,7 @@ def test_an_endless_flood(client, sandbox):
     assert client.send("GET", "/account").status == 200
 
 
-def test_an_endless_drip(client, sandbox):
+def test_an_endless_drip(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("account", body="", endless=True, interval=0.001)
 
     answer = client.send("GET", "/account")
@@ -353,10 +360,11 @@ def test_an_endless_drip(client, sandbox):
     assert answer.read(20) == b" " * 20
 
 
-def test_a_client_that_leaves_is_noticed(sandbox, call):
+def test_a_client_that_leaves_is_noticed(sandbox: SandboxServer, call: Call) -> None:
     sandbox.fault("list", endless=True, times=None)
+    address = urlsplit(sandbox.url)
     for _ in range(5):
-        with socket.create_connection(urlsplit(sandbox.url).netloc.split(":")) as raw:
+        with socket.create_connection((address.hostname, address.port)) as raw:
             raw.sendall(b"GET /api/v1/websites HTTP/1.1\r\nHost: x\r\n\r\n")
             raw.recv(1000)
 
@@ -366,7 +374,7 @@ def test_a_client_that_leaves_is_noticed(sandbox, call):
 # Drift
 
 
-def test_drift_happens_between_two_requests(call, sandbox):
+def test_drift_happens_between_two_requests(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", skip=1, drift={"create": ["new.example"], "delete": ["a.example", 2]})
 
     readings = [[website["domain"] for website in call("GET", "/websites").json()["data"]] for _ in range(3)]
@@ -374,7 +382,7 @@ def test_drift_happens_between_two_requests(call, sandbox):
     assert readings == [["b.example", "a.example"], ["b.example", "a.example"], ["new.example"]]
 
 
-def test_drift_at_random_is_repeatable(call, sandbox):
+def test_drift_at_random_is_repeatable(call: Call, sandbox: SandboxServer) -> None:
     def after_drift() -> list[dict[str, object]]:
         sandbox.reset()
         sandbox.seed(20)
@@ -389,7 +397,7 @@ def test_drift_at_random_is_repeatable(call, sandbox):
     assert first == after_drift()
 
 
-def test_drift_flips_favorites(call, sandbox):
+def test_drift_flips_favorites(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", times=2, drift={"flip_favorite": ["a.example"]})
 
     shown = [call("GET", "/websites?favorite=true").json()["meta"]["total"] for _ in range(3)]
@@ -397,7 +405,7 @@ def test_drift_flips_favorites(call, sandbox):
     assert shown == [0, 1, 0]
 
 
-def test_drift_may_delete_more_than_there_are(call, sandbox):
+def test_drift_may_delete_more_than_there_are(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("list", drift={"delete": 50})
 
     call("GET", "/websites")

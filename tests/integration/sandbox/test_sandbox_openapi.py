@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -31,8 +32,8 @@ def first_cells(title: str) -> set[str]:
 
 
 @pytest.mark.parametrize("number", range(len(PYTHON)))
-def test_the_examples_run(analytics_sandbox, number):
-    namespace: dict[str, object] = {}
+def test_the_examples_run(analytics_sandbox: SandboxServer, number: int) -> None:
+    namespace: dict[str, Any] = {}
     exec(compile(PYTHON[number], f"docs/sandbox.md, example {number}", "exec"), namespace)
     tests = [value for name, value in namespace.items() if name.startswith("test_")]
 
@@ -42,7 +43,7 @@ def test_the_examples_run(analytics_sandbox, number):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_the_control_examples_run(analytics_sandbox):
+def test_the_control_examples_run(analytics_sandbox: SandboxServer) -> None:
     (commands,) = re.findall(r"```sh\n(curl .*?)```", DOCUMENT, re.DOTALL)
 
     subprocess.run(
@@ -57,22 +58,22 @@ def test_the_control_examples_run(analytics_sandbox):
     assert [(fault.status, fault.times) for fault in analytics_sandbox.pending_faults] == [(503, 2)]
 
 
-def test_every_option_is_in_the_table():
+def test_every_option_is_in_the_table() -> None:
     assert first_cells("Options") == set(Options.model_fields)
 
 
-def test_every_field_of_a_fault_is_in_the_table():
+def test_every_field_of_a_fault_is_in_the_table() -> None:
     assert first_cells("Faults") == set(Fault.model_fields)
     assert all(f"`{name}`" in section("Faults") for name in Drift.model_fields)
 
 
-def test_every_member_is_in_the_table():
+def test_every_member_is_in_the_table() -> None:
     public = {name for name in vars(SandboxServer) if not name.startswith("_")}
 
     assert first_cells("In pytest") == public - {"start", "stop"} | {"api_key"}
 
 
-def test_every_control_endpoint_is_in_the_table(analytics_sandbox):
+def test_every_control_endpoint_is_in_the_table(analytics_sandbox: SandboxServer) -> None:
     description = requests.get(f"{analytics_sandbox.url}/_sandbox/openapi.json", timeout=10).json()
 
     assert first_cells("Control endpoints") == {*description["paths"], "/_sandbox/openapi.json"}

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import requests
+from fixture_types import Call
 from operations import WRITES, endpoints
 from pydantic import ValidationError
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 METADATA = {"current_page", "per_page", "last_page", "from", "to", "total"}
 
 
-def ids(answer, key="data"):
+def ids(answer: requests.Response, key: str | None = "data") -> list[int]:
     body = answer.json()
     return [website["id"] for website in (body if key is None else body[key])]
 
 
 @pytest.fixture
-def three(analytics_sandbox):
+def three(analytics_sandbox: SandboxServer) -> SandboxServer:
     """A sandbox with three websites."""
     for domain in ("c.example", "a.example", "b.example"):
         analytics_sandbox.add_website(domain)
@@ -24,7 +30,7 @@ def three(analytics_sandbox):
 
 @pytest.mark.parametrize("key", ["data", "websites"])
 @pytest.mark.parametrize("metadata", ["meta", "flat", "none"])
-def test_an_enveloped_list(call, three, key, metadata):
+def test_an_enveloped_list(call: Call, three: SandboxServer, key: str, metadata: str) -> None:
     three.configure(list_key=key, metadata=metadata)
 
     body = call("GET", "/websites").json()
@@ -38,14 +44,14 @@ def test_an_enveloped_list(call, three, key, metadata):
 
 
 @pytest.mark.parametrize("metadata", ["meta", "flat", "none"])
-def test_a_bare_list_has_no_metadata(call, three, metadata):
+def test_a_bare_list_has_no_metadata(call: Call, three: SandboxServer, metadata: str) -> None:
     three.configure(list_key=None, metadata=metadata)
 
     assert [website["id"] for website in call("GET", "/websites").json()] == [3, 2, 1]
 
 
 @pytest.mark.parametrize("key", ["data", "website", None])
-def test_a_record_bare_or_under_a_key(call, three, key):
+def test_a_record_bare_or_under_a_key(call: Call, three: SandboxServer, key: str | None) -> None:
     three.configure(record_key=key)
     answers = [
         call("GET", "/websites/1"),
@@ -60,7 +66,7 @@ def test_a_record_bare_or_under_a_key(call, three, key):
         assert key is None or list(body) == [key]
 
 
-def test_numbers_as_text(call, three):
+def test_numbers_as_text(call: Call, three: SandboxServer) -> None:
     three.configure(numbers_as_text=True)
 
     body = call("GET", "/websites").json()
@@ -73,7 +79,7 @@ def test_numbers_as_text(call, three):
 
 
 @pytest.mark.parametrize(("rendering", "value"), [("boolean", False), ("integer", 0), ("text", "false")])
-def test_favorite_rendering(call, three, rendering, value):
+def test_favorite_rendering(call: Call, three: SandboxServer, rendering: str, value: object) -> None:
     three.configure(favorite_as=rendering)
 
     rendered = call("GET", "/websites/1").json()["data"]["favorite"]
@@ -81,7 +87,7 @@ def test_favorite_rendering(call, three, rendering, value):
     assert (rendered, type(rendered)) == (value, type(value))
 
 
-def test_flags_rendering(call, three):
+def test_flags_rendering(call: Call, three: SandboxServer) -> None:
     three.configure(flags_as="boolean", numbers_as_text=True)
 
     record = call("GET", "/websites/1").json()["data"]
@@ -95,7 +101,9 @@ def test_flags_rendering(call, three):
     endpoints(*WRITES),
 )
 @pytest.mark.parametrize("empty", [True, False])
-def test_write_statuses_and_empty_answers(call, three, operation, method, path, status, empty):
+def test_write_statuses_and_empty_answers(
+    call: Call, three: SandboxServer, operation: str, method: str, path: str, status: int, empty: bool
+) -> None:
     three.configure(**{f"{operation}_status": status, "empty_answers": {operation} if empty else set()})
 
     answer = call(method, path, data={"domain": "d.example"} if operation == "create" else {})
@@ -105,7 +113,7 @@ def test_write_statuses_and_empty_answers(call, three, operation, method, path, 
     assert len(three.websites()) == {"create": 4, "update": 3, "delete": 2}[operation]
 
 
-def test_the_page_parameter_may_have_another_name(call, three):
+def test_the_page_parameter_may_have_another_name(call: Call, three: SandboxServer) -> None:
     three.configure(page_parameter="p")
 
     assert ids(call("GET", "/websites?p=2")) == []
@@ -123,7 +131,9 @@ def test_the_page_parameter_may_have_another_name(call, three):
         ("favorite", "favorite=true", [3, 2, 1]),
     ],
 )
-def test_an_ignored_parameter_is_checked_and_has_no_effect(call, three, ignored, query, found):
+def test_an_ignored_parameter_is_checked_and_has_no_effect(
+    call: Call, three: SandboxServer, ignored: str, query: str, found: list[int]
+) -> None:
     assert ids(call("GET", f"/websites?{query}")) != found
 
     three.configure(ignored={ignored})
@@ -132,7 +142,7 @@ def test_an_ignored_parameter_is_checked_and_has_no_effect(call, three, ignored,
     assert call("GET", "/websites?sort=up").status_code == 422
 
 
-def test_without_per_page_a_page_holds_the_whole_list(call, analytics_sandbox):
+def test_without_per_page_a_page_holds_the_whole_list(call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(120)
     analytics_sandbox.configure(ignored={"per_page"})
 
@@ -144,7 +154,7 @@ def test_without_per_page_a_page_holds_the_whole_list(call, analytics_sandbox):
 
 
 @pytest.mark.parametrize("ignored", [set(), {"per_page"}])
-def test_a_page_size_limit(call, analytics_sandbox, ignored):
+def test_a_page_size_limit(call: Call, analytics_sandbox: SandboxServer, ignored: set[str]) -> None:
     analytics_sandbox.seed(65)
     analytics_sandbox.configure(page_size_limit=30, ignored=ignored)
 
@@ -156,7 +166,7 @@ def test_a_page_size_limit(call, analytics_sandbox, ignored):
     assert len(ids(call("GET", "/websites?per_page=10"))) == asked_less
 
 
-def test_page_offset(call, analytics_sandbox):
+def test_page_offset(call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(30)
     analytics_sandbox.configure(page_offset=-1)
 
@@ -168,7 +178,7 @@ def test_page_offset(call, analytics_sandbox):
 
 @pytest.mark.parametrize("metadata", ["meta", "flat"])
 @pytest.mark.parametrize(("offset", "total"), [(0, 3), (2, 5), (-3, 0)])
-def test_a_wrong_total(call, three, metadata, offset, total):
+def test_a_wrong_total(call: Call, three: SandboxServer, metadata: str, offset: int, total: int) -> None:
     three.configure(total_offset=offset, metadata=metadata)
 
     body = call("GET", "/websites").json()
@@ -176,7 +186,7 @@ def test_a_wrong_total(call, three, metadata, offset, total):
     assert (body["meta"] if metadata == "meta" else body)["total"] == total
 
 
-def test_an_absent_total(call, three):
+def test_an_absent_total(call: Call, three: SandboxServer) -> None:
     three.configure(total="absent")
 
     body = call("GET", "/websites").json()
@@ -186,7 +196,7 @@ def test_an_absent_total(call, three):
 
 
 @pytest.mark.parametrize(("rendering", "number"), [("served", 1), ("asked", 2), ("wrong", 3), ("absent", None)])
-def test_the_page_number_in_the_metadata(call, three, rendering, number):
+def test_the_page_number_in_the_metadata(call: Call, three: SandboxServer, rendering: str, number: int | None) -> None:
     three.configure(current_page=rendering, ignored={"page"})
 
     assert call("GET", "/websites?page=2").json()["meta"].get("current_page") == number
@@ -196,7 +206,9 @@ def test_the_page_number_in_the_metadata(call, three, rendering, number):
     "options",
     [{"colour": "red"}, {"metadata": "elsewhere"}, {"ignored": {"colour"}}, {"create_status": 500}, {"total": "maybe"}],
 )
-def test_a_wrong_option_is_an_error_and_changes_nothing(analytics_sandbox, options):
+def test_a_wrong_option_is_an_error_and_changes_nothing(
+    analytics_sandbox: SandboxServer, options: dict[str, Any]
+) -> None:
     before = analytics_sandbox.options
 
     with pytest.raises(ValidationError, match=next(iter(options))):

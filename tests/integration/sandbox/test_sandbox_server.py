@@ -12,6 +12,8 @@ import socket
 import ssl
 import statistics
 import time
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,13 +25,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
-def get(sandbox: SandboxServer, path: str = "/api/v1/account", **arguments) -> requests.Response:
+def get(sandbox: SandboxServer, path: str = "/api/v1/account", **arguments: Any) -> requests.Response:
     headers = {"Authorization": f"Bearer {sandbox.api_key}", "Accept": "application/json"}
     return requests.get(sandbox.url + path, headers=headers, timeout=10, **arguments)
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A self-signed certificate for 127.0.0.1 and its key, as files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sandbox")])
@@ -55,7 +57,9 @@ def certificate(tmp_path_factory):
     return certfile, keyfile
 
 
-def test_the_connection_is_what_airflow_reads(analytics_sandbox, monkeypatch):
+def test_the_connection_is_what_airflow_reads(
+    analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow.providers.common.compat.sdk import Connection
 
     variable, value = next(iter(analytics_sandbox.connection_env.items()))
@@ -69,14 +73,14 @@ def test_the_connection_is_what_airflow_reads(analytics_sandbox, monkeypatch):
     )
 
 
-def test_starts_and_stops_quickly():
+def test_starts_and_stops_quickly() -> None:
     started = time.monotonic()
     with SandboxServer() as sandbox:
         assert get(sandbox).status_code == 200
     assert time.monotonic() - started < 1
 
 
-def test_two_servers_know_nothing_of_each_other():
+def test_two_servers_know_nothing_of_each_other() -> None:
     with SandboxServer() as one, SandboxServer() as other:
         one.add_website("a.example")
 
@@ -86,7 +90,7 @@ def test_two_servers_know_nothing_of_each_other():
 
 
 @pytest.mark.parametrize("fault", [{"delay": 60}, {"endless": True}, {"endless": True, "interval": 1}])
-def test_stopping_does_not_wait_for_an_answer_under_way(fault):
+def test_stopping_does_not_wait_for_an_answer_under_way(fault: dict[str, Any]) -> None:
     sandbox = SandboxServer()
     sandbox.start()
     sandbox.fault(**fault)
@@ -100,7 +104,7 @@ def test_stopping_does_not_wait_for_an_answer_under_way(fault):
     assert time.monotonic() - started < 2
 
 
-def test_a_stopped_server_refuses_connections_and_may_be_stopped_again():
+def test_a_stopped_server_refuses_connections_and_may_be_stopped_again() -> None:
     with SandboxServer() as sandbox:
         sandbox.stop()
 
@@ -108,8 +112,9 @@ def test_a_stopped_server_refuses_connections_and_may_be_stopped_again():
             get(sandbox)
 
 
-def test_an_address_in_use_is_an_error_and_leaves_nothing_open(analytics_sandbox):
+def test_an_address_in_use_is_an_error_and_leaves_nothing_open(analytics_sandbox: SandboxServer) -> None:
     port = urlsplit(analytics_sandbox.url).port
+    assert port is not None
 
     with pytest.raises(OSError, match="in use"):
         SandboxServer(port=port).start()
@@ -117,14 +122,14 @@ def test_an_address_in_use_is_an_error_and_leaves_nothing_open(analytics_sandbox
     gc.collect()
 
 
-def test_a_wrong_certificate_is_an_error(tmp_path):
+def test_a_wrong_certificate_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         SandboxServer(ssl_certfile=tmp_path / "none.pem").start()
     gc.collect()
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-def test_ipv6():
+def test_ipv6() -> None:
     try:
         with SandboxServer(host="::1") as sandbox:
             assert sandbox.url.startswith("http://[::1]:")
@@ -138,7 +143,7 @@ def test_ipv6():
         pytest.skip(f"no IPv6 here: {error}")
 
 
-def test_tls(certificate):
+def test_tls(certificate: tuple[Path, Path]) -> None:
     certfile, keyfile = certificate
     with SandboxServer(ssl_certfile=certfile, ssl_keyfile=keyfile) as sandbox:
         assert sandbox.url.startswith("https://127.0.0.1:")
@@ -148,7 +153,7 @@ def test_tls(certificate):
 
 
 @pytest.mark.parametrize("fault", [{"drop": True}, {"cut": 5}])
-def test_faults_through_tls(certificate, fault):
+def test_faults_through_tls(certificate: tuple[Path, Path], fault: dict[str, Any]) -> None:
     certfile, keyfile = certificate
     with SandboxServer(ssl_certfile=certfile, ssl_keyfile=keyfile) as sandbox:
         sandbox.fault(**fault)
@@ -160,7 +165,7 @@ def test_faults_through_tls(certificate, fault):
                 connection.getresponse().read()
 
 
-def test_a_sub_path():
+def test_a_sub_path() -> None:
     with SandboxServer(root="/app/") as sandbox:
         sandbox.seed(30)
 
@@ -175,7 +180,7 @@ def test_a_sub_path():
         assert [request.operation for request in sandbox.requests][:2] == ["account", "list"]
 
 
-def test_a_database_file_survives_a_restart(tmp_path):
+def test_a_database_file_survives_a_restart(tmp_path: Path) -> None:
     database = tmp_path / "sandbox.sqlite"
     with SandboxServer(database=database) as sandbox:
         sandbox.seed(5)
@@ -190,7 +195,7 @@ def test_a_database_file_survives_a_restart(tmp_path):
         assert sandbox.add_website("next.example")["id"] == 7
 
 
-def test_options_given_at_the_start_hold_after_a_reset():
+def test_options_given_at_the_start_hold_after_a_reset() -> None:
     with SandboxServer(options={"list_key": None}) as sandbox:
         sandbox.configure(list_key="data")
         sandbox.reset()
@@ -198,7 +203,7 @@ def test_options_given_at_the_start_hold_after_a_reset():
         assert get(sandbox, "/api/v1/websites").json() == []
 
 
-def test_requests_are_recorded_byte_by_byte(analytics_sandbox):
+def test_requests_are_recorded_byte_by_byte(analytics_sandbox: SandboxServer) -> None:
     body = b"domain=a.example&exclude_ips=192.0.2.1%0A192.0.2.2"
     requests.post(
         f"{analytics_sandbox.url}/api/v1/websites?a=%20b&a=c",
@@ -227,14 +232,14 @@ def test_requests_are_recorded_byte_by_byte(analytics_sandbox):
     assert json.dumps(request.status) == "302"
 
 
-def test_clear_requests(analytics_sandbox):
+def test_clear_requests(analytics_sandbox: SandboxServer) -> None:
     get(analytics_sandbox)
     analytics_sandbox.clear_requests()
 
     assert analytics_sandbox.requests == []
 
 
-def test_ten_thousand_websites_are_quick(analytics_sandbox):
+def test_ten_thousand_websites_are_quick(analytics_sandbox: SandboxServer) -> None:
     started = time.monotonic()
     analytics_sandbox.seed(10_000)
     seeded = time.monotonic()

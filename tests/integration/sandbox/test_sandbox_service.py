@@ -7,7 +7,10 @@ from typing import Any
 import jsonschema
 import pytest
 import requests
+from fixture_types import Call
 from operations import PREFIX, endpoints
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 FORM = "application/x-www-form-urlencoded"
 SETTINGS = ("privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite")
@@ -25,7 +28,7 @@ def domains(answer: requests.Response) -> list[str]:
 # Create
 
 
-def test_create_answers_201_with_the_record_and_its_defaults(call, analytics_sandbox):
+def test_create_answers_201_with_the_record_and_its_defaults(call: Call, analytics_sandbox: SandboxServer) -> None:
     answer = call("POST", "/websites", data={"domain": "a.example"})
 
     assert answer.status_code == 201
@@ -45,7 +48,7 @@ def test_create_answers_201_with_the_record_and_its_defaults(call, analytics_san
     assert [website["domain"] for website in analytics_sandbox.websites()] == ["a.example"]
 
 
-def test_create_takes_every_field_of_the_store_table(call, analytics_sandbox):
+def test_create_takes_every_field_of_the_store_table(call: Call, analytics_sandbox: SandboxServer) -> None:
     fields = {
         "domain": "a.example",
         "privacy": "2",
@@ -84,7 +87,7 @@ def test_create_takes_every_field_of_the_store_table(call, analytics_sandbox):
         ([("domain", "a.example"), ("domain", "b.example")], "domain"),
     ],
 )
-def test_create_refuses(call, analytics_sandbox, fields, wrong):
+def test_create_refuses(call: Call, analytics_sandbox: SandboxServer, fields: Any, wrong: str) -> None:
     answer = call("POST", "/websites", data=fields)
 
     assert answer.status_code == 422
@@ -92,18 +95,18 @@ def test_create_refuses(call, analytics_sandbox, fields, wrong):
     assert analytics_sandbox.websites() == []
 
 
-def test_all_wrong_fields_are_reported_at_once(call):
+def test_all_wrong_fields_are_reported_at_once(call: Call) -> None:
     answer = call("POST", "/websites", data={"privacy": "9", "email": "x", "colour": "red"})
 
     assert sorted(answer.json()["errors"]) == ["colour", "domain", "email", "privacy"]
 
 
 @pytest.mark.parametrize("domain", ["a.example", "localhost", "xn--bcher-kva.example", "bücher.example", "a.example."])
-def test_create_accepts_domain_names(call, domain):
+def test_create_accepts_domain_names(call: Call, domain: str) -> None:
     assert call("POST", "/websites", data={"domain": domain}).json()["data"]["domain"] == domain
 
 
-def test_a_domain_is_taken_once_in_whatever_letter_case(call, analytics_sandbox):
+def test_a_domain_is_taken_once_in_whatever_letter_case(call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.add_website("a.example")
 
     answer = call("POST", "/websites", data={"domain": "A.Example"})
@@ -112,7 +115,7 @@ def test_a_domain_is_taken_once_in_whatever_letter_case(call, analytics_sandbox)
     assert answer.json()["errors"] == {"domain": ["The domain has already been taken."]}
 
 
-def test_duplicates_can_be_allowed(call, analytics_sandbox):
+def test_duplicates_can_be_allowed(call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.configure(allow_duplicates=True)
 
     statuses = [call("POST", "/websites", data={"domain": "a.example"}).status_code for _ in range(2)]
@@ -122,19 +125,21 @@ def test_duplicates_can_be_allowed(call, analytics_sandbox):
 
 @pytest.mark.parametrize(("operation", "method", "path"), endpoints("create", "update"))
 @pytest.mark.parametrize("kind", ["json", "multipart", "none"])
-def test_a_body_that_is_not_form_encoded_is_refused(call, analytics_sandbox, operation, method, path, kind):
+def test_a_body_that_is_not_form_encoded_is_refused(
+    call: Call, analytics_sandbox: SandboxServer, operation: str, method: str, path: str, kind: str
+) -> None:
     analytics_sandbox.add_website("a.example")
-    body: dict[str, Any] = {
+    bodies: dict[str, dict[str, Any]] = {
         "json": {"json": {"privacy": 1}},
         "multipart": {"files": {"privacy": (None, "1")}},
         "none": {"data": b"privacy=1"},
-    }[kind]
+    }
 
-    assert call(method, path, **body).status_code == 415
+    assert call(method, path, **bodies[kind]).status_code == 415
 
 
 @pytest.mark.parametrize("body", [b"domain", b"domain=%FF", b"domain=a.example&&email=1", "domain=é".encode()])
-def test_a_malformed_form_is_refused(call, body):
+def test_a_malformed_form_is_refused(call: Call, body: bytes) -> None:
     answer = call("POST", "/websites", data=body, headers={"Content-Type": FORM})
 
     assert answer.status_code == 422
@@ -156,7 +161,9 @@ def test_a_malformed_form_is_refused(call, body):
         ("favorite", "1", True),
     ],
 )
-def test_update_changes_what_is_sent_and_nothing_else(call, analytics_sandbox, method, field, text, value):
+def test_update_changes_what_is_sent_and_nothing_else(
+    call: Call, analytics_sandbox: SandboxServer, method: str, field: str, text: str, value: object
+) -> None:
     before = analytics_sandbox.add_website("a.example", exclude_params="old", exclude_ips="192.0.2.1")
 
     answer = call(method, "/websites/1", data={field: text})
@@ -167,21 +174,21 @@ def test_update_changes_what_is_sent_and_nothing_else(call, analytics_sandbox, m
 
 
 @pytest.mark.parametrize("text", ["false", "0"])
-def test_update_takes_a_favorite_back(call, analytics_sandbox, text):
+def test_update_takes_a_favorite_back(call: Call, analytics_sandbox: SandboxServer, text: str) -> None:
     analytics_sandbox.add_website("a.example", favorite=True)
 
     assert call("PATCH", "/websites/1", data={"favorite": text}).json()["data"]["favorite"] is False
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_update_without_any_field_changes_nothing(call, analytics_sandbox, method):
+def test_update_without_any_field_changes_nothing(call: Call, analytics_sandbox: SandboxServer, method: str) -> None:
     before = analytics_sandbox.add_website("a.example", privacy=1, email=1, exclude_bots=0, favorite=True)
 
     assert call(method, "/websites/1").json()["data"] == before
 
 
 @pytest.mark.parametrize("field", ["exclude_params", "exclude_ips"])
-def test_an_empty_list_clears(call, analytics_sandbox, field):
+def test_an_empty_list_clears(call: Call, analytics_sandbox: SandboxServer, field: str) -> None:
     analytics_sandbox.add_website("a.example", exclude_params="a", exclude_ips="192.0.2.1")
 
     assert call("PATCH", "/websites/1", data={field: ""}).json()["data"][field] is None
@@ -199,7 +206,9 @@ def test_an_empty_list_clears(call, analytics_sandbox, field):
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_update_refuses(call, analytics_sandbox, method, fields, wrong):
+def test_update_refuses(
+    call: Call, analytics_sandbox: SandboxServer, method: str, fields: dict[str, str], wrong: str
+) -> None:
     before = analytics_sandbox.add_website("a.example")
 
     answer = call(method, "/websites/1", data={**fields, "email": "1"})
@@ -213,7 +222,9 @@ def test_update_refuses(call, analytics_sandbox, method, fields, wrong):
 
 
 @pytest.mark.parametrize("privacy", [{}, {"privacy": "0"}, {"privacy": "1"}])
-def test_a_password_has_no_effect_on_create_without_privacy_2(call, analytics_sandbox, privacy):
+def test_a_password_has_no_effect_on_create_without_privacy_2(
+    call: Call, analytics_sandbox: SandboxServer, privacy: dict[str, str]
+) -> None:
     call("POST", "/websites", data={"domain": "a.example", "password": "x", **privacy})
 
     assert analytics_sandbox.stored_password(1) is None
@@ -222,7 +233,9 @@ def test_a_password_has_no_effect_on_create_without_privacy_2(call, analytics_sa
 @pytest.mark.parametrize(
     ("stored", "sent", "effect"), [(0, None, None), (2, None, "new"), (0, "2", "new"), (2, "1", "old")]
 )
-def test_a_password_has_an_effect_on_update_when_privacy_is_or_becomes_2(call, analytics_sandbox, stored, sent, effect):
+def test_a_password_has_an_effect_on_update_when_privacy_is_or_becomes_2(
+    call: Call, analytics_sandbox: SandboxServer, stored: int, sent: str | None, effect: str
+) -> None:
     analytics_sandbox.add_website("a.example", privacy=stored, password="old")
     fields = {"password": "new"} if sent is None else {"password": "new", "privacy": sent}
 
@@ -230,7 +243,7 @@ def test_a_password_has_an_effect_on_update_when_privacy_is_or_becomes_2(call, a
     assert analytics_sandbox.stored_password(1) == effect
 
 
-def test_no_answer_shows_a_password(call, analytics_sandbox):
+def test_no_answer_shows_a_password(call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.add_website("a.example", privacy=2, password="open-sesame")
     answers = [
         call("GET", "/websites"),
@@ -248,7 +261,7 @@ def test_no_answer_shows_a_password(call, analytics_sandbox):
 # Show, delete, account
 
 
-def test_delete_removes_the_website_and_its_id_is_not_given_again(call, analytics_sandbox):
+def test_delete_removes_the_website_and_its_id_is_not_given_again(call: Call, analytics_sandbox: SandboxServer) -> None:
     for domain in ("a.example", "b.example"):
         analytics_sandbox.add_website(domain)
 
@@ -262,7 +275,7 @@ def test_delete_removes_the_website_and_its_id_is_not_given_again(call, analytic
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("website_id", ["2", "0", "-1", "01", "x", "9" * 18, "9" * 30])
-def test_an_unknown_id_is_404(call, analytics_sandbox, method, website_id):
+def test_an_unknown_id_is_404(call: Call, analytics_sandbox: SandboxServer, method: str, website_id: str) -> None:
     analytics_sandbox.add_website("a.example")
 
     answer = call(method, f"/websites/{website_id}")
@@ -271,7 +284,7 @@ def test_an_unknown_id_is_404(call, analytics_sandbox, method, website_id):
     assert answer.json() == {"message": "The website does not exist.", "errors": {}}
 
 
-def test_the_account_of_the_key(call):
+def test_the_account_of_the_key(call: Call) -> None:
     answer = call("GET", "/account")
 
     assert answer.status_code == 200
@@ -279,7 +292,9 @@ def test_the_account_of_the_key(call):
 
 
 @pytest.mark.parametrize(("method", "path"), [endpoint for endpoint in ENDPOINTS if endpoint != ("GET", "/websites")])
-def test_only_the_list_has_query_parameters(call, analytics_sandbox, method, path):
+def test_only_the_list_has_query_parameters(
+    call: Call, analytics_sandbox: SandboxServer, method: str, path: str
+) -> None:
     analytics_sandbox.add_website("a.example")
 
     answer = call(method, path, params={"per_page": "10"})
@@ -290,7 +305,7 @@ def test_only_the_list_has_query_parameters(call, analytics_sandbox, method, pat
 # List
 
 
-def test_the_list_is_newest_first_with_100_per_page(call, analytics_sandbox):
+def test_the_list_is_newest_first_with_100_per_page(call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(250)
 
     first, second, third, fourth = (call("GET", "/websites", params={"page": page}) for page in (1, 2, 3, 4))
@@ -317,7 +332,7 @@ def test_the_list_is_newest_first_with_100_per_page(call, analytics_sandbox):
     }
 
 
-def test_the_list_of_an_empty_account(call):
+def test_the_list_of_an_empty_account(call: Call) -> None:
     answer = call("GET", "/websites").json()
 
     assert answer["data"] == []
@@ -332,7 +347,7 @@ def test_the_list_of_an_empty_account(call):
 
 
 @pytest.mark.parametrize("per_page", [10, 25, 50, 100])
-def test_the_allowed_page_sizes(call, analytics_sandbox, per_page):
+def test_the_allowed_page_sizes(call: Call, analytics_sandbox: SandboxServer, per_page: int) -> None:
     analytics_sandbox.seed(120)
 
     answer = call("GET", "/websites", params={"per_page": per_page})
@@ -354,7 +369,9 @@ def test_the_allowed_page_sizes(call, analytics_sandbox, per_page):
         ("nothing", []),
     ],
 )
-def test_search_finds_a_part_of_the_domain(call, analytics_sandbox, search, found, search_by):
+def test_search_finds_a_part_of_the_domain(
+    call: Call, analytics_sandbox: SandboxServer, search: str, found: list[str], search_by: dict[str, str]
+) -> None:
     for domain in ("a-Shop.example", "shop.b.example", "_dmarc.example"):
         analytics_sandbox.add_website(domain)
 
@@ -365,7 +382,7 @@ def test_search_finds_a_part_of_the_domain(call, analytics_sandbox, search, foun
 
 
 @pytest.mark.parametrize(("favorite", "found"), [("true", [2]), ("1", [2]), ("false", [3, 1]), ("0", [3, 1])])
-def test_filter_by_favorite(call, analytics_sandbox, favorite, found):
+def test_filter_by_favorite(call: Call, analytics_sandbox: SandboxServer, favorite: str, found: list[int]) -> None:
     for number, is_favorite in enumerate((False, True, False)):
         analytics_sandbox.add_website(f"site-{number}.example", favorite=is_favorite)
 
@@ -382,7 +399,7 @@ def test_filter_by_favorite(call, analytics_sandbox, favorite, found):
         ({"sort_by": "domain", "sort": "asc"}, [2, 3, 1]),
     ],
 )
-def test_sort(call, analytics_sandbox, order, found):
+def test_sort(call: Call, analytics_sandbox: SandboxServer, order: dict[str, str], found: list[int]) -> None:
     for domain in ("c.example", "a.example", "B.example"):
         analytics_sandbox.add_website(domain)
 
@@ -390,7 +407,9 @@ def test_sort(call, analytics_sandbox, order, found):
 
 
 @pytest.mark.parametrize("order", [{}, {"sort": "asc"}, {"sort_by": "domain"}, {"sort_by": "domain", "sort": "asc"}])
-def test_pages_of_any_order_together_hold_every_website_once(call, analytics_sandbox, order):
+def test_pages_of_any_order_together_hold_every_website_once(
+    call: Call, analytics_sandbox: SandboxServer, order: dict[str, str]
+) -> None:
     analytics_sandbox.seed(60)
     for _ in range(12):
         analytics_sandbox.add_website("same.example")
@@ -408,14 +427,14 @@ def test_pages_of_any_order_together_hold_every_website_once(call, analytics_san
         "page=", "page=1.0", "colour=red", "domain=a.example", "page=1&page=2",
     ],
 )  # fmt: skip
-def test_the_list_refuses(call, query):
+def test_the_list_refuses(call: Call, query: str) -> None:
     answer = call("GET", f"/websites?{query}")
 
     assert answer.status_code == 422
     assert list(answer.json()["errors"]) == [query.partition("=")[0]]
 
 
-def test_unknown_names_can_be_left_unread(call, analytics_sandbox):
+def test_unknown_names_can_be_left_unread(call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.configure(strict_parameters=False)
 
     assert call("GET", "/websites?colour=red").status_code == 200
@@ -428,7 +447,9 @@ def test_unknown_names_can_be_left_unread(call, analytics_sandbox):
 
 @pytest.mark.parametrize(("method", "path"), ENDPOINTS)
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer", "Basic {key}", "{key}", "Bearer {key}x"])
-def test_every_operation_needs_the_key(analytics_sandbox, method, path, header):
+def test_every_operation_needs_the_key(
+    analytics_sandbox: SandboxServer, method: str, path: str, header: str | None
+) -> None:
     before = analytics_sandbox.add_website("a.example")
     headers = {"Accept": "application/json"}
     if header is not None:
@@ -455,14 +476,14 @@ def test_every_operation_needs_the_key(analytics_sandbox, method, path, header):
         ("HEAD", "/account", "GET"),
     ],
 )
-def test_another_method_is_405(call, method, path, allowed):
+def test_another_method_is_405(call: Call, method: str, path: str, allowed: str) -> None:
     answer = call(method, path)
 
     assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
 
 
 @pytest.mark.parametrize("path", ["", "/", "/websites/", "/account/", "/account/1", "/websites/1/2", "/nothing"])
-def test_another_path_is_404(call, path):
+def test_another_path_is_404(call: Call, path: str) -> None:
     answer = call("GET", path)
 
     assert answer.status_code == 404
@@ -470,7 +491,9 @@ def test_another_path_is_404(call, path):
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/html", None])
-def test_invalid_data_is_answered_by_a_redirect_when_json_is_not_accepted(call, analytics_sandbox, accept):
+def test_invalid_data_is_answered_by_a_redirect_when_json_is_not_accepted(
+    call: Call, analytics_sandbox: SandboxServer, accept: str | None
+) -> None:
     answer = call("POST", "/websites", data={"domain": ""}, headers={"Accept": accept})
 
     assert (answer.status_code, answer.headers["Location"]) == (302, "/")
@@ -481,7 +504,7 @@ def test_invalid_data_is_answered_by_a_redirect_when_json_is_not_accepted(call, 
 # Description
 
 
-def test_the_openapi_description_fits_the_answers(call, analytics_sandbox):
+def test_the_openapi_description_fits_the_answers(call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(3)
     description = requests.get(f"{analytics_sandbox.url}/openapi.json", timeout=10).json()
     paths = description["paths"]
@@ -505,7 +528,7 @@ def test_the_openapi_description_fits_the_answers(call, analytics_sandbox):
         jsonschema.validate(answer.json(), response["content"]["application/json"]["schema"])
 
 
-def test_the_openapi_description_names_every_parameter_and_field(analytics_sandbox):
+def test_the_openapi_description_names_every_parameter_and_field(analytics_sandbox: SandboxServer) -> None:
     paths = requests.get(f"{analytics_sandbox.url}/openapi.json", timeout=10).json()["paths"]
 
     def names(path: str, method: str) -> list[str]:

@@ -10,12 +10,15 @@ import pkgutil
 import re
 import socket
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseHook, BaseOperator
+from airflow_versions import serialized
 
 import airflow_provider_analytics.operators
 from airflow_provider_analytics.operators.task_arguments import TaskArguments
@@ -124,7 +127,7 @@ class TestEveryOperator:
 
         monkeypatch.setattr(BaseHook, "get_connection", refuse)
         monkeypatch.setattr(socket.socket, "connect", refuse)
-        given = {name: f"{{{{ {name} }}}}" for name in parameters(operator) if name != "asset"}
+        given: dict[str, Any] = {name: f"{{{{ {name} }}}}" for name in parameters(operator) if name != "asset"}
         task = operator(task_id="a_task", **given)
         assert {name: getattr(task, STORED_AS.get(name, name)) for name in given} == given
 
@@ -149,15 +152,11 @@ class TestEveryOperator:
         assert isinstance(task, operator)
 
     def test_a_password_is_in_no_form_of_the_task(self, operator: type[BaseOperator]) -> None:
-        from airflow.serialization import serialized_objects
-
         secrets = {"password": "s3cret-page"} if "password" in parameters(operator) else {}
         with DAG("a_dag", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
             task = make(operator, **secrets)
         assert "s3cret" not in f"{task!r} {task}"
-        # Renamed in Airflow 3.
-        serialization = getattr(serialized_objects, "DagSerialization", None) or serialized_objects.SerializedDAG
-        assert "s3cret" not in json.dumps(serialization.to_dict(dag))
+        assert "s3cret" not in json.dumps(serialized(dag))
 
 
 def test_the_arguments_of_every_task_are_those_of_airflow() -> None:
@@ -185,3 +184,15 @@ def test_equal_arguments_have_equal_defaults(operator: type[BaseOperator], argum
 def test_airflows_email_is_not_taken_for_the_websites(operator: type[BaseOperator], email: Any) -> None:
     with pytest.raises(ValueError, match="email_reports"):
         make(operator, email=email)
+
+
+def test_mypy_reads_the_file_of_misspelt_arguments() -> None:
+    file = Path(__file__).with_name("misspelt_arguments.py")
+    checkout = file.parents[3]
+    settings = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert any(file.is_relative_to(checkout / read) for read in settings["files"])
+    assert "exclude" not in settings
+    assert settings["strict"]
+    assert settings.get("warn_unused_ignores", True)
+    text = file.read_text()
+    assert not [operator for operator in OPERATORS if f"{operator.__name__}(" not in text]

@@ -73,7 +73,7 @@ def test_a_list_reaches_what_is_wanted_and_stays_there(
 def test_managed_versions_leave_what_was_typed_and_the_last_version(
     versions: list[tuple[str, ...]], typed: tuple[str, ...]
 ) -> None:
-    lines, owned = typed, ()
+    lines, owned = typed, tuple[str, ...]()
     for version in versions:
         lines, owned = reconcile("exclude_ips", lines, Addresses().parse("x", version), "managed", owned)
     assert set(lines) >= set(typed)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from airflow_provider_analytics.reconcile.ledger import owned_entries, parse_ledger, render_ledger
@@ -7,7 +10,7 @@ from airflow_provider_analytics.reconcile.ledger import owned_entries, parse_led
 RECORDS = [{"id": 1, "domain": "a.example"}, {"id": 2, "domain": "b.example"}]
 
 
-def render(owned: dict[str, tuple[str, ...]], ledger: dict[str, dict[str, object]] | None = None) -> str:
+def render(owned: dict[str, tuple[str, ...]], ledger: Mapping[str, Mapping[str, Any]] | None = None) -> str:
     return render_ledger(ledger or {}, RECORDS, owned, list_name="offices", field="exclude_ips")
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_provider_analytics.reconcile.selection import parse_selectors, select
 
-WEBSITES = [
+WEBSITES: list[dict[str, Any]] = [
     {"id": 1, "domain": "www.example.com"},
     {"id": 2, "domain": "Shop.Example.com"},
     {"id": 3, "domain": "example.org"},

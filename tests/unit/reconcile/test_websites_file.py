@@ -165,7 +165,7 @@ def test_anchors_may_be_used() -> None:
     assert settings(text) == {"x.example": {"privacy": "private", "email": True}}
 
 
-SCALARS = st.sampled_from(
+SCALARS: st.SearchStrategy[object] = st.sampled_from(
     [None, True, 0, 2, "", "private", "password", "variable:x", "secret:x", "1.1.1.1", [], ["a"], [1], {}]
 )
 NAMES = ["privacy", "password_from", "email", "exclude_params", "also_exclude_ips", "favorite", "groups", "other"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from starlette.types import Message
 
 from airflow_provider_analytics.sandbox.control import create_control
 from airflow_provider_analytics.sandbox.responses import Options
@@ -14,13 +15,13 @@ from airflow_provider_analytics.sandbox.store import Store
     ("client", "status"),
     [("127.0.0.1", 200), ("127.9.9.9", 200), ("::1", 200), ("192.0.2.1", 403), ("2001:db8::1", 403)],
 )
-def test_the_control_endpoints_answer_this_machine_only(client, status):
-    sent = []
+def test_the_control_endpoints_answer_this_machine_only(client: str, status: int) -> None:
+    sent: list[Message] = []
 
-    async def receive():
+    async def receive() -> Message:
         return {"type": "http.request", "body": b""}
 
-    async def send(message):
+    async def send(message: Message) -> None:
         sent.append(message)
 
     store = Store()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -30,15 +31,17 @@ def changed(fault: Fault, real: Answer | None = REAL) -> Answer:
         ({"delay": 1, "commit": False}, False),
     ],
 )
-def test_a_request_is_carried_out_unless_its_answer_is_replaced_or_dropped(fields, commits):
+def test_a_request_is_carried_out_unless_its_answer_is_replaced_or_dropped(
+    fields: dict[str, Any], commits: bool
+) -> None:
     assert Fault(**fields).commits is commits
 
 
-def test_a_fault_without_fields_changes_nothing():
+def test_a_fault_without_fields_changes_nothing() -> None:
     assert changed(Fault()) == REAL
 
 
-def test_not_carried_out_and_not_replaced_is_an_empty_200():
+def test_not_carried_out_and_not_replaced_is_an_empty_200() -> None:
     assert changed(Fault(commit=False), None) == Answer(200, {}, b"")
 
 
@@ -52,18 +55,18 @@ def test_not_carried_out_and_not_replaced_is_an_empty_200():
         (200, b""),
     ],
 )
-def test_a_status_alone_brings_its_usual_body(status, body):
+def test_a_status_alone_brings_its_usual_body(status: int, body: bytes) -> None:
     answer = changed(Fault(status=status), None)
 
     assert (answer.status, answer.body) == (status, body)
 
 
 @pytest.mark.parametrize("name", ["Content-Type", "content-type", "CONTENT-TYPE"])
-def test_header_names_have_no_letter_case(name):
+def test_header_names_have_no_letter_case(name: str) -> None:
     assert changed(Fault(headers={name: "text/csv"})).headers == {"content-type": "text/csv"}
 
 
-def test_the_echo_holds_key_and_fields():
+def test_the_echo_holds_key_and_fields() -> None:
     echoed = json.loads(changed(Fault(echo=True)).body)
 
     assert "Bearer KEY" in echoed["message"]
@@ -89,12 +92,12 @@ def test_the_echo_holds_key_and_fields():
         {"colour": "red"},
     ],
 )
-def test_a_wrong_field_is_an_error_that_names_it(fields):
+def test_a_wrong_field_is_an_error_that_names_it(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(fields))):
         Fault(**fields)
 
 
-def test_faults_apply_in_the_order_in_which_they_were_added():
+def test_faults_apply_in_the_order_in_which_they_were_added() -> None:
     queue = FaultQueue()
     queue.add(Fault(operation="list", status=429, times=2))
     queue.add(Fault(operation="show", status=404))
@@ -106,7 +109,7 @@ def test_faults_apply_in_the_order_in_which_they_were_added():
     assert [fault.operation for fault in queue.pending()] == ["show"]
 
 
-def test_requests_that_meet_another_fault_are_counted_as_skipped():
+def test_requests_that_meet_another_fault_are_counted_as_skipped() -> None:
     queue = FaultQueue()
     queue.add(Fault(status=429))
     queue.add(Fault(status=500, skip=2))
@@ -116,7 +119,7 @@ def test_requests_that_meet_another_fault_are_counted_as_skipped():
     assert [fault.status if fault else None for fault in taken] == [429, None, 500, None]
 
 
-def test_a_fault_without_end_stays_until_it_is_cleared():
+def test_a_fault_without_end_stays_until_it_is_cleared() -> None:
     queue = FaultQueue()
     queue.add(Fault(times=None))
 
@@ -125,7 +128,7 @@ def test_a_fault_without_end_stays_until_it_is_cleared():
     assert queue.take("list", "/") is None
 
 
-def test_a_named_website_that_is_not_there_is_an_error():
+def test_a_named_website_that_is_not_there_is_an_error() -> None:
     store = Store()
     try:
         with pytest.raises(ValueError, match=r"no website 'a\.example'"):

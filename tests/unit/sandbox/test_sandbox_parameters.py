@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 import pytest
@@ -11,6 +12,7 @@ from airflow_provider_analytics.sandbox.parameters import (
     LIST_PARAMETERS,
     UPDATE_FIELDS,
     InvalidInputError,
+    Parameter,
     decode_pairs,
     read_values,
 )
@@ -20,12 +22,12 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1))
-def test_whatever_is_encoded_is_decoded(pairs):
+def test_whatever_is_encoded_is_decoded(pairs: list[tuple[str, str]]) -> None:
     assert decode_pairs(urlencode(pairs).encode()) == pairs
 
 
 @given(st.binary())
-def test_any_bytes_are_decoded_or_refused(raw):
+def test_any_bytes_are_decoded_or_refused(raw: bytes) -> None:
     try:
         decode_pairs(raw)
     except InvalidInputError as error:
@@ -40,14 +42,16 @@ def test_any_bytes_are_decoded_or_refused(raw):
         (LIST_PARAMETERS, {"search_by": "domain", "sort_by": "id", "sort": "desc", "per_page": 100}),
     ],
 )
-def test_the_documented_defaults_are_those_of_the_interface(parameters, defaults):
+def test_the_documented_defaults_are_those_of_the_interface(
+    parameters: Sequence[Parameter], defaults: dict[str, object]
+) -> None:
     schemas = {parameter.name: parameter.schema for parameter in parameters}
 
     assert {name: schema["default"] for name, schema in schemas.items() if "default" in schema} == defaults
 
 
 @pytest.mark.parametrize("parameters", [CREATE_FIELDS, UPDATE_FIELDS, LIST_PARAMETERS])
-def test_documented_values_are_accepted_and_others_are_not(parameters):
+def test_documented_values_are_accepted_and_others_are_not(parameters: Sequence[Parameter]) -> None:
     for parameter in parameters:
         for value in parameter.schema.get("enum", []):
             assert read_values([(parameter.name, str(value))], [parameter]) == {parameter.name: value}
@@ -56,7 +60,7 @@ def test_documented_values_are_accepted_and_others_are_not(parameters):
                 read_values([(parameter.name, "7")], [parameter])
 
 
-def test_every_problem_is_reported():
+def test_every_problem_is_reported() -> None:
     pairs = [("privacy", "9"), ("colour", "red"), ("email", "0"), ("email", "1")]
 
     with pytest.raises(InvalidInputError) as caught:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -9,13 +11,13 @@ from airflow_provider_analytics.sandbox.store import DuplicateDomainError, Store
 
 
 @pytest.fixture
-def store():
+def store() -> Iterator[Store]:
     store = Store()
     yield store
     store.close()
 
 
-def test_the_same_seed_gives_the_same_websites(store):
+def test_the_same_seed_gives_the_same_websites(store: Store) -> None:
     store.seed(50, seed=7)
     first = store.websites()
     store.clear()
@@ -25,22 +27,22 @@ def test_the_same_seed_gives_the_same_websites(store):
     assert store.count() == 50
 
 
-def test_another_seed_gives_others():
+def test_another_seed_gives_others() -> None:
     assert list(generate_websites(5, 7)) != list(generate_websites(5, 8))
 
 
-def test_fewer_websites_of_a_seed_are_the_first_of_more():
+def test_fewer_websites_of_a_seed_are_the_first_of_more() -> None:
     assert list(generate_websites(20, 7))[:5] == list(generate_websites(5, 7))
 
 
-def test_seeding_again_adds_other_domains(store):
+def test_seeding_again_adds_other_domains(store: Store) -> None:
     store.seed(300, seed=7)
     store.seed(300, seed=7)
 
     assert len({website["domain"] for website in store.websites()}) == 600
 
 
-def test_seeded_websites_are_a_realistic_mixture():
+def test_seeded_websites_are_a_realistic_mixture() -> None:
     websites = list(generate_websites(500, 7))
 
     assert {website["privacy"] for website in websites} == {0, 1, 2}
@@ -54,7 +56,7 @@ def test_seeded_websites_are_a_realistic_mixture():
     assert created == sorted(created)
 
 
-def test_seeded_domains_and_addresses_are_reserved_ones():
+def test_seeded_domains_and_addresses_are_reserved_ones() -> None:
     websites = list(generate_websites(500, 7))
 
     assert all(".example" in website["domain"] for website in websites)
@@ -62,20 +64,20 @@ def test_seeded_domains_and_addresses_are_reserved_ones():
     assert all(ip.startswith(("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:")) for ip in addresses)
 
 
-def test_clear_begins_again_with_id_1(store):
+def test_clear_begins_again_with_id_1(store: Store) -> None:
     store.seed(3)
     store.clear()
 
     assert store.add("a.example")["id"] == 1
 
 
-def test_an_id_is_not_given_twice(store):
+def test_an_id_is_not_given_twice(store: Store) -> None:
     store.delete(store.add("a.example")["id"])
 
     assert store.add("a.example")["id"] == 2
 
 
-def test_a_taken_domain(store):
+def test_a_taken_domain(store: Store) -> None:
     store.add("bücher.example")
 
     with pytest.raises(DuplicateDomainError):
@@ -85,22 +87,22 @@ def test_a_taken_domain(store):
 
 
 @pytest.mark.parametrize("change", ["add", "update"])
-def test_unknown_settings_are_an_error(store, change):
+def test_unknown_settings_are_an_error(store: Store, change: str) -> None:
     store.add("a.example")
 
     with pytest.raises(ValueError, match="colour"):
         store.add("b.example", colour="red") if change == "add" else store.update(1, {"colour": "red"})
 
 
-def test_changing_or_deleting_nothing(store):
+def test_changing_or_deleting_nothing(store: Store) -> None:
     assert store.update(7, {"email": 1}) is None
     assert store.delete(7) is False
     assert store.get(7) is None
     assert store.password(7) is None
 
 
-def test_sampling_repeats_itself_after_clear(store):
-    def sample():
+def test_sampling_repeats_itself_after_clear(store: Store) -> None:
+    def sample() -> list[list[dict[str, Any]]]:
         store.clear()
         store.seed(20)
         return [store.sample(3), store.sample(30)]
@@ -111,7 +113,7 @@ def test_sampling_repeats_itself_after_clear(store):
     assert first == sample()
 
 
-def test_several_threads_may_use_it(store):
+def test_several_threads_may_use_it(store: Store) -> None:
     def add(thread: int) -> None:
         for number in range(25):
             store.add(f"site-{thread}-{number}.example")

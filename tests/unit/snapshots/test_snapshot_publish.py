@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from upath import UPath
 from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.reader import read_snapshot
-from airflow_provider_analytics.storage import StoragePath, names, new_token, token_age
+from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, token_age
 
 Make = Callable[..., Any]
 HOUR = timedelta(hours=1)
@@ -166,7 +166,7 @@ def test_the_loser_of_a_race_says_so_and_cleans_up(
     partition = base / "websites" / "snapshot_date=2026-11-20"
     other = take(base / "other", make_websites(5))
     content = base.fs.cat_file((other.partition / "manifest.json").path)
-    put = publishing.put_bytes
+    put = put_bytes
 
     def overtaken(target: StoragePath, *arguments: Any) -> None:
         put(target, *arguments)
@@ -190,7 +190,7 @@ def test_a_base_path_that_cannot_be_written_is_a_clear_error(
 
 
 @pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A disk of the size in the list: writing more is ENOSPC, as the real one says it."""
     left = [10**9]
     real_fsync = os.fsync

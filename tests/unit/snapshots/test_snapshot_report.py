@@ -16,7 +16,8 @@ NIGHT = timedelta(days=1)
 
 
 def page(snapshot: Any) -> str:
-    return snapshot.partition.fs.cat_file((snapshot.partition / snapshot.manifest.report).path).decode()
+    content: bytes = snapshot.partition.fs.cat_file((snapshot.partition / snapshot.manifest.report).path)
+    return content.decode()
 
 
 class Loads(HTMLParser):
