@@ -163,7 +163,7 @@ class _SettingsOperator(AnalyticsOperator):
         except TemplateSyntaxError:
             # The text of the error contains the whole template, which may be a literal password.
             raise ValueError(
-                "password (value not shown) is not a valid Jinja template; allowed: plain text or a valid template"
+                "password (value not shown) is not a valid template; allowed: plain text, or a Jinja template"
             ) from None
         if not isinstance(password, str) or password == "None":  # noqa: S105 - Jinja's text for a missing value
             raise ValueError("password was rendered to no text; check that its connection or variable has a value")

@@ -90,7 +90,7 @@ RENDERED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "ips_list": ("update", {"website_id": 1, "exclude_ips": "{{ ['10.0.0.1'] }}"}, ["exclude_ips=", "native_obj"]),
     "params_list": ("create", {"domain": "a.example.com", "exclude_params": "{{ [] }}"}, ["exclude_params='[]'"]),
     "password_none": ("update", {"website_id": 1, "password": "{{ none }}"}, ["password was rendered to no text"]),
-    "password_syntax": ("update", {"website_id": 1, "password": "s3{%cret"}, ["password", "not a valid Jinja template"]),
+    "password_syntax": ("update", {"website_id": 1, "password": "s3{%cret"}, ["password", "not a valid template"]),
     "password_number": ("update", {"website_id": 1, "password": 12345}, ["password"]),
     "if_exists": ("create", {"domain": "a.example.com", "if_exists": "{{ none }}"}, ["if_exists='None'"]),
     "max_records": ("list", {"max_records": "{{ none }}"}, ["max_records='None'"]),
