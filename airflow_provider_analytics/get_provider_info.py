@@ -1,4 +1,4 @@
-"""What Airflow reads about this package; it is read by every Airflow process, so it imports nothing else."""
+"""Provider metadata. Every Airflow process imports this module, so it imports nothing but the version."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider_analytics import __version__
 
-#: The connection type: its form, and the names that :mod:`airflow_provider_analytics.hooks.analytics` shares.
+#: Connection type and its form; :mod:`airflow_provider_analytics.hooks.analytics` reads its names from here.
 CONNECTION_TYPE: dict[str, Any] = {
     "connection-type": "analytics",
     "hook-class-name": "airflow_provider_analytics.hooks.analytics.AnalyticsHook",
@@ -19,17 +19,17 @@ CONNECTION_TYPE: dict[str, Any] = {
     "conn-fields": {
         "timeout": {
             "label": "Timeout (s)",
-            "description": "Seconds to wait for a connection and for the next bytes of an answer; 30 if empty.",
+            "description": "Seconds to wait for a connection, and for the next bytes of a response; 30 if empty.",
             "schema": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 600},
         },
         "max_retries": {
             "label": "Retries",
-            "description": "How often a request that may safely be repeated is tried again; 3 if empty.",
+            "description": "Maximum number of retries of a request that is safe to repeat; 3 if empty.",
             "schema": {"type": ["integer", "null"], "minimum": 0, "maximum": 10},
         },
         "requests_per_minute": {
             "label": "Requests per minute",
-            "description": "Most requests in any minute; no limit if empty.",
+            "description": "Maximum number of requests in any 60 s; no limit if empty.",
             "schema": {"type": ["integer", "null"], "minimum": 1},
         },
         "verify": {
@@ -39,7 +39,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
         "proxies": {
             "label": "Proxies",
-            "description": 'Scheme to proxy, {"https": "http://proxy:3128"}; those of the environment if empty.',
+            "description": 'Scheme to proxy URL, {"https": "http://proxy:3128"}; those of the environment if empty.',
             "schema": {"type": ["object", "null"]},
         },
         "page_parameter": {
@@ -49,17 +49,17 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
         "boolean_format": {
             "label": "Boolean format",
-            "description": "How the service wants favorite to be written; true/false if empty.",
+            "description": "Format in which favorite is sent; true/false if empty.",
             "schema": {"type": ["string", "null"], "enum": ["true/false", "1/0", None]},
         },
         "update_method": {
             "label": "Update method",
-            "description": "PUT helps where a proxy blocks PATCH; PATCH if empty.",
+            "description": "HTTP method of an update; PUT helps if a proxy blocks PATCH; PATCH if empty.",
             "schema": {"type": ["string", "null"], "enum": ["PATCH", "PUT", None]},
         },
         "allow_insecure_http": {
             "label": "Allow insecure http",
-            "description": "Permit plain http to another machine: the key crosses the network in clear.",
+            "description": "Allow plain http to another host: the key is sent in clear text.",
             "schema": {"type": ["boolean", "null"], "default": False},
         },
     },
@@ -67,14 +67,14 @@ CONNECTION_TYPE: dict[str, Any] = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider metadata that the entry point ``apache_airflow_provider`` promises."""
+    """Return the provider metadata, for the entry point ``apache_airflow_provider``."""
     integration = "Website Analytics"
 
-    def modules(room: str, *names: str) -> list[dict[str, Any]]:
+    def modules(package: str, *names: str) -> list[dict[str, Any]]:
         return [
             {
                 "integration-name": integration,
-                "python-modules": [f"airflow_provider_analytics.{room}.{name}" for name in names],
+                "python-modules": [f"airflow_provider_analytics.{package}.{name}" for name in names],
             }
         ]
 

@@ -1,6 +1,6 @@
-"""Let a fresh Airflow run the nightly DAG against a local server, and show the snapshot it leaves on disk.
+"""Run the nightly DAG in a fresh Airflow against a local server, and show the snapshot on disk.
 
-Exit status 0 means: Airflow calls the run a success, and the snapshot on disk holds every website of the server.
+Exit status 0 means that the DAG run succeeded and the snapshot on disk holds all websites of the server.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ DAG_ID = "nightly_website_snapshot"
 WEBSITES = 250
 OUTPUT = CHECKOUT / ".demo"
 LOG = OUTPUT / "airflow.log"
-#: Seconds for one airflow command; they take about ten.
+#: Timeout of an airflow command in seconds; it takes about ten.
 PATIENCE = 300
 
 
 class DemoError(Exception):
-    """The demo did not show what it is there to show."""
+    """A failure of the demo."""
 
 
 def main() -> int:
@@ -42,15 +42,15 @@ def main() -> int:
             env = environment(Path(home), sandbox.connection_env)
             say("Setting up a fresh Airflow: airflow db migrate")
             run(env, "db", "migrate")
-            say(f"Letting Airflow run the DAG: airflow dags test {DAG_ID}")
+            say(f"Running the DAG: airflow dags test {DAG_ID}")
             run(env, "dags", "test", DAG_ID, "--conf", json.dumps({"base_path": OUTPUT.as_uri()}))
-            say(f"Airflow says: {run_state(Path(home))}")
+            say(f"Airflow reports: {run_state(Path(home))}")
         show_snapshot()
     except DemoError as error:
         say(f"FAILED: {error}\nAirflow's log is in {LOG}")
         return 1
     except KeyboardInterrupt:
-        say("\nInterrupted; everything that was started is stopped.")
+        say("\nInterrupted; all processes are stopped.")
         return 130
     return 0
 
@@ -71,11 +71,14 @@ def run(env: dict[str, str], *arguments: str) -> None:
 
 
 def run_state(home: Path) -> str:
-    """Return the state that Airflow's own database has for the run, which must be success."""
+    """Return the state of the run in Airflow's database.
+
+    :raises DemoError: if it is not success.
+    """
     with closing(sqlite3.connect(home / "airflow.db")) as database:
         states = [state for (state,) in database.execute("SELECT state FROM dag_run WHERE dag_id = ?", (DAG_ID,))]
     if states != ["success"]:
-        raise DemoError(f"the run of {DAG_ID} should be in state success, seen: {states}")
+        raise DemoError(f"the run of {DAG_ID} should be in state success, but the states are {states}")
     return f"the run of {DAG_ID} is in state {states[0]}"
 
 
@@ -83,7 +86,7 @@ def show_snapshot() -> None:
     """Read the snapshot back from disk and show it."""
     published = [marker.parent for marker in OUTPUT.glob("websites/snapshot_date=*/_SUCCESS")]
     if len(published) != 1:
-        raise DemoError(f"there should be one published snapshot, seen: {len(published)}")
+        raise DemoError(f"there should be one published snapshot, but there are {len(published)}")
     files = sorted(published[0].glob("*.jsonl"))
     rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
     say(f"Snapshot: {published[0]}")

@@ -1,4 +1,4 @@
-"""Write every file, and every table of a document, that is made from code; ``--check`` only names the stale ones."""
+"""Write all files and tables of documents that are generated from code; ``--check`` only lists the stale files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT / "tests" / "contract"))
 
-import contract_table  # noqa: E402 - found by the line above
+import contract_table  # noqa: E402 - needs the path above
 
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS  # noqa: E402
 from airflow_provider_analytics.api.kinds import Secret  # noqa: E402
@@ -38,7 +38,7 @@ def columns() -> Iterator[str]:
 
 
 def settings_of_a_file() -> Iterator[str]:
-    """Yield the rows of the table of what a file of websites may set."""
+    """Yield the rows of the table of settings in a file of websites."""
     yield "| setting | value | |"
     yield "|---|---|---|"
     for field in WEBSITE_FIELDS:
@@ -69,7 +69,7 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
 
 
 def contents() -> Iterator[tuple[Path, str]]:
-    """Yield every generated file with what it has to hold."""
+    """Yield the path and the expected content of each generated file."""
     package = CHECKOUT / "airflow_provider_analytics"
     yield package / "reconcile" / websites_file.SCHEMA_FILE, _json(websites_file.schema())
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
@@ -82,7 +82,7 @@ def contents() -> Iterator[tuple[Path, str]]:
 
 
 def out_of_date() -> list[str]:
-    """Return the generated files that do not hold what they have to."""
+    """Return the generated files that are missing or out of date."""
     return [
         str(path.relative_to(CHECKOUT))
         for path, content in contents()
@@ -91,9 +91,9 @@ def out_of_date() -> list[str]:
 
 
 def main() -> int:
-    """Write the files; return 1 where ``--check`` finds one out of date."""
+    """Write the files; with ``--check``, return 1 if one is out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, name what is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing, list the files that are out of date")
     if parser.parse_args().check:
         stale = out_of_date()
         sys.stdout.writelines(f"{name} is out of date: run make generate\n" for name in stale)

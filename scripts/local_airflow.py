@@ -1,4 +1,4 @@
-"""An Airflow of its own in a fresh home, next to a sandbox, for the demo and for looking around."""
+"""A separate Airflow in a fresh home directory, for ``make demo`` and ``make ui``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for an Airflow whose home is ``home``; nothing of another Airflow leaks in."""
+    """Return the environment of an Airflow in ``home``, without variables of another Airflow.
+
+    :param settings: additional environment variables.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
     loopback = "127.0.0.1,localhost"
     return {
         **inherited,
-        # "airflow standalone" starts its parts as "airflow".
+        # "airflow standalone" starts its components by the command "airflow".
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', os.defpath)}",
-        # A proxy of the environment cannot reach this machine's own servers.
+        # A proxy of the environment cannot reach the servers of this machine.
         "NO_PROXY": loopback,
         "no_proxy": loopback,
         "AIRFLOW_HOME": str(home),
@@ -39,9 +42,9 @@ def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[s
 
 @contextmanager
 def airflow(*arguments: str, env: Mapping[str, str], log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start an ``airflow`` command that writes to ``log``; at the end nothing that it started is left."""
+    """Start an ``airflow`` command that writes to ``log``; on exit, stop it and all its child processes."""
     command = [sys.executable, "-m", "airflow", *arguments]
-    # In a session of its own, so that Ctrl-C reaches this process only and the order of stopping is ours.
+    # In a new session, so that Ctrl-C reaches this process only, which then stops the others in order.
     process = subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
     )
@@ -53,7 +56,7 @@ def airflow(*arguments: str, env: Mapping[str, str], log: IO[bytes]) -> Iterator
 
 
 def _stop(session: int) -> None:
-    """Stop every process of a session: asked first, killed when it is still there after ten seconds."""
+    """Stop all processes of a session: SIGTERM, and SIGKILL after ten seconds."""
     for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
         members = [process for process in psutil.process_iter() if _session(process) == session]
         for process in members:
@@ -69,14 +72,14 @@ def _session(process: psutil.Process) -> int | None:
 
 
 def stop_on_signals() -> None:
-    """Let Ctrl-C and SIGTERM end this process in order, so that everything it started is stopped too."""
-    # SIGINT as well: what a script starts in the background begins with that signal ignored.
+    """Raise KeyboardInterrupt on Ctrl-C and SIGTERM, so that all child processes are stopped."""
+    # SIGINT, too: a shell script starts background processes with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port

@@ -1,4 +1,4 @@
-"""Write the same websites in every format, read each back, and print the table of docs/snapshots.md."""
+"""Write the same websites in every format, read them back, and print the table of docs/snapshots.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider_analytics.snapshots.take import Options, take_snapshot
 from airflow_provider_analytics.storage import StoragePath
 
 WEBSITES = 10_000
-#: One moment for all, so that nothing but the format differs.
+#: The same time for all, so that only the format differs.
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 FORMATS = [
     *((file_format, compression) for file_format in ("jsonl", "csv") for compression in (None, "gzip", "zstd")),
@@ -47,7 +47,7 @@ def main() -> int:
                 rows = list(snapshot.rows())
                 first = first or rows
                 if len(rows) != WEBSITES or rows != first:
-                    say(f"FAILED: {file_format} with {compression} reads back as other rows")
+                    say(f"FAILED: {file_format} with {compression} reads back different rows")
                     return 1
                 size = sum(file.bytes for file in snapshot.manifest.files)
                 inside = compression or ("snappy" if file_format == "parquet" else "none")

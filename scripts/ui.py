@@ -1,7 +1,7 @@
 """Start Airflow's web interface with a local server, a connection to it and the sample DAGs, until Ctrl-C.
 
-The sample DAGs are paused, as new DAGs are in Airflow. One that is triggered on the screen is unpaused by that and then
-runs by its schedule, too; one that waits for another's data has to be unpaused.
+The sample DAGs start paused, as all new DAGs in Airflow. Triggering one in the web interface unpauses it, so that it
+also runs on its schedule. One that is scheduled on an asset must be unpaused.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from local_airflow import CHECKOUT, airflow, environment, free_port, stop_on_sig
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Of a server on loopback that lives until Ctrl-C.
+#: Fixed credentials: the server listens on loopback only, until Ctrl-C.
 USER, PASSWORD = "admin", "admin"
 WEBSITES = 250
 OUTPUT = CHECKOUT / ".ui"
 LOG = OUTPUT / "airflow.log"
-#: Seconds until the web interface must be up; it takes about thirty.
+#: Timeout for the web interface to start, in seconds; it takes about thirty.
 PATIENCE = 180
 
 
 class UIError(Exception):
-    """The web interface could not be started, or stopped by itself."""
+    """A failure to start the web interface, or its unexpected end."""
 
 
 def main() -> int:
@@ -66,9 +66,9 @@ def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-            # One worker process per task that may run at once, all started with the scheduler.
+            # Number of worker processes, one per concurrent task, all started with the scheduler.
             "AIRFLOW__CORE__PARALLELISM": "4",
-            # The run that unpausing a daily DAG brings with it waits until the triggered one is done, or the reverse.
+            # Unpausing a daily DAG starts a scheduled run; it and the triggered run must not overlap.
             "AIRFLOW__CORE__MAX_ACTIVE_RUNS_PER_DAG": "1",
             "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
@@ -77,7 +77,7 @@ def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
     )
     say("Setting up a fresh Airflow")
     run(env, log, "db", "migrate")
-    # Kept in the database and not in the environment: only there the list of connections shows it.
+    # In the database, not in the environment: the list of connections shows only those of the database.
     run(env, log, "connections", "add", "analytics_default", "--conn-json", connection_json(sandbox))
     say("Starting the web interface")
     with airflow("standalone", env=env, log=log) as process:
@@ -89,7 +89,7 @@ def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
 
 
 def connection_json(sandbox: SandboxServer) -> str:
-    """Return the connection with a port of its own: Airflow 3.3.2 refuses to test one without (its PR 73298)."""
+    """Return the connection with a separate port: Airflow 3.3.2 refuses to test one without (its PR 73298)."""
     host, _, port = sandbox.url.rpartition(":")
     return json.dumps({**json.loads(sandbox.connection_json()), "host": host, "port": int(port)})
 
@@ -103,7 +103,7 @@ def run(env: dict[str, str], log: IO[bytes], *arguments: str) -> None:
 def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + PATIENCE
     with requests.Session() as session:
-        # Neither a proxy nor a ~/.netrc of the environment has a say on loopback.
+        # Ignore proxies and ~/.netrc: the server is on loopback.
         session.trust_env = False
         while process.poll() is None and time.monotonic() < deadline:
             try:
@@ -113,7 +113,7 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
             except (requests.RequestException, KeyError):
                 pass
             time.sleep(0.5)
-    raise UIError("the web interface did not come up")
+    raise UIError("the web interface did not start")
 
 
 def say(text: str) -> None:

@@ -1,6 +1,7 @@
-"""The wire protocol of the service: fields, requests, answers, and the proof that a list is complete.
+"""The HTTP interface of the service: fields, requests, responses, and the proof that a list is complete.
 
-Never imports Airflow, and nothing of this package but ``exceptions``. Only ``transport.py`` imports requests.
+May import ``exceptions`` and ``__version__`` of this package, and never Airflow. Only ``transport.py`` imports
+requests.
 """
 
 from __future__ import annotations

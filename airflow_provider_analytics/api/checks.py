@@ -1,4 +1,4 @@
-"""Checks of single values, with one wording for all that are refused: name, value, what is allowed."""
+"""Validation of single values, with one wording for the error: name, value, what is allowed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def refused(name: str, value: object, allowed: str) -> ValueError:
 
 
 def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
-    """Return the allowed value that ``value`` equals, as itself or as text (templates render to text).
+    """Return the allowed value that equals ``value``, also if given as text (templates render to text).
 
-    :raises ValueError: names the allowed values, and the nearest one.
+    :raises ValueError: for any other value; the message lists the allowed values and suggests the nearest.
     """
     by_text = {str(choice): choice for choice in allowed}
     if not isinstance(value, bool) and str(value) in by_text:
@@ -29,7 +29,7 @@ def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that looks most like a misspelt one, or None."""
+    """Return the known name that is most similar to ``name``, or None."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
 
@@ -48,7 +48,7 @@ def flag(name: str, value: object) -> bool:
 def whole_number(name: str, value: object, *, at_least: int) -> int:
     """Parse a whole number, given as int or text.
 
-    :raises ValueError: for any other value, and for a smaller number.
+    :raises ValueError: for any other value, and below ``at_least``.
     """
     text = str(value).strip() if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     if not (text.isascii() and text.removeprefix("-").isdigit()) or int(text) < at_least:
@@ -65,6 +65,6 @@ def fraction(name: str, value: object) -> float:
         number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else -1.0
     except ValueError:
         number = -1.0
-    if not 0 <= number <= 1:  # false for NaN, too
+    if not 0 <= number <= 1:  # NaN compares false
         raise refused(name, value, "0 to 1, such as 0.3")
     return number

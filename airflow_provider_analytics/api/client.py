@@ -1,4 +1,4 @@
-"""The six operations of interface.md, part 4."""
+"""Client with the six operations of the service (docs/interface.md, Operations)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ log = logging.getLogger(__name__)
 
 
 class AnalyticsClient:
-    """A client of one service with one API key; many threads may share it.
+    """Client of one service with one API key; thread-safe.
 
-    Every method checks its arguments before it sends anything (:class:`ValueError`), and raises the errors of
-    :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts, as the service sent them: interface.md
-    does not show their fields, so that only ``id`` is certain.
+    Every method validates its arguments before it sends anything (:class:`ValueError`), and otherwise raises the
+    errors of :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service returns them. Their
+    fields are not documented; only ``id`` is certain (docs/interface.md, Not documented).
+
+    :param settings: base URL, API key and options.
+    :param transport: sends the requests; by default a new one for these settings.
     """
 
     def __init__(self, settings: Settings, transport: Transport | None = None) -> None:
@@ -55,50 +58,50 @@ class AnalyticsClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; a later request opens new ones."""
+        """Close the connections; the next request opens new ones."""
         self._transport.close()
 
     @property
     def base_url(self) -> str:
-        """The base URL, without a slash at its end."""
+        """Base URL without a trailing slash."""
         return self.settings.base_url
 
     @property
     def stats(self) -> Stats:
-        """How many requests were sent so far, and how many of them were repeats."""
+        """Number of requests sent so far, and of retries among them."""
         return self._transport.stats
 
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
-        """Return one reading of the list; see :class:`Listing` for when it may be believed."""
+        """Return an iterator that reads the list once; see :class:`Listing` for when its records may be used."""
         texts = self.settings.boolean_texts
         return Listing(self._page, fields.list_query(boolean_texts=texts, **filters), self.settings.page_parameter)
 
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[dict[str, Any]]:
-        """Return the complete list; a list that moves is read again.
+        """Return the complete list; a list that changes while it is read is read again.
 
-        :raises IncompleteListError: where it cannot be proven complete.
+        :raises IncompleteListError: if the list cannot be proven complete.
         """
         fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
         return read_again(list, lambda: self.iter_websites(**filters))
 
     def get_website(self, website_id: int | str) -> dict[str, Any]:
-        """Return the record of a website ("Show")."""
+        """Return the record of a website."""
         asked = fields.check_website_id(website_id)
         return _record_of(asked, self._transport.request("GET", _path(asked)))
 
     def find_website(self, domain: str) -> dict[str, Any] | None:
-        """Return the website of exactly this domain, or None; letter case and a dot at the end do not count.
+        """Return the website of exactly this domain, or None; case and a trailing dot are ignored.
 
-        What the service's search matches is not shown. So what it finds is believed, but that it finds nothing
-        is not: then the whole list is read.
+        What the service's search matches is not documented. So a match is accepted, but an empty result is not: the
+        whole list is read instead.
 
-        :raises DuplicateWebsiteError: where several websites have the domain.
+        :raises DuplicateWebsiteError: if several websites have the domain.
         """
         wanted = check_domain(domain)
         try:
             found = self.list_websites(search=wanted.removesuffix("."), search_by="domain")
         except IncompleteListError as error:
-            log.info("The search for %s is not proven complete, so the whole list is read. %s", wanted, error)
+            log.info("The search for %s is not proven complete; reading the whole list. %s", wanted, error)
             found = []
         matches = [record for record in found if _has_domain(record, wanted)]
         if not matches:
@@ -108,11 +111,11 @@ class AnalyticsClient:
         return matches[0] if matches else None
 
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
-        """Create a website and return its record ("Store"); the request is never applied twice.
+        """Create a website and return its record; the create is never applied twice.
 
-        Where the outcome is unknown, the domain is looked up: if it is there, it was created.
+        If the outcome is unknown, the domain is looked up: a website with this domain counts as the created one.
 
-        :raises AmbiguousWriteError: where it may or may not have been created.
+        :raises AmbiguousWriteError: if the website may or may not have been created.
         """
         form = fields.create_form(domain, **settings)
         self._hide_password(form, form.get("privacy", str(Privacy.PUBLIC.value)))
@@ -123,11 +126,11 @@ class AnalyticsClient:
                 raise
             return self._created(domain, str(error), error)
         if dialect.is_empty(answer):
-            return self._created(domain, "the answer was empty.", None)
+            return self._created(domain, "the response was empty", None)
         return dialect.record(answer)
 
     def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
-        """Change the given settings of a website and return its record ("Update"); the rest stays as it is."""
+        """Change the given settings of a website and return its record; other settings are kept."""
         form = fields.update_form(boolean_texts=self.settings.boolean_texts, **settings)
         asked = fields.check_website_id(website_id)
         self._hide_password(form, form.get("privacy"))
@@ -137,15 +140,14 @@ class AnalyticsClient:
     def delete_website(self, website_id: int | str) -> None:
         """Delete a website.
 
-        :raises NotFoundError: where there is no such website, unless an earlier attempt of this very call may
-            have deleted it.
+        :raises NotFoundError: if there is no such website, unless an earlier attempt of this call may have deleted it.
         """
         try:
             dialect.acknowledged(self._transport.request("DELETE", _path(fields.check_website_id(website_id))))
         except NotFoundError as error:
             if not any(may_have_been_applied(earlier) for earlier in error.earlier):
                 raise
-            log.info("Website %s is gone after an attempt whose answer was lost.", website_id)
+            log.info("Website %s is gone after an attempt whose response was lost; it counts as deleted.", website_id)
 
     def get_account(self) -> dict[str, Any]:
         """Return the record of the account that the API key belongs to."""
@@ -159,18 +161,20 @@ class AnalyticsClient:
         return page
 
     def _created(self, domain: str, why: str, cause: AnalyticsError | None) -> dict[str, Any]:
-        """Look up the website that an attempt with unknown outcome should have created."""
+        """Return the website that a create with unknown outcome should have created."""
         try:
             found = self.find_website(domain)
         except AnalyticsError as failed:
-            outcome = f"{why} Looking the domain up failed as well: {failed}"
+            outcome = f"{why.rstrip('.')}; the lookup of the domain failed, too: {failed}"
         else:
             if found is not None:
-                log.info("The website %s was created, although its creation was not confirmed: %s", domain, why)
+                log.info("The website %s was created, although the create was not confirmed: %s", domain, why)
                 return found
-            outcome = f"{why} The domain is not in the list, but the service may still be working on it."
+            outcome = (
+                f"{why.rstrip('.')}; the domain is not in the list, but the service may still be processing the create."
+            )
         raise AmbiguousWriteError(
-            f"it is not known whether the website was created, and the request is not sent again: {outcome}",
+            f"it is unknown whether the website was created, and the request is not sent again: {outcome}",
             "POST",
             dialect.API_PREFIX + _WEBSITES,
             domain,
@@ -182,7 +186,7 @@ class AnalyticsClient:
         self._transport.redact.add(form["password"])
         if privacy not in (None, str(Privacy.PASSWORD.value)):
             log.warning(
-                "The password given has no effect: privacy is %s, and a password counts only with privacy %d.",
+                "The password has no effect: privacy is %s; a password has an effect only with privacy %d.",
                 privacy,
                 Privacy.PASSWORD.value,
             )
@@ -195,7 +199,7 @@ def _path(website_id: str) -> str:
 def _record_of(asked: str, answer: dialect.Answer) -> dict[str, Any]:
     record = dialect.record(answer)
     if str(record["id"]) != asked:
-        raise answer.unexpected(f"Website {asked} was asked for, the answer is about website {record['id']}.")
+        raise answer.unexpected(f"Website {asked} was requested, but the response holds website {record['id']}.")
     return record
 
 
@@ -209,7 +213,7 @@ def _matches(listing: Listing, wanted: str) -> list[dict[str, Any]]:
     for record in listing:
         if not isinstance(record.get("domain"), str):
             raise UnexpectedResponseError(
-                f"Website {record['id']} comes without a domain, so that {wanted!r} cannot be looked up.",
+                f"Website {record['id']} has no domain, so {wanted!r} cannot be looked up.",
                 200,
                 "GET",
                 dialect.API_PREFIX + _WEBSITES,

@@ -1,4 +1,4 @@
-"""Domain names: which texts can be one, and which two are the same."""
+"""Validation and comparison of domain names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_domain(domain: object) -> str:
 
 
 def same_domain(one: str, other: str) -> bool:
-    """Tell whether two domains are the same, ignoring letter case and a dot at the end."""
+    """Return whether two domains are the same, ignoring case and a trailing dot."""
     return domain_key(one) == domain_key(other)
 
 

@@ -1,7 +1,7 @@
-"""Entries of the exclusion lists: IP addresses and query parameters, as users write them and as the service shows them.
+"""Entries of the exclusion lists: IP addresses and query parameters, as users write and as the service returns them.
 
-The service holds such a list as one text, one entry per line (docs/interface.md, Rules). What it promises about the
-entries is little: IP addresses in one list, URL query parameters in the other.
+The service stores such a list as one text, one entry per line (docs/interface.md, Rules). The interface states little
+about the entries: IP addresses in one list, URL query parameters in the other.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from airflow_provider_analytics.api.checks import one_of, refused
 
 Entries = tuple[str, ...]
 
-#: What becomes of a network where single addresses are promised only.
+#: What to do with a network: the interface promises single addresses only.
 NETWORKS = ("reject", "expand", "send")
-#: Most addresses that the networks of one list may expand to.
+#: Maximum number of addresses that the networks of one list may expand to.
 EXPAND_LIMIT = 1024
 
-# No list of excluded visitors needs half of the address space; a typing error in a prefix length does.
+# No exclusion list needs half of the address space; a typing error in a prefix length does.
 _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
 class UnusableEntriesError(ValueError):
-    """Entries of a list that cannot be used.
+    """Invalid entries of a list.
 
     :param argument: name of the argument that holds the list.
-    :param place: ``line`` or ``entry``, what the numbers count.
+    :param place: what the numbers count: ``line`` or ``entry``.
     :param problems: number of the line or entry, from 1, and what is wrong with it.
     """
 
@@ -46,17 +46,18 @@ class UnusableEntriesError(ValueError):
 
 
 class EntryType(ABC):
-    """What the entries of a list are: how a wanted one is read, and when two are equal."""
+    """Type of the entries of a list: how to parse an entry, and when two are equal."""
 
     def parse(self, argument: str, value: Iterable[str] | str, networks: str = "reject") -> Entries:
-        """Return the entries of a list, or of a text with one per line, normalised, each once.
+        """Return the entries of a list, or of a text with one entry per line, normalised and without duplicates.
 
-        ``#`` at the beginning of a line or after white space begins a comment; a text may hold blank lines.
+        ``#`` at the beginning of a line or after white space starts a comment; a text may hold blank lines.
 
         :param argument: name of the argument, for messages.
-        :param networks: for addresses: ``"reject"`` refuses networks, ``"expand"`` gives all their addresses
-            (:data:`EXPAND_LIMIT` in all), ``"send"`` keeps them as networks.
-        :raises UnusableEntriesError: names every entry that cannot be used, with its line.
+        :param networks: for addresses: ``"reject"`` refuses networks, ``"expand"`` replaces them by their addresses
+            (at most :data:`EXPAND_LIMIT` in all), ``"send"`` keeps them as networks.
+        :raises ValueError: if it is neither a list nor a text, or ``networks`` is invalid.
+        :raises UnusableEntriesError: if entries are invalid; the message lists all of them with their numbers.
         """
         place = "line" if isinstance(value, str) else "entry"
         if isinstance(value, str):
@@ -78,18 +79,18 @@ class EntryType(ABC):
 
     @abstractmethod
     def key(self, line: str) -> str:
-        """Normalise a line so that equal entries compare equal; a comment alone becomes an empty text."""
+        """Normalise a line so that equal entries compare equal; a line with only a comment becomes empty text."""
 
     @abstractmethod
     def _parser(self, networks: str) -> Callable[[str], Entries]:
-        """Return what reads one entry after the other; it raises :class:`ValueError` with what is wrong."""
+        """Return a function that parses an entry; it raises :class:`ValueError` with what is wrong."""
 
 
 class Addresses(EntryType):
-    """IP addresses. IPv6 is compressed and in lower case; IPv4 written inside IPv6 is IPv4."""
+    """IP addresses. IPv6 is compressed and in lower case; an IPv4-mapped address becomes IPv4."""
 
     def key(self, line: str) -> str:
-        """Normalise an address or a network; what is neither is compared as it is."""
+        """Normalise an address or a network; any other text is returned unchanged."""
         entry = without_comment(line)
         try:
             network = _unmapped(ipaddress.ip_network(entry))
@@ -108,8 +109,8 @@ class Addresses(EntryType):
                 return (str(network.network_address),)
             if networks == "reject":
                 raise ValueError(
-                    "is a network; the service promises addresses only (networks='expand' gives each of its "
-                    "addresses, networks='send' sends it as it is)"
+                    "is a network; the interface promises addresses only (networks='expand' sends each of its "
+                    "addresses, networks='send' sends it unchanged)"
                 )
             if networks == "send":
                 return (str(network),)
@@ -124,23 +125,23 @@ class Addresses(EntryType):
 
 
 class Words(EntryType):
-    """Single words such as query parameters; letter case counts."""
+    """Single words such as query parameters, case-sensitive."""
 
     def key(self, line: str) -> str:
-        """Return the word itself."""
+        """Return the line without its comment."""
         return without_comment(line)
 
     def _parser(self, networks: str) -> Callable[[str], Entries]:
         def parse(entry: str) -> Entries:
             if len(entry.split()) != 1:
-                raise ValueError("holds white space; write one parameter per line")
+                raise ValueError("contains white space; write one parameter per line")
             return (entry,)
 
         return parse
 
 
 def without_comment(line: str) -> str:
-    """Return what a line says before its comment."""
+    """Return the part of a line before its comment."""
     return _COMMENT.sub("", line).strip()
 
 
@@ -148,22 +149,22 @@ def _entry(line: object) -> str:
     if not isinstance(line, str):
         raise ValueError("is not text")
     if len(line.splitlines()) > 1:
-        raise ValueError("holds a line break")
+        raise ValueError("contains a line break")
     entry = without_comment(line)
     if entry == "None" or (entry.startswith("[") and entry.endswith("]")):
-        raise ValueError("is what a template makes of an empty value or a list; give the list itself")
+        raise ValueError("is Jinja's text for a missing value or a list; give the list itself")
     return entry
 
 
 def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     if "%" in entry:
-        raise ValueError("has a scope, which means something on one machine only")
+        raise ValueError("has a scope id, which is valid on one machine only")
     try:
         network = ipaddress.ip_network(entry, strict=False)
     except ValueError:
         raise ValueError("is not an IP address") from None
     if "/" in entry and ipaddress.ip_address(entry.partition("/")[0]) != network.network_address:
-        raise ValueError(f"has bits behind its prefix length; the network is {network}")
+        raise ValueError(f"has host bits set; the network is {network}")
     network = _unmapped(network)
     if network.num_addresses == 1 and network.network_address.is_unspecified:
         raise ValueError("is the unspecified address, which no visitor has")
@@ -178,7 +179,7 @@ def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 def _unmapped(
     network: ipaddress.IPv4Network | ipaddress.IPv6Network,
 ) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """Return the IPv4 network that an IPv6 network of the form ::ffff:a.b.c.d/n stands for."""
+    """Return the IPv4 network of an IPv4-mapped network (::ffff:a.b.c.d/n); any other network unchanged."""
     if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= _MAPPED_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:

@@ -1,10 +1,10 @@
-"""The fields of a website, declared once, and the forms and queries made of them (docs/interface.md, Fields).
+"""The table of website fields, and the forms and queries built from it (docs/interface.md, Fields).
 
-Whatever depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or held to it by
+Everything that depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or compared with it by
 ``tests/unit/test_fields_are_everywhere.py``.
 
-Every check here runs before a request is built, and every failure is a :class:`ValueError` that names the field, the
-value and what is allowed. ``None`` always means "not given": the field is not sent.
+Values are validated before a request is built. An invalid one raises :class:`ValueError` with the field, the value and
+what is allowed. ``None`` means "not given": the field is not sent.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ PAGE_SIZES = (10, 25, 50, 100)
 class Field:
     """A field of a website.
 
-    :param name: its name in the interface, exactly.
-    :param kind: what its values are.
-    :param meaning: what it is for, as half a sentence.
-    :param on_create: whether a create may send it.
-    :param on_update: whether an update may send it.
+    :param name: exact name in the interface.
+    :param kind: kind of its values.
+    :param meaning: its purpose, as a phrase for documents.
+    :param on_create: whether a create can send it.
+    :param on_update: whether an update can send it.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Field:
     on_update: bool = True
 
 
-#: Every field, in the order of the interface and of the columns of a snapshot.
+#: All fields, in the order of the interface and of the columns of a snapshot.
 WEBSITE_FIELDS = (
     Field("domain", Domain(), "domain name of the website", on_update=False),
     Field("privacy", PrivacySetting(), "who sees the public statistics page"),
@@ -66,17 +66,18 @@ WEBSITE_FIELDS = (
 )
 
 FIELDS: Mapping[str, Field] = {field.name: field for field in WEBSITE_FIELDS}
-#: Form fields of a create besides the domain, and of an update.
+#: Form fields of a create, without the domain.
 CREATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_create and field.name != "domain")
+#: Form fields of an update.
 UPDATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update)
-#: Exclusion lists, each with the type of its entries.
+#: Name of each exclusion list to the type of its entries.
 LINE_FIELDS = {field.name: field.kind.entries for field in WEBSITE_FIELDS if isinstance(field.kind, Lines)}
-#: Fields that a record may show: all but secrets.
+#: Fields that a record may hold: all but secrets.
 RECORD_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.kind.column)
 
 
 class CreateSettings(TypedDict, total=False):
-    """What can be set when a website is created, besides its domain."""
+    """Settings of a create, besides the domain."""
 
     privacy: Privacy | int | str | None
     password: str | None
@@ -87,13 +88,13 @@ class CreateSettings(TypedDict, total=False):
 
 
 class UpdateSettings(CreateSettings, total=False):
-    """What can be set when a website is updated."""
+    """Settings of an update."""
 
     favorite: bool | None
 
 
 class ListFilters(TypedDict, total=False):
-    """What selects and orders a list of websites."""
+    """Filters and sort order of a list of websites."""
 
     search: str | None
     search_by: str | None
@@ -109,9 +110,10 @@ def create_form(domain: str, **settings: Unpack[CreateSettings]) -> dict[str, st
 
 
 def update_form(*, boolean_texts: BooleanTexts, **settings: Unpack[UpdateSettings]) -> dict[str, str]:
-    """Return the form fields of an update; at least one has to be given (docs/interface.md, Operations).
+    """Return the form fields of an update (docs/interface.md, Operations).
 
-    :param boolean_texts: how false and true are written, see :data:`dialect.BOOLEAN_FORMATS`.
+    :param boolean_texts: the texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
+    :raises ValueError: if no field is given, or one is invalid.
     """
     form = _form(UPDATE_FIELDS, settings, boolean_texts)
     if not form:
@@ -120,7 +122,7 @@ def update_form(*, boolean_texts: BooleanTexts, **settings: Unpack[UpdateSetting
 
 
 def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -> dict[str, str]:
-    """Return the query parameters of a list request, those that are given (docs/interface.md, List parameters)."""
+    """Return the given query parameters of a list request (docs/interface.md, List parameters)."""
     _check_names(filters, tuple(ListFilters.__annotations__))
     given = {name: value for name, value in filters.items() if value is not None}
     query: dict[str, str] = {}
@@ -142,23 +144,23 @@ def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -
 
 
 def check_website_id(website_id: object) -> str:
-    """Return a website id, number or text, as a segment of a path.
+    """Return a website id, given as number or text, as a path segment.
 
-    :raises ValueError: if it cannot be one.
+    :raises ValueError: if it cannot be a path segment.
     """
     text = str(website_id) if isinstance(website_id, (int, str)) and not isinstance(website_id, bool) else ""
-    # "None" is what an empty template renders to; a delete that ignores missing websites would call it done.
+    # An empty template renders to "None"; a delete that ignores missing websites would report success for it.
     if not text or text in {"None", ".", ".."} or re.search(r"[\s\x00-\x1f\x7f/?#\\]", text):
-        raise refused("website_id", website_id, "a number or text that names a website")
+        raise refused("website_id", website_id, "the id of a website, a number or text")
     return text
 
 
 def normalise(name: str, value: object) -> Any:
-    """Normalise the value of a field so that equal settings compare equal and people read one spelling.
+    """Normalise the value of a field so that equal settings compare equal and have one spelling.
 
-    Takes what users give and what the service shows, where numbers and flags may be text: privacy becomes its
-    label, a flag bool, an exclusion list a tuple of its lines (an absent list is an empty one). A value that is none of
-    its field, and the value of a field that is not in :data:`WEBSITE_FIELDS`, is returned as it is.
+    Accepts values of users and of the service, where numbers and flags may be text: privacy becomes its label, a flag
+    a bool, an exclusion list a tuple of its lines (a missing list an empty tuple). An invalid value, and the value of a
+    field that is not in :data:`WEBSITE_FIELDS`, is returned unchanged.
     """
     try:
         return FIELDS[name].kind.read(value) if name in FIELDS else value
@@ -167,7 +169,7 @@ def normalise(name: str, value: object) -> Any:
 
 
 def same_setting(name: str, one: object, other: object) -> bool:
-    """Tell whether two values of a field mean the same; exclusion lists compare as sets of their entries."""
+    """Return whether two values of a field are equal settings; exclusion lists compare as sets of their entries."""
     one, other = normalise(name, one), normalise(name, other)
     if name not in FIELDS:
         return one == other
@@ -176,7 +178,7 @@ def same_setting(name: str, one: object, other: object) -> bool:
 
 
 def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Return the settings that differ from the record or are missing there; None is no setting."""
+    """Return the settings that differ from the record or are missing there; a setting of None is ignored."""
     return [
         name
         for name, wanted in settings.items()

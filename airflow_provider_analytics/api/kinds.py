@@ -1,8 +1,8 @@
-"""The kinds of values that website fields have: how each is read, sent, compared and stored.
+"""The kinds of values of website fields: how each is parsed, sent, compared and stored.
 
-Three forms of a value occur. A user *gives* it in any form that :meth:`Kind.parse` takes. *Normalised* it is what
-plans, comparisons and reports show: privacy by its name, a flag as bool, a list as a tuple of its lines. *Sent* it
-is the text of docs/interface.md, Fields.
+A value has three forms. *Given* by a user: anything that :meth:`Kind.parse` accepts. *Normalised*, for plans,
+comparisons and reports: privacy as its label, a flag as bool, a list as a tuple of its lines. *Sent*: the text of
+docs/interface.md, Fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_provider_analytics.api import checks
 from airflow_provider_analytics.api.domains import check_domain
 from airflow_provider_analytics.api.entries import EntryType
 
-#: How false and true are written, in this order.
+#: The texts for false and true, in this order.
 BooleanTexts = tuple[str, str]
 
 
@@ -30,48 +30,48 @@ class Privacy(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name that people read and write: ``public``, ``private`` or ``password``."""
+        """Name in files and messages: ``public``, ``private`` or ``password``."""
         return self.name.lower()
 
 
 class Kind:
-    """One kind of value; by itself plain text."""
+    """A kind of value; the base class is plain text."""
 
-    #: Type of the column in a snapshot; None for what is never stored.
+    #: Type of the column in a snapshot; None if the value is never stored.
     column: ClassVar[str | None] = "string"
     #: Annotation of the argument in the hook and the operators.
     argument: ClassVar[str] = "str | None"
-    #: What a file of websites may say, as Markdown.
+    #: Allowed values in a file of websites, as Markdown.
     in_a_file: ClassVar[str] = "text"
-    #: What the column of a snapshot holds, as Markdown; empty where its type says it all.
+    #: Values in the column of a snapshot, as Markdown; empty if the type of the column is enough.
     in_a_column: ClassVar[str] = ""
 
     def parse(self, field: str, value: object) -> Any:
-        """Normalise a value that a user gives.
+        """Normalise a value of a user.
 
-        :raises ValueError: names the field, the value and what is allowed.
+        :raises ValueError: if it is invalid; the message names the field, the value and what is allowed.
         """
         if not isinstance(value, str):
             raise checks.refused(field, value, "text")
         return value
 
     def read(self, value: object) -> Any:
-        """Normalise a value that the service shows; null stays None.
+        """Normalise a value of the service; null stays None.
 
-        :raises ValueError: if it is no value of this kind.
+        :raises ValueError: if it is not of this kind.
         """
         return None if value is None else self.parse("", value)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
-        """Return a normalised value as it is sent."""
+        """Return the text that is sent for a normalised value."""
         return str(value)
 
     def key(self, value: Any) -> Any:
-        """Return what equal values have in common; ``value`` is normalised."""
+        """Return a key under which equal normalised values compare equal."""
         return value
 
     def cell(self, value: object) -> Any:
-        """Return the value of the column, or None if the service shows what does not fit it."""
+        """Return the value of the service for the column, or None if it does not fit."""
         return value if isinstance(value, str) else None
 
     def json_schema(self) -> dict[str, Any]:
@@ -80,16 +80,16 @@ class Kind:
 
 
 class Domain(Kind):
-    """A domain name, kept as it is written."""
+    """A domain name, kept as written."""
 
     argument = "str"
 
     def parse(self, field: str, value: object) -> str:
-        """Return the domain unchanged if it can be one."""
+        """Return the domain unchanged if it is valid."""
         return check_domain(value)
 
     def read(self, value: object) -> Any:
-        """Return what the service shows: it is not for us to say what a domain may be there."""
+        """Return the value unchanged: the service decides what a valid domain is."""
         return value
 
 
@@ -102,7 +102,7 @@ class PrivacySetting(Kind):
     in_a_column = ": 0 public, 1 private, 2 password"
 
     def parse(self, field: str, value: object) -> str:
-        """Return the label of a privacy given by enum member, number or name, any case."""
+        """Return the label of a privacy given as enum member, number or name, any case."""
         return parse_privacy(value).label
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
@@ -110,14 +110,14 @@ class PrivacySetting(Kind):
         return str(parse_privacy(value).value)
 
     def cell(self, value: object) -> int | None:
-        """Return the number, also one that the interface does not know yet."""
+        """Return the number, also one that the interface does not define."""
         try:
             return parse_privacy(value).value
         except ValueError:
             return _integer(value)
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the three labels."""
+        """Return an enum of the labels."""
         return {"enum": [setting.label for setting in Privacy]}
 
 
@@ -130,7 +130,7 @@ class Flag(Kind):
     in_a_column = ": 0 or 1"
 
     def parse(self, field: str, value: object) -> bool:
-        """Return the bool that is meant."""
+        """Return the flag as bool."""
         return checks.flag(field, value)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
@@ -138,19 +138,19 @@ class Flag(Kind):
         return "1" if value else "0"
 
     def cell(self, value: object) -> Any:
-        """Return 0 or 1, or another number that the service shows."""
+        """Return 0 or 1, or another number of the service."""
         try:
             return int(checks.flag("", value))
         except ValueError:
             return _integer(value)
 
     def json_schema(self) -> dict[str, Any]:
-        """Return a YAML boolean."""
+        """Return the schema of a boolean."""
         return {"type": "boolean"}
 
 
 class Boolean(Flag):
-    """True or false, sent as the extra ``boolean_format`` says."""
+    """True or false, sent in the format of the extra ``boolean_format``."""
 
     column = "boolean"
     in_a_column = ""
@@ -160,7 +160,7 @@ class Boolean(Flag):
         return booleans[bool(value)]
 
     def cell(self, value: object) -> bool | None:
-        """Return the bool."""
+        """Return the bool, or None if it is not one."""
         try:
             return checks.flag("", value)
         except ValueError:
@@ -169,9 +169,9 @@ class Boolean(Flag):
 
 @dataclass(frozen=True)
 class Lines(Kind):
-    """A list that the service holds as one text, one entry per line; normalised to a tuple of its lines.
+    """A list that the service stores as one text, one entry per line; normalised to a tuple of its lines.
 
-    :param entries: what the entries are; two lists are equal if they have the same entries in any order.
+    :param entries: type of the entries; two lists are equal if they have the same entries in any order.
     """
 
     entries: EntryType
@@ -181,50 +181,55 @@ class Lines(Kind):
     in_a_column: ClassVar[str] = ", an entry per line"
 
     def parse(self, field: str, value: object) -> tuple[str, ...]:
-        """Return the lines of a list or text."""
+        """Return the lines of a list or a text."""
         return tuple(split_lines(field, value))
 
     def read(self, value: object) -> tuple[str, ...]:
-        """Return the lines that the service shows; null and blank text are an empty list."""
+        """Return the lines of the service; null and blank text are an empty list."""
         return self.parse("", value.strip() if isinstance(value, str) else value or [])
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
-        """Return one entry per line."""
+        """Return a text with one entry per line."""
         return "\n".join(value)
 
     def key(self, value: Any) -> Any:
-        """Return the set of the entries, comments left out."""
+        """Return the set of the entries, without comments."""
         return {self.entries.key(line) for line in value} - {""} if isinstance(value, tuple) else value
 
     def cell(self, value: object) -> str | None:
-        """Return one entry per line."""
+        """Return a text with one entry per line."""
         try:
             return "\n".join(self.read(value))
         except ValueError:
             return None
 
     def json_schema(self) -> dict[str, Any]:
-        """Return a list of text."""
+        """Return the schema of a list of texts."""
         return {"type": "array", "items": {"type": "string", "minLength": 1}}
 
 
 class Secret(Kind):
-    """A text that is sent, and neither shown nor stored."""
+    """A text that is sent, but neither shown nor stored."""
 
     column = None
     in_a_file = "`connection:NAME` (its password) or `variable:NAME`, read by Airflow when it is needed"
 
     def parse(self, field: str, value: object) -> str:
-        """Return the secret; the value stays out of the message, which would end in a log."""
+        """Return the secret.
+
+        :raises ValueError: if it is invalid; the message, which may be logged, does not show the value.
+        """
         if not isinstance(value, str) or not value or len(value.splitlines()) != 1:
             raise ValueError(f"{field} (value not shown) is not allowed; allowed: one line of text, not empty")
         if value == "***":
-            raise ValueError(f"{field} is '***', the mask Airflow shows for a secret; give the {field} itself")
+            raise ValueError(f"{field} is '***', Airflow's mask for a secret; give the {field} itself")
         return value
 
 
 def parse_privacy(value: object) -> Privacy:
-    """Parse a privacy given as :class:`Privacy`, number or name, any case; numbers may be text, as templates render.
+    """Parse a privacy given as :class:`Privacy`, number or name, any case.
+
+    A number may be text, as templates render it.
 
     :raises ValueError: for any other value.
     """
@@ -236,26 +241,26 @@ def parse_privacy(value: object) -> Privacy:
 
 
 def split_lines(field: str, value: object) -> list[str]:
-    """Return the entries of a list, or of one text with an entry per line.
+    """Return the entries of a list, or of a text with one entry per line.
 
-    White space around entries is dropped. ``[]`` and ``""`` mean no entries; a text of blank lines only is
-    refused, so that a file that was read badly never clears a list.
+    White space around entries is removed. ``[]`` and ``""`` mean no entries. A text of blank lines only is refused, so
+    that a file that was read incorrectly never clears a list.
 
-    :raises ValueError: for any other value, a blank entry, and an entry with a line break.
+    :raises ValueError: for any other value, a blank entry, or an entry with a line break.
     """
     if isinstance(value, str):
         entries = [line.strip() for line in value.splitlines() if line.strip()]
         if value and not entries:
-            raise ValueError(f"{field}={value!r} holds blank lines only; to clear the list give [] or ''")
+            raise ValueError(f"{field}={value!r} contains blank lines only; to clear the list, give [] or ''")
         return entries
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise checks.refused(field, value, "a list, or text with an entry per line")
+        raise checks.refused(field, value, "a list, or a text with one entry per line")
     entries = []
     for number, entry in enumerate(value, start=1):
         if not isinstance(entry, str) or not entry.strip():
             raise ValueError(f"{field}: entry {number} is {entry!r}; allowed: text that is not blank")
         if len(entry.splitlines()) != 1 or entry.splitlines()[0] != entry:
-            raise ValueError(f"{field}: entry {number} is {entry!r}; an entry must not hold a line break")
+            raise ValueError(f"{field}: entry {number} is {entry!r}; allowed: text without a line break")
         entries.append(entry.strip())
     return entries
 

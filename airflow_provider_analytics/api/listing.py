@@ -1,28 +1,30 @@
-"""The complete list of websites: paging, and the proof that nothing is missing.
+"""The complete list of websites: paging, and the proof that no website is missing.
 
-interface.md neither shows how a page is selected nor what a page says about the whole, and the list may change
-while it is read. So a list counts as complete only when the reading of it proves so:
+The interface documents neither how a page is selected nor what a page states about the whole list, and the list may
+change while it is read. So a list counts as complete only if the reading proves it, in one of three ways:
 
 ``one page``
-    One answer held as many websites as the service says there are. One answer is one moment: nothing can move.
+    One response held as many websites as its total states. One response is one point in time: the list cannot change
+    within it.
 ``total``
-    Newest first, every page named the same total, no id came twice, ids fell from row to row, and their number
-    is that total. A website that is created meanwhile pushes rows back, so that one is seen twice; one that is
-    deleted changes the total. Oldest first, a deletion and a creation together could hide a row.
+    Sorted newest first, every page stated the same total, no id occurred twice, ids decreased from row to row, and
+    their number is that total. A website that is created meanwhile shifts rows to later pages, so that one occurs
+    twice; one that is deleted changes the total. Sorted oldest first, a deletion and a creation together could hide a
+    row.
 ``both directions``
-    Everything else (another order, a ``favorite`` filter, no total): read until a page brings nothing new, then
-    once more in the opposite direction; both readings must find the same ids. A row is lost only behind one
-    that was taken out after it had been read, which the second reading then lacks. A service that ignores the
-    page parameter shows other ends of the list, unless one page holds all of it; one that ignores the sort
-    order as well shows the same first row, and is refused. The first page is asked for with its number in the
-    second reading only: where a service counts pages from 0, both readings then differ.
+    All other cases (another sort order, a ``favorite`` filter, no total): read until a page brings nothing new, then
+    again in the opposite direction; both readings must find the same ids. A row is missed only if a row before it is
+    removed after having been read, and the second reading then lacks the removed row. A service that ignores the
+    page parameter returns opposite ends of the list, unless one page holds all of it; one that ignores the sort order
+    as well returns the same first row, and is refused. Only the second reading requests the first page by its number:
+    if a service counts pages from 0, the two readings then differ.
 
-A website that stops being a favourite and becomes one again moves the rows of a ``favorite`` filter without any
-trace. So where the favourites fill more than one page, all websites are read, and the favourites are picked out
-of them. Only where the rows do not show what is a favourite, the filter is read in both directions.
+A website that is unmarked as favourite and marked again shifts the rows of a ``favorite`` filter without a trace. So
+if the favourites fill more than one page, all websites are read and the favourites selected from them. Only if the
+rows do not show ``favorite``, the filtered list is read in both directions.
 
-Pages are read one after the other. In parallel, page 3 may be older than page 2: a creation between the two then
-hides the row that it pushes over their border, while a deletion on page 3 keeps every total equal.
+Pages are read sequentially. In parallel, page 3 may be older than page 2: a creation between the two then hides the
+row that it shifts from page 2 to page 3, while a deletion on page 3 keeps all totals equal.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.exceptions import IncompleteListError
 
-#: Readings of a list that moves, before it is given up.
+#: Maximum number of readings of a list that changes meanwhile.
 MAX_READINGS = 4
-#: Ceiling on the pages of one reading: a service without end or total is left after so many.
+#: Maximum number of pages of one reading, for a service that states no total and never ends the list.
 MAX_PAGES = 20_000
 
-#: interface.md, part 4, with the largest page and the order that a proof needs least requests for.
+#: docs/interface.md, List parameters: the largest page, and the order whose proof needs the fewest requests.
 DEFAULT_QUERY = {"per_page": "100", "sort_by": "id", "sort": "desc"}
 
 Result = TypeVar("Result")
@@ -51,11 +53,11 @@ Result = TypeVar("Result")
 class Proof:
     """Why a list counts as complete.
 
-    :param method: ``one page``, ``total`` or ``both directions``, as described at the head of this module.
-    :param websites: how many websites the list has.
-    :param total: how many the service said there are; None where it did not say, or where the websites were
-        picked out of all.
-    :param pages: how many pages were read, in both directions.
+    :param method: ``one page``, ``total`` or ``both directions``, as described in the docstring of this module.
+    :param websites: number of websites in the list.
+    :param total: total that the service stated; None if it stated none, or if the favourites were selected from all
+        websites.
+    :param pages: number of pages read, in both directions.
     """
 
     method: str
@@ -69,18 +71,21 @@ class Proof:
 
 
 class Listing(Iterator[dict[str, Any]]):
-    """One reading of the list: yields website records, then either proves itself or raises.
+    """One reading of the list: an iterator over website records that raises if the list is not proven complete.
 
-    A consumer may publish what it got only after exhaustion. Memory grows by the ids alone.
+    Use the records only after the iterator is exhausted. Memory grows by the ids only.
 
-    :param fetch: returns the page for the query parameters given.
-    :param query: filters and order; :data:`DEFAULT_QUERY` fills in what is missing.
-    :param page_parameter: name of the parameter that selects a page.
-    :raises IncompleteListError: while iterating, at the point where the proof fails.
+    :param fetch: returns the page for query parameters.
+    :param query: filters and sort order; :data:`DEFAULT_QUERY` supplies the rest.
+    :param page_parameter: name of the query parameter that selects a page.
+    :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
+    #: Why the list is complete; None until the iterator is exhausted.
+    proof: Proof | None
+
     def __init__(self, fetch: Callable[[dict[str, str]], Page], query: dict[str, str], page_parameter: str) -> None:
-        self.proof: Proof | None = None
+        self.proof = None
         self._fetch = fetch
         self._query = DEFAULT_QUERY | query
         self._page_parameter = page_parameter
@@ -115,7 +120,7 @@ class Listing(Iterator[dict[str, Any]]):
             for row in rows:
                 if not _shows_favorite(row):
                     raise IncompleteListError(
-                        "favorite", f"website {row['id']} does not show whether it is a favourite, as others do."
+                        "favorite", f"website {row['id']} does not show whether it is a favourite, unlike others."
                     )
                 if flag("favorite", row["favorite"]) == wanted:
                     picked += 1
@@ -124,7 +129,7 @@ class Listing(Iterator[dict[str, Any]]):
         self.proof = Proof(proof.method, picked, None, proof.pages + wasted)
 
     def _prove(self, query: dict[str, str], there: _Direction) -> Proof:
-        """Return the proof for one direction that was read to its end; read the other one where that takes it."""
+        """Return the proof after one direction was read; read the opposite direction if the proof needs it."""
         if there.is_one_page:
             method = "one page"
         elif there.total is not None and not there.repeated and _is_newest_first(query) and there.ids_fall:
@@ -142,15 +147,15 @@ class Listing(Iterator[dict[str, Any]]):
     def _walk(
         self, query: dict[str, str], seen: _Direction, name_first: bool = False
     ) -> Iterator[list[dict[str, Any]]]:
-        """Yield the rows of each page in one direction, noting in ``seen`` what the proof needs.
+        """Yield the rows of each page in one direction, and record in ``seen`` what the proof needs.
 
-        :param name_first: ask for the first page by its number too, not only for the later ones.
+        :param name_first: request the first page by its number, too.
         """
         asked_size = int(query["per_page"])
         for number in count(1):
             if number > MAX_PAGES:
-                raise IncompleteListError("pages", f"there was no end after {MAX_PAGES} pages.")
-            # The first page is asked for without the parameter, whose name is an assumption.
+                raise IncompleteListError("pages", f"the list did not end after {MAX_PAGES} pages.")
+            # The first page is requested without the parameter, as its name is an assumption.
             is_named = name_first or number > 1
             page = self._fetch(query | {self._page_parameter: str(number)} if is_named else query)
             self._check_numbers(page, number, seen)
@@ -163,19 +168,19 @@ class Listing(Iterator[dict[str, Any]]):
                 if website_id in seen.ids:
                     raise IncompleteListError(
                         "distinct ids",
-                        f"website {website_id} came twice; the list changed while it was read.",
+                        f"website {website_id} occurred twice; the list changed while it was read.",
                         moved=True,
                     )
                 seen.add(website_id)
             if not ids:
                 break
             yield page.rows
-            # A service may cap the page below what it was asked for. It then says so, or the pages show it.
+            # A service may cap the page size below the requested one. It then states so, or the pages show it.
             before = len(seen.page_ids) if seen.page_ids else page.per_page or len(ids)
             is_full = len(ids) >= min(asked_size, page.per_page or asked_size, before)
             seen.page_ids, seen.pages_with_rows = ids, number
-            # Behind a full last page there may be more than a wrong total admits: another number must agree
-            # with it, or the next page must be empty.
+            # After a full page there may be more websites than a wrong total states: last_page must agree with the
+            # total, or the next page must be empty.
             if seen.total is not None and (
                 len(seen.ids) > seen.total
                 or (len(seen.ids) == seen.total and (not is_full or page.last_page == number))
@@ -187,21 +192,23 @@ class Listing(Iterator[dict[str, Any]]):
         if page.current_page not in (None, number):
             raise IncompleteListError(
                 "page number",
-                f"page {number} was asked for, the answer calls itself page {page.current_page}. {self._hint}",
+                f"page {number} was requested, but the response says it is page {page.current_page}. {self._hint}",
             )
         if number == 1:
             seen.total = page.total
         elif page.total != seen.total:
             raise IncompleteListError(
-                "total", f"page 1 named the total {seen.total}, page {number} names {page.total}.", moved=True
+                "total", f"page 1 states the total {seen.total}, page {number} states {page.total}.", moved=True
             )
 
     def _check_total(self, seen: _Direction) -> None:
         if seen.total is None or len(seen.ids) == seen.total:
             return
-        found = f"the service names a total of {seen.total}, and {len(seen.ids)} websites were found"
+        found = f"the service states a total of {seen.total}, but {len(seen.ids)} websites were found"
         if seen.repeated:
-            raise IncompleteListError("page number", f"{found}: page {seen.pages} brought nothing new. {self._hint}")
+            raise IncompleteListError(
+                "page number", f"{found}: page {seen.pages} repeats the previous page. {self._hint}"
+            )
         raise IncompleteListError("total", f"{found}.", moved=True)
 
     def _compare(self, there: _Direction, back: _Direction) -> None:
@@ -209,41 +216,41 @@ class Listing(Iterator[dict[str, Any]]):
             raise IncompleteListError(
                 "sort order",
                 f"both directions begin with website {there.first_id}: the service ignores the sort order, "
-                "so that a second reading proves nothing.",
+                "so a second reading proves nothing.",
             )
         if there.total != back.total:
             raise IncompleteListError(
-                "total", f"one direction named the total {there.total}, the other one {back.total}.", moved=True
+                "total", f"one direction stated the total {there.total}, the other one {back.total}.", moved=True
             )
         if there.ids != back.ids:
             repeated = there.repeated or back.repeated
             raise IncompleteListError(
                 "both directions",
-                f"{len(there.ids - back.ids)} websites were found in the {self._query['sort']} direction only, "
-                f"{len(back.ids - there.ids)} in the opposite direction only. {self._hint if repeated else ''}".strip(),
+                f"{len(there.ids - back.ids)} websites were found only in the {self._query['sort']} direction, "
+                f"{len(back.ids - there.ids)} only in the opposite direction. {self._hint if repeated else ''}".strip(),
                 moved=not repeated,
             )
 
     @property
     def _hint(self) -> str:
         return (
-            f"The service seems to ignore the parameter {self._page_parameter!r}; the extra page_parameter names "
-            "the right one."
+            f"The service seems to ignore the parameter {self._page_parameter!r}; set the extra page_parameter to "
+            "the right name."
         )
 
 
 @dataclass
 class _Direction:
-    """What one walk through the pages has seen."""
+    """State of reading the pages in one direction."""
 
     ids: set[str] = field(default_factory=set)
     first_id: str | None = None
     total: int | None = None
     pages: int = 0
     pages_with_rows: int = 0
-    #: Ids of the page before.
+    #: Ids of the previous page.
     page_ids: list[str] | None = None
-    #: The last page was the one before again: the page parameter is ignored, or there is no later page.
+    #: The last page repeated the previous one: the page parameter is ignored, or there is no later page.
     repeated: bool = False
     ids_fall: bool = True
     _last_number: int | None = None
@@ -263,9 +270,9 @@ class _Direction:
 
 
 def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], Listing]) -> Result:
-    """Consume a listing, and a new one while the list moves, at most :data:`MAX_READINGS` of them.
+    """Consume a listing, and again a new one if the list changed meanwhile, at most :data:`MAX_READINGS` in all.
 
-    :raises IncompleteListError: of the last reading.
+    :raises IncompleteListError: if the last reading is not proven complete.
     """
     for reading in count(1):
         try:
@@ -275,7 +282,7 @@ def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], 
                 raise
             if reading == MAX_READINGS:
                 raise IncompleteListError(
-                    error.check, f"{error.seen} This was reading {reading}, the last one.", True
+                    error.check, f"{error.seen} Gave up after {reading} readings.", True
                 ) from None
     raise AssertionError("unreachable")
 

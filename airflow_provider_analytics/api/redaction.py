@@ -1,4 +1,4 @@
-"""Take secrets out of text that is about to be shown."""
+"""Redaction of secrets in text before it is shown, logged or stored."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 MASK = "***"
-#: What is shown of a text that holds a secret in a spelling that cannot be told apart from its surroundings.
-HIDDEN = "*** (not shown: it holds a secret)"
+#: Replaces a whole text that contains a secret in an encoding that cannot be replaced within it.
+HIDDEN = "*** (not shown: it contains a secret)"
 
-#: How often a text may have been encoded, one encoder after another.
+#: Maximum number of nested encodings that are decoded.
 _DEPTH = 2
 
 
 class Redactor:
-    """Replaces every secret it was told of, plain as well as percent-encoded, JSON- or HTML-escaped.
+    """Callable that replaces all added secrets in a text: plain, percent-encoded, JSON- or HTML-escaped.
 
-    Encoders differ in what they escape. A text that holds a secret in a way of writing that is not foreseen, or
-    encoded twice, is hidden as a whole.
+    Encoders differ in what they escape. A text that contains a secret in another spelling, or encoded twice, is
+    replaced as a whole by :data:`HIDDEN`.
     """
 
     def __init__(self) -> None:
         self._secrets: set[str] = set()
-        #: Longest first, so that a secret which holds another one is replaced whole.
+        #: Longest first, so that a secret that contains another one is replaced as a whole.
         self._forms: list[str] = []
         self._lock = threading.Lock()
 
     def add(self, secret: str) -> None:
-        """Hide this text from now on; an empty text is ignored."""
+        """Redact this text from now on; an empty text is ignored."""
         if not secret or secret in self._secrets:
             return
         with self._lock:
@@ -40,7 +40,7 @@ class Redactor:
             self._secrets = self._secrets | {secret}
 
     def __call__(self, text: str) -> str:
-        """Return the text with every known secret replaced by ``***``."""
+        """Return the text with all added secrets replaced by ``***``."""
         for form in self._forms:
             text = text.replace(form, MASK)
         secrets = self._secrets
@@ -50,9 +50,9 @@ class Redactor:
 
 
 def without_secrets(value: Any, redact: Callable[[str], str] | None = None) -> Any:
-    """Return JSON data without the keys that name a secret, at any depth.
+    """Return JSON data without keys that name a secret, at any depth.
 
-    :param redact: applied to every text that is left.
+    :param redact: applied to every remaining text.
     """
     if isinstance(value, Mapping):
         return {name: without_secrets(inner, redact) for name, inner in value.items() if not is_secret_key(name)}
@@ -62,7 +62,7 @@ def without_secrets(value: Any, redact: Callable[[str], str] | None = None) -> A
 
 
 def is_secret_key(name: str) -> bool:
-    """Tell whether a key names a secret; the one rule for XCom, snapshots and comparisons."""
+    """Return whether a key names a secret; the same rule for XCom, snapshots and comparisons."""
     return "password" in name.lower()
 
 
@@ -76,7 +76,7 @@ def _written_forms(secret: str) -> set[str]:
 
 
 def _decoded(text: str, depth: int) -> Iterator[str]:
-    """Yield what the text can be decoded to, by up to ``depth`` decoders one after another."""
+    """Yield the text decoded by every sequence of up to ``depth`` decoders."""
     for decode in _DECODERS:
         decoded = decode(text)
         if decoded != text:
@@ -87,7 +87,7 @@ def _decoded(text: str, depth: int) -> Iterator[str]:
 
 def _from_json(text: str) -> str:
     units = re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", _unescape, text, flags=re.DOTALL)
-    # A character beyond the first 65,536 is escaped as two halves.
+    # A character above U+FFFF is escaped as a surrogate pair.
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

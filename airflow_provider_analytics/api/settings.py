@@ -1,4 +1,4 @@
-"""What a client needs to know, checked once: every problem is reported at the same time."""
+"""Settings of a client, validated once; all problems are reported at the same time."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ _SPELLING = "such as https://stats.example.com or https://stats.example.com:8443
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of one client; the API key and the proxies stay out of its repr.
+    """Settings of one client; its repr omits the API key and the proxies.
 
-    :param base_url: where the service is: scheme, host, perhaps port and sub-path, without ``/api/v1``.
-        A bare host means https.
-    :param api_key: key of an account, sent as Bearer token (interface.md, part 5).
-    :param timeout: seconds to wait for a connection, and for the next bytes of an answer.
-    :param max_retries: how often a request that may safely be repeated is tried again.
-    :param requests_per_minute: most requests in any minute, over all threads; None for no limit.
-    :param verify: whether TLS certificates are verified, or the path of a CA bundle to verify them with.
-    :param proxies: scheme to proxy URL; empty means those of the environment.
+    :param base_url: scheme, host, optional port and sub-path of the service, without ``/api/v1``. The default scheme is
+        https.
+    :param api_key: API key of an account, sent as Bearer token (docs/interface.md, Authentication).
+    :param timeout: seconds to wait for a connection, and for the next bytes of a response; above 0, up to 600.
+    :param max_retries: maximum number of retries of a request that is safe to repeat; 0 to 10.
+    :param requests_per_minute: maximum number of requests in any 60 s, over all threads, 1 to 100,000; None for no
+        limit.
+    :param verify: whether to verify TLS certificates, or the path of a CA bundle to verify them with.
+    :param proxies: scheme to proxy URL; empty for those of the environment.
     :param page_parameter: query parameter that selects a page of the list.
-    :param boolean_format: how booleans are written, a key of :data:`dialect.BOOLEAN_FORMATS`.
-    :param update_method: ``PATCH`` or ``PUT``; the interface takes both for an update.
-    :param allow_insecure_http: permit plain http to another machine: the key crosses the network in clear.
-    :param source: what messages call these settings, such as ``connection 'analytics_default'``.
-    :raises AnalyticsConfigError: with all problems at once.
+    :param boolean_format: format of booleans, a key of :data:`dialect.BOOLEAN_FORMATS`.
+    :param update_method: ``PATCH`` or ``PUT``; the interface accepts both for an update.
+    :param allow_insecure_http: allow plain http to another host: the key is sent in clear text.
+    :param source: name of these settings in messages, such as ``connection 'analytics_default'``.
+    :raises AnalyticsConfigError: if settings are invalid; lists all problems.
     """
 
     base_url: str
@@ -71,7 +72,7 @@ class Settings:
                 f"requests_per_minute={self.requests_per_minute!r} is not allowed; allowed: 1 to {MAX_PER_MINUTE}."
             )
         if isinstance(self.verify, str) and not (self.verify and Path(self.verify).exists()):
-            problems.append(f"verify={self.verify!r} is not allowed; allowed: true, false or a CA file that exists.")
+            problems.append(f"verify={self.verify!r} is not allowed; allowed: true, false or an existing CA file.")
         problems += _proxy_problems(self.proxies)
         if not re.fullmatch(r"[A-Za-z_][\w.\[\]-]*", self.page_parameter):
             problems.append(f"page_parameter={self.page_parameter!r} is not allowed; allowed: a parameter name.")
@@ -91,42 +92,44 @@ class Settings:
 
     @property
     def boolean_texts(self) -> tuple[str, str]:
-        """How false and true are written."""
+        """The texts for false and true."""
         return dialect.BOOLEAN_FORMATS[self.boolean_format]
 
 
 def base_url(text: str, allow_insecure_http: bool = False) -> str:
-    """Return the base URL without a slash at its end; :class:`ValueError` says what is wrong with it."""
+    """Return the base URL without a trailing slash.
+
+    :raises ValueError: if it is invalid.
+    """
     text = text.strip()
     if not text:
-        raise ValueError(f"The base URL (field host) is missing; write it {_SPELLING}.")
+        raise ValueError(f"The base URL (field host) is missing; enter it {_SPELLING}.")
     try:
         url = urlsplit(text if "://" in text else f"https://{text}")
         port = url.port
     except ValueError:
-        # What stands before an @ may be a secret.
-        raise ValueError(f"host={text.rpartition('@')[2]!r} is no URL; write it {_SPELLING}.") from None
+        # The part before an @ may be a secret.
+        raise ValueError(f"host={text.rpartition('@')[2]!r} is not a URL; enter it {_SPELLING}.") from None
     if "@" in url.netloc:
-        raise ValueError("host holds a user name or password; the key belongs into the password field.")
+        raise ValueError("host contains a user name or password; enter the API key in the field password.")
     if url.scheme not in ("http", "https"):
-        raise ValueError(f"host={text!r} has the scheme {url.scheme!r}; allowed: https, http. Write it {_SPELLING}.")
+        raise ValueError(f"host={text!r} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_SPELLING}.")
     if not url.hostname or port == 0 or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)", text):
-        raise ValueError(f"host={text!r} is no URL; write it {_SPELLING}.")
+        raise ValueError(f"host={text!r} is not a URL; enter it {_SPELLING}.")
     if url.query or url.fragment:
-        raise ValueError(f"host={text!r} holds a query or a fragment; write it {_SPELLING}.")
+        raise ValueError(f"host={text!r} contains a query or a fragment; enter it {_SPELLING}.")
     path = url.path.rstrip("/")
     if path.endswith(dialect.API_PREFIX):
-        raise ValueError(f"host={text!r} ends with {dialect.API_PREFIX}, which is added to it; leave that out.")
+        raise ValueError(f"host={text!r} ends with {dialect.API_PREFIX}, which is added automatically; remove it.")
     if url.scheme == "http" and not allow_insecure_http and not is_loopback(url.hostname):
         raise ValueError(
-            f"host={text!r} would send the key over the network in clear; use https, or set the extra "
-            "allow_insecure_http to true."
+            f"host={text!r} would send the key in clear text; use https, or set the extra allow_insecure_http to true."
         )
     return SplitResult(url.scheme, url.netloc, path, "", "").geturl()
 
 
 def is_loopback(hostname: str) -> bool:
-    """Tell whether a host name or address surely is this machine."""
+    """Return whether a host name or address is certainly this machine."""
     try:
         return ipaddress.ip_address(hostname).is_loopback
     except ValueError:
@@ -139,12 +142,12 @@ def _api_key(text: str) -> str:
         raise ValueError("The API key (field password) is missing.")
     if key == "***":
         raise ValueError(
-            "The API key is '***', the mask that Airflow shows for a secret: it was saved over the key. "
+            "The API key is '***', Airflow's mask for a secret, which was saved in place of the key. "
             "Enter the key itself."
         )
-    # The value stays out of these messages: they end in logs and on screens.
+    # These messages omit the value: they are logged and shown.
     if not re.fullmatch(r"[\x21-\x7e]+", key):
-        raise ValueError("The API key holds a space, a line end or a character that is not ASCII; copy it anew.")
+        raise ValueError("The API key contains a space, a line break or a non-ASCII character; copy it again.")
     return key
 
 

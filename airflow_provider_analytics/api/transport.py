@@ -1,4 +1,4 @@
-"""The only file that touches the network: one request in, one whole answer or one typed error out."""
+"""HTTP transport, the only module that sends requests: returns a complete response or raises a typed error."""
 
 from __future__ import annotations
 
@@ -41,15 +41,16 @@ from airflow_provider_analytics.exceptions import (
     ValidationError,
 )
 
+#: Maximum size of a decompressed body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
-#: A body that drips in may take this many times ``timeout`` in all.
+#: Maximum time for a whole body, in multiples of ``timeout``.
 MAX_BODY_TIMEOUTS = 10
-#: Longest wait, in seconds, that the service can ask for; beyond it the request fails at once.
+#: Maximum ``Retry-After`` in seconds; with a longer one the request fails at once.
 MAX_WAIT = 60.0
-#: Bound of the first backoff, in seconds; it doubles with every try, up to MAX_BACKOFF.
+#: Upper bound of the first backoff in seconds; it doubles with every attempt, up to :data:`MAX_BACKOFF`.
 FIRST_BACKOFF = 1.0
 MAX_BACKOFF = 30.0
-#: Connections kept open to the service, one for each thread that a bulk operation may use.
+#: Size of the connection pool: one connection per thread of a bulk operation.
 POOL_SIZE = 8
 
 _RETRIED_STATUSES = frozenset({500, 502, 503, 504})
@@ -67,28 +68,30 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Stats:
-    """What a client has sent so far: all requests, and those among them that were repeats."""
+    """Number of requests that a client has sent so far, and of retries among them."""
 
     requests: int = 0
     retries: int = 0
 
 
 class BearerAuth(requests.auth.AuthBase):
-    """Sets the API key. As an auth object it cannot be replaced by an entry of a ~/.netrc file."""
+    """Authentication with the API key. As an auth object, it takes precedence over ``~/.netrc``."""
 
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Return the request with the header of interface.md, part 5."""
+        """Return the request with the header ``Authorization`` (docs/interface.md, Authentication)."""
         request.headers["Authorization"] = f"Bearer {self._api_key}"
         return request
 
 
 class RateLimiter:
-    """Lets at most so many requests pass in any minute, over all threads of a client.
+    """At most ``per_minute`` requests in any 60 s, shared by all threads.
 
-    :param per_minute: the limit; None lets everything pass that no :meth:`pause` holds back.
+    :param per_minute: the limit; None for no limit except :meth:`pause`.
+    :param sleep: waits for a number of seconds.
+    :param clock: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, per_minute: int | None, sleep: Callable[[float], None], clock: Callable[[], float]) -> None:
@@ -99,7 +102,7 @@ class RateLimiter:
         self._lock = threading.Lock()
 
     def wait(self) -> None:
-        """Wait for this request's turn."""
+        """Wait until the next request may be sent."""
         with self._lock:
             now = self._clock()
             turn = max(now, self._not_before)
@@ -111,16 +114,17 @@ class RateLimiter:
             self._sleep(turn - now)
 
     def pause(self, seconds: float) -> None:
-        """Hold back every request for so many seconds from now."""
+        """Delay all requests until ``seconds`` from now."""
         with self._lock:
             self._not_before = max(self._not_before, self._clock() + seconds)
 
 
 class Transport:
-    """Sends requests to one service over one pool of connections, and may be used by many threads.
+    """Sender of requests to one service over one connection pool; thread-safe.
 
-    :param sleep: waits so many seconds; tests put their own in place.
-    :param clock: seconds of a clock that never goes back.
+    :param settings: base URL, API key and options.
+    :param sleep: waits for a number of seconds; tests replace it.
+    :param clock: returns the seconds of a monotonic clock; tests replace it.
     """
 
     def __init__(
@@ -138,8 +142,8 @@ class Transport:
         self._limiter = RateLimiter(settings.requests_per_minute, sleep, clock)
         self._stats_lock = threading.Lock()
         self._auth = BearerAuth(settings.api_key)
-        # An adapter without the session around it: a session works out the target of a redirect even when told
-        # not to follow it, keeps cookies, and reads proxies and certificates from the environment per request.
+        # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
+        # keeps cookies, and reads proxies and certificates from the environment for each request.
         self._adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=POOL_SIZE)
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
@@ -159,15 +163,17 @@ class Transport:
         query: Mapping[str, str] | None = None,
         form: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request, again where that is safe, and return an answer whose status means success.
+        """Send a request, retry it if that is safe, and return a response with a success status.
 
-        POST is repeated only where the earlier attempt cannot have been applied; every other method of the
-        interface may be repeated. The error that is raised in the end lists the attempts before it in its
-        attribute ``earlier``.
+        A POST is retried only if the previous attempt cannot have been applied; all other methods of the interface may
+        be repeated. The attribute ``earlier`` of the raised error lists the errors of the previous attempts.
 
-        :param path: the path below ``/api/v1``.
-        :raises AnalyticsApiError: for an error status, by its subclasses.
-        :raises AnalyticsConnectionError: where no whole answer came.
+        :param method: HTTP method.
+        :param path: path below ``/api/v1``.
+        :param query: query parameters.
+        :param form: form fields, sent as ``application/x-www-form-urlencoded``.
+        :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
+        :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
         """
         path = f"{dialect.API_PREFIX}{path}"
@@ -183,8 +189,8 @@ class Transport:
                 earlier.append(error)
             seconds = state.next_action.sleep if state.next_action else 0.0
             log.warning(
-                "%s. Attempt %d of %d; the next one follows in %.1f s.",
-                error, state.attempt_number, self.settings.max_retries + 1, seconds,
+                "Attempt %d of %d failed, retrying in %.1f s: %s",
+                state.attempt_number, self.settings.max_retries + 1, seconds, error,
             )  # fmt: skip
             with self._stats_lock:
                 self.stats.retries += 1
@@ -208,7 +214,7 @@ class Transport:
     ) -> requests.PreparedRequest:
         headers = {
             "Accept": "application/json",
-            # No other encoding: whether a gzip stream is whole can be told.
+            # Nothing but gzip: its end shows whether a body is complete.
             "Accept-Encoding": "gzip",
             "Connection": "keep-alive",
             "User-Agent": f"airflow-provider-analytics/{__version__}",
@@ -249,17 +255,17 @@ class Transport:
         raise self._status_error(answer)
 
     def _read(self, response: requests.Response, method: str, path: str) -> Answer:
-        """Read the body to its end, within bounds of size and time."""
+        """Read the whole body, within the limits of size and time."""
         deadline = self._clock() + self.settings.timeout * MAX_BODY_TIMEOUTS
         head = Answer(method, path, response.status_code, response.headers, b"", self.redact)
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if response.status_code < 200:
-            # The final answer follows, so that this connection must not be used again: it is closed unread.
+            # The final response follows, so this connection must not be reused: it is closed unread.
             raise head.unexpected("The status means neither success nor an error.")
         if encoding not in ("identity", "gzip", ""):
             if response.status_code >= 400:
                 return head
-            raise head.unexpected(f"The answer has the encoding {encoding[:40]!r}, which was not asked for.")
+            raise head.unexpected(f"The response has the encoding {encoding[:40]!r}, which was not requested.")
         unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
         body = bytearray()
         received = 0
@@ -269,28 +275,28 @@ class Transport:
             return kind(why, method, path, head.status, excerpt)
 
         try:
-            # read1 returns what is there; read would wait for a whole chunk of a body that drips in.
+            # read1 returns the bytes that have arrived; read would wait for a full chunk of a slow body.
             while chunk := response.raw.read1(_CHUNK, decode_content=False):
                 received += len(chunk)
                 body += unzip.decompress(chunk, MAX_BODY_BYTES + 1 - len(body)) if unzip else chunk
                 if len(body) > MAX_BODY_BYTES:
                     too_large = Answer(method, path, head.status, head.headers, bytes(body), self.redact)
-                    raise too_large.unexpected(f"The answer is larger than {MAX_BODY_BYTES} bytes.")
+                    raise too_large.unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
                 if self._clock() > deadline:
-                    raise broken("The answer did not end in time.", AnalyticsTimeoutError)
+                    raise broken("The response did not end in time.", AnalyticsTimeoutError)
         except urllib3.exceptions.ReadTimeoutError:
             timeout = self.settings.timeout
-            raise broken(f"The answer stopped for {timeout:g} s.", AnalyticsTimeoutError) from None
+            raise broken(f"The response stalled for {timeout:g} s.", AnalyticsTimeoutError) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise broken(f"The answer broke off ({_kind(error)}).") from None
+            raise broken(f"The response was cut off ({_kind(error)}).") from None
         except zlib.error:
-            raise broken("The answer is damaged: its gzip stream cannot be read.") from None
+            raise broken("The response is corrupt: its gzip stream cannot be read.") from None
         if unzip and not unzip.eof and received:
-            raise broken("The answer broke off within its gzip stream.")
+            raise broken("The response was cut off within its gzip stream.")
         return Answer(method, path, head.status, head.headers, bytes(body), self.redact)
 
     def _connection_error(self, error: Exception, method: str, path: str) -> AnalyticsConnectionError:
-        """Return the typed error for what requests raised, knowing whether the request can have arrived."""
+        """Return the typed error for an exception of requests, with ``sent`` and ``transient`` set."""
         host, timeout = self.settings.host, self.settings.timeout
         cause = _cause(error)
         kind: type[AnalyticsConnectionError] = AnalyticsConnectionError
@@ -300,38 +306,38 @@ class Transport:
             why = f"{host} did not accept the connection within {timeout:g} s."
         elif isinstance(error, requests.ReadTimeout):
             kind = AnalyticsTimeoutError
-            why = f"{host} did not answer within {timeout:g} s."
+            why = f"{host} did not respond within {timeout:g} s."
         elif isinstance(error, requests.exceptions.SSLError):
             transient, sent = False, "CERTIFICATE_VERIFY_FAILED" not in str(error)
-            why = f"TLS to {host} failed: {error}. The extra verify may name the CA."
+            why = f"TLS to {host} failed: {error}. For a private CA, set the extra verify to its CA bundle."
         elif isinstance(error, requests.exceptions.ProxyError):
-            # Also a proxy that took the request and then broke off is reported as one that was not reached.
+            # requests reports a proxy that accepted the request and then disconnected as one that was not reached.
             inner = getattr(cause, "original_error", cause)
             sent = not isinstance(inner, urllib3.exceptions.NewConnectionError) and "Tunnel" not in str(inner)
-            why = f"The proxy on the way to {host} failed: {_kind(inner)}."
+            why = f"The proxy to {host} failed: {_kind(inner)}."
         elif isinstance(cause, urllib3.exceptions.NewConnectionError):
             sent, why = False, f"{host} cannot be reached: {cause}."
         elif isinstance(cause, (requests.exceptions.InvalidURL, urllib3.exceptions.LocationValueError)):
             transient, sent = False, False
-            why = f"{host} is no address that a request can be sent to: {cause}."
+            why = f"{host} is not a valid address: {cause}."
         elif not isinstance(error, (requests.RequestException, urllib3.exceptions.HTTPError)):
-            # What requests does not wrap, it raises before it connects: the CA bundle cannot be read.
+            # An exception that requests does not wrap is raised before it connects: the CA bundle cannot be read.
             transient, sent = False, False
             why = f"The request to {host} cannot be sent: {error}."
         else:
-            why = f"The connection to {host} broke off before an answer came ({_kind(cause)})."
+            why = f"The connection to {host} was lost before a response arrived ({_kind(cause)})."
         raised = kind(self.redact(why), method, path)
         raised.transient, raised.sent = transient, sent
         return raised
 
     def _status_error(self, answer: Answer) -> AnalyticsError:
-        """Return the typed error for a status that does not mean success."""
+        """Return the typed error for a status other than success."""
         if answer.status < 400:
             target = answer.headers.get("Location", "")
             if target:
                 return answer.unexpected(
-                    f"The service redirects to {target[:200]!r}, which is not followed. "
-                    "If that is where the service is now, change the base URL."
+                    f"The service redirects to {target[:200]!r}; redirects are not followed. "
+                    "If the service has moved there, change the base URL."
                 )
             return answer.unexpected("The status means neither success nor an error.")
         message, errors = dialect.error_details(answer)
@@ -339,17 +345,17 @@ class Transport:
         error = kind(answer.status, answer.method, answer.path, message, errors, self.settings.source)
         if isinstance(error, (RateLimitError, ServerError)):
             error.retry_after = dialect.retry_after(answer.headers)
-            # The other threads of the client wait as well.
+            # All threads of the client wait.
             if error.retry_after is not None and error.retry_after <= MAX_WAIT:
                 self._limiter.pause(error.retry_after)
         return error
 
 
 def may_have_been_applied(error: BaseException) -> bool:
-    """Tell whether the service may have carried out the request that ended with this error.
+    """Return whether the service may have applied the request that failed with this error.
 
-    It cannot have where the request never left, where it was turned away for its rate (429), or where the
-    service said when to come again (503 with ``Retry-After``), or refused it (any other 4xx).
+    It cannot have if the request was not sent, was rate-limited (429), was deferred (503 with ``Retry-After``) or was
+    rejected (any other 4xx).
     """
     if isinstance(error, AnalyticsConnectionError):
         return error.sent
@@ -378,7 +384,7 @@ def _seconds_to_wait(state: RetryCallState) -> float:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the innermost reason that urllib3 gave to requests."""
+    """Return the innermost exception of urllib3 that requests has wrapped."""
     inner: Any = error
     while True:
         reason = getattr(inner, "reason", None) or (inner.args[0] if getattr(inner, "args", None) else None)
@@ -392,14 +398,14 @@ def _kind(error: BaseException) -> str:
 
 
 def _environment_proxies(settings: Settings) -> dict[str, str]:
-    # The loopback address of a proxy is another machine: it would be sent the key, over plain http in clear.
+    # To a proxy on another machine, loopback is that machine: the proxy would get the key in clear text over http.
     if is_loopback(urlsplit(settings.base_url).hostname or ""):
         return {}
     return requests.utils.get_environ_proxies(settings.base_url)
 
 
 def _verify(setting: bool | str) -> bool | str:
-    """Return what requests is to verify with; it reads these two variables itself only within a session."""
+    """Return the ``verify`` for requests, which reads these environment variables only within a session."""
     if setting is not True:
         return setting
     return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True

@@ -1,6 +1,7 @@
-"""Airflow connections turned into what talks to the service and to object storage.
+"""The hook, which creates a client from an Airflow connection, and access to object storage.
 
-May import Airflow, ``api`` and ``storage``; nothing of ``reconcile``, ``snapshots`` or ``operators``.
+May import Airflow, ``api``, ``storage`` and ``get_provider_info``; nothing of ``reconcile``, ``snapshots`` or
+``operators``.
 """
 
 from __future__ import annotations

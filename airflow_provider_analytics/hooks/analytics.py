@@ -1,4 +1,4 @@
-"""The hook: an Airflow connection on one side, the six operations of the service on the other."""
+"""Hook with the six operations of the service (docs/interface.md, Operations)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,20 @@ from airflow_provider_analytics.hooks.connection import settings_from_connection
 class AnalyticsHook(BaseHook):
     """Hook for a web-analytics service, with the base URL and the API key of an Airflow connection.
 
-    Records are plain dicts as the service shows them, taken out of an envelope. Which keys they have is not
-    documented; only ``id`` is certain (docs/interface.md, Not documented).
+    .. code-block:: python
 
-    A hook keeps one pool of connections, which many threads may share. Close it, or use it in a ``with`` statement.
+        with AnalyticsHook("analytics_default") as hook:
+            domains = [website["domain"] for website in hook.list_websites()]
 
-    Every method raises :class:`ValueError` for a bad argument, before anything is sent, and otherwise the errors of
+    Records are plain dicts as the service returns them, without the envelope. Their keys are not documented; only
+    ``id`` is certain (docs/interface.md, Not documented).
+
+    A hook keeps one connection pool, which threads may share. Close it, or use it in a ``with`` statement.
+
+    All methods raise :class:`ValueError` for a bad argument, before anything is sent, and otherwise the errors of
     :mod:`airflow_provider_analytics.exceptions`.
 
-    :param analytics_conn_id: id of a connection of type ``analytics``; read when it is first needed.
+    :param analytics_conn_id: id of a connection of type ``analytics``; it is read on first use.
     """
 
     conn_name_attr = "analytics_conn_id"
@@ -53,9 +58,9 @@ class AnalyticsHook(BaseHook):
 
     @cached_property
     def client(self) -> AnalyticsClient:
-        """The client of this connection.
+        """Client for this connection.
 
-        :raises AnalyticsConfigError: lists all problems of the connection.
+        :raises AnalyticsConfigError: if the connection is invalid; lists all problems.
         """
         connection = self.get_connection(self.analytics_conn_id)
         return AnalyticsClient(settings_from_connection(connection, self.analytics_conn_id))
@@ -83,10 +88,10 @@ class AnalyticsHook(BaseHook):
 
         A list that changes while it is read is read again, at most four times in all.
 
-        :param search: search query; what it matches is up to the service.
-        :param search_by: field that is searched: ``domain``.
-        :param favorite: only favourites, or only the others.
-        :param sort_by: ``id`` (date created) or ``domain``; default ``id``.
+        :param search: search text; what it matches is up to the service.
+        :param search_by: field to search: ``domain``.
+        :param favorite: True for favourites only, False for the others only.
+        :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
         :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
         :param per_page: websites per request: 10, 25, 50 or 100; default 100.
         :return: list of website records.
@@ -106,16 +111,16 @@ class AnalyticsHook(BaseHook):
         sort: str | None = None,
         per_page: int | None = None,
     ) -> Listing:
-        """Iterate over the list of websites, page by page; memory grows by the ids only.
+        """Return an iterator over the list of websites that reads page by page; memory grows by the ids only.
 
-        The iterator reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, perhaps
-        after the last record: use what it yielded only after it is exhausted. Its ``proof`` then says why the list is
+        The iterator reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, possibly
+        after the last record: use the records only after it is exhausted. Its ``proof`` then states why the list is
         complete.
 
-        :param search: search query; what it matches is up to the service.
-        :param search_by: field that is searched: ``domain``.
-        :param favorite: only favourites, or only the others.
-        :param sort_by: ``id`` (date created) or ``domain``; default ``id``.
+        :param search: search text; what it matches is up to the service.
+        :param search_by: field to search: ``domain``.
+        :param favorite: True for favourites only, False for the others only.
+        :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
         :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
         :param per_page: websites per request: 10, 25, 50 or 100; default 100.
         :return: iterator of website records.
@@ -130,16 +135,16 @@ class AnalyticsHook(BaseHook):
 
         :param website_id: id of the website.
         :return: the website record.
-        :raises NotFoundError: if there is none with this id.
+        :raises NotFoundError: if there is no website with this id.
         """
         return self.client.get_website(website_id)
 
     def find_website(self, domain: str) -> dict[str, Any] | None:
-        """Return the website of exactly this domain, or None; letter case and a dot at the end do not count.
+        """Return the website of exactly this domain, or None; case and a trailing dot are ignored.
 
-        Costs one request if the service's search finds it, else the whole list.
+        Needs one request if the service's search finds it, else reads the whole list.
 
-        :param domain: a domain name, without scheme, port or path.
+        :param domain: domain name, without scheme, port or path.
         :return: the website record, or None.
         :raises DuplicateWebsiteError: if several websites have the domain.
         """
@@ -156,20 +161,20 @@ class AnalyticsHook(BaseHook):
         exclude_params: Iterable[str] | str | None = None,
         exclude_ips: Iterable[str] | str | None = None,
     ) -> dict[str, Any]:
-        """Create a website and return it (docs/interface.md, Operations). One call never creates two.
+        """Create a website and return it (docs/interface.md, Operations). One call never creates two websites.
 
-        What is not given takes the default of the service: privacy ``public``, no e-mail reports, bots excluded.
+        Omitted settings take the defaults of the service: privacy ``public``, no e-mail reports, bots excluded.
 
-        :param domain: a domain name, without scheme, port or path.
+        :param domain: domain name, without scheme, port or path.
         :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
         :param password: password of the statistics page; has effect only with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
-        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with an entry per line.
-        :param exclude_ips: IP addresses excluded from tracking, sent as given: a list, or a text with an entry per
+        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
+        :param exclude_ips: IP addresses excluded from tracking, sent as given: a list, or a text with one entry per
             line.
         :return: the website record.
-        :raises AmbiguousWriteError: if it is not known whether the website was created; look the domain up.
+        :raises AmbiguousWriteError: if it is unknown whether the website was created; look the domain up.
         """
         return self.client.create_website(
             domain,
@@ -195,15 +200,15 @@ class AnalyticsHook(BaseHook):
     ) -> dict[str, Any]:
         """Change settings of a website and return it (docs/interface.md, Operations).
 
-        An argument that is None is not sent: its setting stays as it is. ``[]`` or ``""`` clears a list.
+        An argument of None is not sent: its setting is kept. ``[]`` or ``""`` clears a list.
 
         :param website_id: id of the website.
         :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
         :param password: password of the statistics page; has effect only with privacy ``password``.
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
-        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with an entry per line.
-        :param exclude_ips: IP addresses excluded from tracking, sent as given: a list, or a text with an entry per
+        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
+        :param exclude_ips: IP addresses excluded from tracking, sent as given: a list, or a text with one entry per
             line.
         :param favorite: whether the website is marked as favourite.
         :return: the website record.
@@ -224,19 +229,19 @@ class AnalyticsHook(BaseHook):
         """Delete a website (docs/interface.md, Operations).
 
         :param website_id: id of the website.
-        :raises NotFoundError: if there is none with this id, unless an earlier attempt of this call, whose answer was
-            lost, may have deleted it.
+        :raises NotFoundError: if there is no website with this id, unless an earlier attempt of this call, whose
+            response was lost, may have deleted it.
         """
         self.client.delete_website(website_id)
 
     def get_account(self) -> dict[str, Any]:
-        """Return the account that the API key belongs to, a dict whose keys are not documented."""
+        """Return the account of the API key (docs/interface.md, Operations), a dict whose keys are not documented."""
         return self.client.get_account()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Ask for the account once, without retries: a person waits at the Test button, and with them the API server.
+        """Request the account once, without retries: the user and the API server wait for the result.
 
-        :return: whether it worked, and a sentence that names the host and the reason.
+        :return: whether it succeeded, and a message with the host and the reason.
         """
         host = None
         try:
@@ -250,7 +255,7 @@ class AnalyticsHook(BaseHook):
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return what Airflow before 3.2 reads here; from 3.2 on it reads provider info."""
+        """Return the behaviour of the standard fields, for Airflow before 3.2; later versions read provider info."""
         behaviour = CONNECTION_TYPE["ui-field-behaviour"]
         return {
             "hidden_fields": behaviour["hidden-fields"],
@@ -260,11 +265,11 @@ class AnalyticsHook(BaseHook):
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Return the form fields of the extras, for Airflow before 3.2; from 3.2 on it reads provider info."""
+        """Return the form fields of the extras, for Airflow before 3.2; later versions read provider info."""
         from flask_appbuilder.fieldwidgets import BS3TextFieldWidget
         from wtforms import StringField
 
-        # Text for all of them: the hook reads numbers and flags from text, and an empty field means the default.
+        # Text fields only: the hook parses numbers and flags from text, and an empty field means the default.
         return {
             name: StringField(field["label"], description=field["description"], widget=BS3TextFieldWidget())
             for name, field in CONNECTION_TYPE["conn-fields"].items()

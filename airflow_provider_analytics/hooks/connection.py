@@ -1,4 +1,4 @@
-"""From an Airflow connection to the settings of a client. Pure: the hook hands the connection over."""
+"""Conversion of an Airflow connection to client settings, as pure functions; the hook passes the connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_analytics.exceptions import AnalyticsConfigError
 
 
 class ConnectionLike(Protocol):
-    """The attributes of an Airflow connection that are read here."""
+    """Attributes of an Airflow connection that are used here."""
 
     host: str | None
     port: int | None
@@ -26,11 +26,12 @@ class ConnectionLike(Protocol):
 
 
 def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settings:
-    """Return the settings that a connection of type ``analytics`` describes.
+    """Return the settings of a connection of type ``analytics``.
 
-    Extras may come as text, as they do from a URI, and unset ones as null, as they do from the connection form.
+    Extras may be text, as in a URI, and unset extras null, as from the connection form.
 
-    :raises AnalyticsConfigError: with all problems at once, none of which shows the key.
+    :param conn_id: id of the connection, for messages.
+    :raises AnalyticsConfigError: if the connection is invalid; lists all problems and never shows the key.
     """
     source = f"connection {conn_id!r}"
     problems: list[str] = []
@@ -55,7 +56,7 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     host = attempt(partial(_host, connection), None)
     try:
         settings = Settings(
-            # A host that was found wrong already must not be reported as missing.
+            # A host already reported as invalid must not be reported as missing, too.
             base_url=host if host is not None else "https://unknown.invalid",
             api_key=connection.password or "",
             source=source,
@@ -64,7 +65,7 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     except AnalyticsConfigError as error:
         problems += error.problems
     if problems:
-        # Values are quoted, and the key may stand in the wrong field as well.
+        # The problems quote values, and the key may be in the wrong field.
         redact = Redactor()
         redact.add((connection.password or "").strip())
         raise AnalyticsConfigError([redact(problem) for problem in problems], source)
@@ -80,17 +81,17 @@ def _check_schema(connection: ConnectionLike) -> None:
         what, right = "the scheme", f"{schema}://{host.rpartition('://')[2]}"
     else:
         what, right = "a sub-path", f"{host}/{schema}"
-    # Not shown: what stands before an @ may be a secret.
+    # Not shown: the part before an @ may be a secret.
     spelling = "" if "@" in host else f", {right!r}"
     raise ValueError(
-        f"schema={connection.schema!r} is not used: {what} belongs into the host{spelling}. "
+        f"schema={connection.schema!r} is not used: {what} belongs in the host{spelling}. "
         "In a connection URI, write the whole base URL percent-encoded as the host, such as "
         "analytics://:KEY@https%3A%2F%2Fstats.example.com%2Fapp."
     )
 
 
 def _host(connection: ConnectionLike) -> str:
-    """Return the base URL as one text: a separate port goes before the sub-path."""
+    """Return the base URL as one text, with a separate port inserted before the sub-path."""
     host = (connection.host or "").strip()
     if not host or not connection.port:
         return host
@@ -98,13 +99,13 @@ def _host(connection: ConnectionLike) -> str:
         url = urlsplit(host if "://" in host else f"https://{host}")
         port = url.port
     except ValueError:
-        return host  # reported with the rest of the URL
+        return host  # Settings reports it
     if "@" in url.netloc:
-        return host  # refused with the rest of the URL, and not shown: it may hold a secret
+        return host  # Settings refuses it without showing it: it may contain a secret
     if port is None:
         return urlunsplit(url._replace(netloc=f"{url.netloc.rstrip(':')}:{connection.port}"))
     if port != int(connection.port):
-        raise ValueError(f"host={host!r} and port={connection.port} name two different ports; give one of them.")
+        raise ValueError(f"host={host!r} and port={connection.port} name two different ports; give only one.")
     return host
 
 
@@ -112,7 +113,7 @@ def _extras(text: str | None) -> dict[str, Any]:
     try:
         found = json.loads(text) if text and text.strip() else {}
     except ValueError:
-        raise ValueError("extra is not JSON.") from None
+        raise ValueError("extra is not valid JSON.") from None
     if not isinstance(found, dict):
         raise ValueError("extra is not a JSON object.")
     return found
@@ -161,7 +162,7 @@ def _proxies(name: str, value: object) -> dict[str, str]:
             value = None
     if not isinstance(value, Mapping):
         raise ValueError(
-            f'{name} is not allowed as given; allowed: a JSON object such as {{"https": "http://proxy:3128"}}.'
+            f'{name} is not allowed in this form; allowed: a JSON object such as {{"https": "http://proxy:3128"}}.'
         )
     return dict(value)
 
@@ -170,7 +171,7 @@ def _upper(name: str, value: object) -> str:
     return _text(name, value).upper()
 
 
-#: The extras that a connection may have, each with what reads it. Nothing else is ever passed on.
+#: Name of each extra of a connection to its parser; any other extra is refused.
 EXTRAS: dict[str, Callable[[str, object], Any]] = {
     "timeout": _number,
     "max_retries": _whole_number,

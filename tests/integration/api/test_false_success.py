@@ -133,7 +133,7 @@ def test_json_of_another_shape_is_no_success(operation: str, body: Any) -> None:
 
 def test_the_record_of_another_website_is_no_success() -> None:
     for operation in ("show", "update"):
-        assert "the answer is about website 8" in str(refused(operation, http(200, {"data": {"id": 8}})))
+        assert "the response holds website 8" in str(refused(operation, http(200, {"data": {"id": 8}})))
 
 
 @pytest.mark.parametrize("operation", READS)
@@ -239,7 +239,7 @@ def test_every_name_of_json_is_read(kind: str | None) -> None:
     [
         (b"[" * 100_000, "[[["),
         (b"\xff\xfe", "\ufffd"),
-        (b"", "(empty answer)"),
+        (b"", "(empty response)"),
         (b"<html>Bad gateway</html>", "<html>Bad gateway</html>"),
         (b'{"message": "  down \\n for now "}', "down for now"),
         (b'{"message": "' + b"x" * 100_000 + b'"}', "x" * 200),

@@ -273,7 +273,7 @@ def test_a_create_whose_answer_is_lost_is_looked_up_and_never_repeated(fault: st
 def test_a_look_up_that_fails_never_leads_to_a_second_create(after: str) -> None:
     replies = [FAULTS["500"][0], FAULTS[after][0]]
     with RawServer(replies) as server, client_of(server.url, timeout=0.05, max_retries=1) as client:
-        with pytest.raises(AmbiguousWriteError, match="Looking the domain up failed as well"):
+        with pytest.raises(AmbiguousWriteError, match="the lookup of the domain failed, too"):
             client.create_website("new.example")
         assert server.sent.count("POST /api/v1/websites") == 1
 
@@ -351,8 +351,8 @@ def test_every_repeat_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogC
     with RawServer([busy, RECORD]) as server, client_of(server.url) as client:
         client.get_website(7)
     (message,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "GET /api/v1/websites/7 was answered with status 503: busy" in message
-    assert "Attempt 1 of 4; the next one follows in 3.0 s" in message
+    assert "GET /api/v1/websites/7 returned status 503: busy" in message
+    assert "Attempt 1 of 4 failed, retrying in 3.0 s" in message
 
 
 def test_the_form_of_a_repeat_is_the_form_of_the_first_attempt() -> None:

@@ -45,7 +45,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused_by_default(secure: Raw
             lambda: client.create_website("a.example"),
         )
         for call in calls:
-            with pytest.raises(AnalyticsConnectionError, match="The extra verify may name the CA") as caught:
+            with pytest.raises(AnalyticsConnectionError, match="set the extra verify to its CA bundle") as caught:
                 call()
             assert (caught.value.sent, caught.value.transient) == (False, False)
         assert client.stats.requests == 2

@@ -56,11 +56,11 @@ def test_every_class_of_the_tree_is_tried() -> None:
 
 @pytest.mark.parametrize(
     ("status", "hint"),
-    [(401, "password field of connection 'a'"), (403, "may not"), (404, "website id"), (429, "requests_per_minute")],
+    [(401, "password field of connection 'a'"), (403, "permission"), (404, "website id"), (429, "requests_per_minute")],
 )
 def test_messages_say_what_was_asked_what_came_back_and_what_to_do(status: int, hint: str) -> None:
     text = str(AnalyticsApiError(status, "GET", "/api/v1/websites/7", "said no", None, "connection 'a'"))
-    assert text.startswith(f"GET /api/v1/websites/7 was answered with status {status}: said no")
+    assert text.startswith(f"GET /api/v1/websites/7 returned status {status}: said no")
     assert hint in text
 
 

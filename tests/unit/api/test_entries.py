@@ -48,8 +48,8 @@ def test_every_unusable_entry_is_named_with_its_line() -> None:
         pytest.param("203.0.113.7/24", "the network is 203.0.113.0/24", id="bits behind the prefix"),
         pytest.param("fe80::1%eth0", "scope", id="scope"),
         pytest.param("203.0.113.*", "is not an IP address", id="wildcard"),
-        pytest.param("None", "template", id="empty template"),
-        pytest.param("['203.0.113.7']", "template", id="list as text"),
+        pytest.param("None", "Jinja", id="empty template"),
+        pytest.param("['203.0.113.7']", "Jinja", id="list as text"),
     ],
 )
 @pytest.mark.parametrize("networks", ["reject", "expand", "send"])
@@ -72,7 +72,7 @@ def test_values_that_are_no_list(value: object) -> None:
 
 
 def test_networks_are_refused_expanded_or_sent() -> None:
-    with pytest.raises(ValueError, match="is a network; the service promises addresses only"):
+    with pytest.raises(ValueError, match="is a network; the interface promises addresses only"):
         Addresses().parse("excluded_ips", "203.0.113.0/30")
     assert Addresses().parse("excluded_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
     assert Addresses().parse("excluded_ips", "203.0.113.0/30", "send") == ("203.0.113.0/30",)
@@ -90,7 +90,7 @@ def test_expansion_is_limited_over_the_whole_list() -> None:
 
 def test_params_keep_their_case() -> None:
     assert Words().parse("excluded_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
-    with pytest.raises(ValueError, match="line 2: 'a b' holds white space"):
+    with pytest.raises(ValueError, match="line 2: 'a b' contains white space"):
         Words().parse("excluded_params", "a\na b")
     with pytest.raises(ValueError, match="line 1: 'None'"):
         Words().parse("excluded_params", "None")

@@ -205,20 +205,20 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"host": "", "port": 8443}, ["host", "missing"]),
     ({"host": "ftp://stats.example.com"}, ["ftp", "https, http"]),
     ({"host": "file:///etc/passwd"}, ["file", "https, http"]),
-    ({"host": "https://"}, ["no URL"]),
-    ({"host": "https:///app"}, ["no URL"]),
-    ({"host": "https:/stats.example.com"}, ["no URL"]),
+    ({"host": "https://"}, ["not a URL"]),
+    ({"host": "https:///app"}, ["not a URL"]),
+    ({"host": "https:/stats.example.com"}, ["not a URL"]),
     ({"extra": {"requests_per_minute": 1e20}}, ["requests_per_minute", "1 to 100000"]),
-    ({"host": "https://stats example.com"}, ["no URL"]),
-    ({"host": "https://stats.example.com\\app"}, ["no URL"]),
-    ({"host": "https://stats.example.com:http"}, ["no URL"]),
-    ({"host": "https://stats.example.com:99999"}, ["no URL"]),
-    ({"host": "https://stats.example.com:99999", "port": 8443}, ["no URL"]),
-    ({"host": "https://[2001:db8"}, ["no URL"]),
+    ({"host": "https://stats example.com"}, ["not a URL"]),
+    ({"host": "https://stats.example.com\\app"}, ["not a URL"]),
+    ({"host": "https://stats.example.com:http"}, ["not a URL"]),
+    ({"host": "https://stats.example.com:99999"}, ["not a URL"]),
+    ({"host": "https://stats.example.com:99999", "port": 8443}, ["not a URL"]),
+    ({"host": "https://[2001:db8"}, ["not a URL"]),
     ({"host": "https://stats.example.com?page=1"}, ["query"]),
     ({"host": "https://stats.example.com/#top"}, ["fragment"]),
-    ({"host": "https://stats.example.com/api/v1"}, ["/api/v1", "leave that out"]),
-    ({"host": "https://stats.example.com/app/api/v1/"}, ["/api/v1", "leave that out"]),
+    ({"host": "https://stats.example.com/api/v1"}, ["/api/v1", "remove it"]),
+    ({"host": "https://stats.example.com/app/api/v1/"}, ["/api/v1", "remove it"]),
     ({"host": "http://stats.example.com"}, ["in clear", "https", "allow_insecure_http"]),
     ({"host": "http://10.0.0.1:8000"}, ["in clear"]),
     ({"host": "http://localhost.example.com"}, ["in clear"]),
@@ -233,7 +233,7 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"password": " \n"}, ["API key", "missing"]),
     ({"password": "***"}, ["'***'", "mask"]),
     ({"password": "k3y k3y"}, ["API key", "space"]),
-    ({"password": "k3y\nk3y"}, ["API key", "line end"]),
+    ({"password": "k3y\nk3y"}, ["API key", "line break"]),
     ({"password": "schlüssel"}, ["API key", "ASCII"]),
     ({"extra": "{"}, ["extra", "JSON"]),
     ({"extra": "[]"}, ["extra", "JSON object"]),
@@ -346,7 +346,7 @@ def test_plain_http_to_another_machine_can_be_allowed() -> None:
 
 def test_a_secret_before_the_host_is_not_shown_where_the_rest_is_no_url() -> None:
     (problem,) = problems_of("https://me:geheimnis@[2001:db8")
-    assert "no URL" in problem
+    assert "not a URL" in problem
     assert "geheimnis" not in problem
 
 
