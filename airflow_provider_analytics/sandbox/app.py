@@ -1,11 +1,12 @@
 """The six operations of the interface as a FastAPI application.
 
 It models the interface, not the vendor's code. What the interface does not document is assumed; ``docs/sandbox.md``
-lists every assumption, and :class:`airflow_provider_analytics.sandbox.responses.Options` has those that can be changed.
+lists every assumption, and :class:`airflow_provider_analytics.sandbox.options.Options` has those that can be changed.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,24 +20,35 @@ from starlette.exceptions import HTTPException
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.sandbox import openapi
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.parameters import (
     CREATE_FIELDS,
     LIST_PARAMETERS,
     UPDATE_FIELDS,
     InvalidInputError,
     Parameter,
+    cursor_parameter,
     decode_pairs,
     page_parameter,
     read_values,
+    with_truth_of_text,
 )
-from airflow_provider_analytics.sandbox.responses import Options, Page, render_deleted, render_list, render_record
+from airflow_provider_analytics.sandbox.responses import (
+    Page,
+    Secrets,
+    render_account,
+    render_deleted,
+    render_list,
+    render_record,
+)
 from airflow_provider_analytics.sandbox.routes import PREFIX, ROUTES, Operation, routes_of
-from airflow_provider_analytics.sandbox.store import DuplicateDomainError, Store
+from airflow_provider_analytics.sandbox.store import DuplicateDomainError, Store, normalise
 
 ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
 
 _FORM = "application/x-www-form-urlencoded"
 _WEBSITE_ID = re.compile(r"[1-9][0-9]{0,17}")
+_PROXY_PAGE = "<!DOCTYPE html><title>Access denied</title><p>This request was blocked by a proxy."
 _HOME = "<!DOCTYPE html><title>Sandbox</title><p>Sandbox of airflow-provider-analytics. The interface is under {}."
 
 _Bearer = HTTPBearer(auto_error=False, description="The API key of the account.")
@@ -60,13 +72,17 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
 
+class ProxyError(Exception):
+    """A request that a proxy in front of the service rejects."""
+
+
 def create_app(store: Store, api_key: str, options_for: Callable[[Request], Options], root: str = "") -> FastAPI:
     """Return an application that serves ``store``.
 
     :param options_for: returns the options of a request.
     :param root: sub-path of the base URL such as ``/app``, or empty.
     """
-    service = _Service(store, options_for, f"{root}{PREFIX}/websites")
+    service = _Service(store, api_key, options_for, f"{root}{PREFIX}/websites")
     app = FastAPI(
         title="Sandbox of the website analytics service",
         summary="Models the interface, not the vendor's code.",
@@ -77,11 +93,16 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
         redirect_slashes=False,
     )
 
+    async def pass_the_proxy(request: Request) -> None:
+        for name, value in options_for(request).required_headers.items():
+            if request.headers.get(name) != value:
+                raise ProxyError
+
     async def authenticate(credentials: _Credentials) -> None:
         if credentials is None or not secrets.compare_digest(credentials.credentials.encode(), api_key.encode()):
             raise ApiError(HTTPStatus.UNAUTHORIZED, "Unauthenticated.", headers={"WWW-Authenticate": "Bearer"})
 
-    router = APIRouter(prefix=root + PREFIX, dependencies=[Depends(authenticate)])
+    router = APIRouter(prefix=root + PREFIX, dependencies=[Depends(pass_the_proxy), Depends(authenticate)])
     endpoints: dict[Operation, Callable[[Request], Awaitable[Response]]] = {
         "list": service.list_websites,
         "create": service.create_website,
@@ -112,6 +133,10 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
             headers["Allow"] = ", ".join(sorted(route.method for route in routes_of(request.url.path, root)))
         return _error_answer(error.status_code, error.detail, {}, headers)
 
+    async def on_proxy_error(_request: Request, _error: Exception) -> Response:
+        return HTMLResponse(_PROXY_PAGE, HTTPStatus.FORBIDDEN, {"CF-Ray": "8f00sandbox-AMS"})
+
+    app.add_exception_handler(ProxyError, on_proxy_error)
     app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(HTTPException, on_http_exception)
     return app
@@ -120,41 +145,43 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
 class _Service:
     """The endpoints. They are coroutines, so only one request at a time uses the store."""
 
-    def __init__(self, store: Store, options_for: Callable[[Request], Options], list_path: str) -> None:
+    def __init__(self, store: Store, api_key: str, options_for: Callable[[Request], Options], list_path: str) -> None:
         self._store = store
+        self._api_key = api_key
         self._options_for = options_for
         self._list_path = list_path
 
     async def list_websites(self, request: Request) -> Response:
         options = self._options_for(request)
-        parameters = (*LIST_PARAMETERS, page_parameter(options.page_parameter))
-        values = _checked(request.scope["query_string"], parameters, options)
+        values = _checked(request.scope["query_string"], _list_parameters(options), options)
         url = f"{request.base_url}".rstrip("/") + self._list_path
-        return JSONResponse(render_list(self._page(values, options), url, options))
+        query = dict(decode_pairs(request.scope["query_string"]))
+        page_of_list = self._page(values, options)
+        return JSONResponse(render_list(page_of_list, url, query, options, self._secrets(options)))
 
     async def create_website(self, request: Request) -> Response:
         options = self._options_for(request)
         _refuse_query(request, options)
         values = await _form(request, CREATE_FIELDS, options)
         try:
-            website = self._store.add(unique=not options.allow_duplicates, **values)
+            website = self._store.add(unique=not options.allow_duplicates, **_stored(values, options))
         except DuplicateDomainError as error:
             raise _invalid({"domain": ["The domain has already been taken."]}) from error
-        return _write_answer("create", options.create_status, render_record(website, options), options)
+        return self._written("create", options.create_status, website, options)
 
     async def show_website(self, request: Request) -> Response:
         options = self._options_for(request)
         website_id = self._existing_id(request)
         _refuse_query(request, options)
-        return JSONResponse(render_record(self._store.get(website_id) or {}, options))
+        return JSONResponse(render_record(self._store.get(website_id) or {}, options, self._secrets(options)))
 
     async def update_website(self, request: Request) -> Response:
         options = self._options_for(request)
         website_id = self._existing_id(request)
         _refuse_query(request, options)
         values = await _form(request, UPDATE_FIELDS, options)
-        website = self._store.update(website_id, values) or {}
-        return _write_answer("update", options.update_status, render_record(website, options), options)
+        website = self._store.update(website_id, _stored(values, options)) or {}
+        return self._written("update", options.update_status, website, options)
 
     async def delete_website(self, request: Request) -> Response:
         options = self._options_for(request)
@@ -166,7 +193,14 @@ class _Service:
     async def show_account(self, request: Request) -> Response:
         options = self._options_for(request)
         _refuse_query(request, options)
-        return JSONResponse(render_record(ACCOUNT, options))
+        return JSONResponse(render_account(ACCOUNT, options))
+
+    def _written(self, operation: str, status: int, website: Mapping[str, Any], options: Options) -> Response:
+        return _write_answer(operation, status, render_record(website, options, self._secrets(options)), options)
+
+    def _secrets(self, options: Options) -> Secrets:
+        reveals = any("{password}" in template for template in options.extra_fields.values())
+        return Secrets(self._api_key, self._store.passwords() if reveals else {})
 
     def _existing_id(self, request: Request) -> int:
         text = request.path_params["id"]
@@ -176,22 +210,62 @@ class _Service:
 
     def _page(self, values: Mapping[str, Any], options: Options) -> Page:
         ignored = options.ignored
-        asked = values.get(options.page_parameter, 1)
-        served = 1 if "page" in ignored else max(1, asked + options.page_offset)
+        first = options.first_page
+        offset = 0
+        if options.paging == "cursor":
+            asked = first
+            offset = _offset(values.get(options.page_parameter))
+        else:
+            asked = values.get(options.page_parameter, first)
+        served = first if "page" in ignored else max(first, asked + options.page_offset)
         size = None if "per_page" in ignored else values.get("per_page", 100)
         if options.page_size_limit is not None:
             size = min(size or options.page_size_limit, options.page_size_limit)
         websites, total = self._store.page(
             search="" if "search" in ignored else values.get("search", ""),
+            search_matches=options.search_matches,
             favorite=None if "favorite" in ignored else values.get("favorite"),
             sort_by="id" if "sort" in ignored else values.get("sort_by", "id"),
             descending="sort" in ignored or values.get("sort", "desc") == "desc",
             limit=size,
-            offset=0 if size is None else (served - 1) * size,
+            offset=offset if options.paging == "cursor" else (served - first) * (size or 0),
         )
-        if size is None and served > 1:
+        if size is None and served > first:
             websites = []
-        return Page(websites, asked=asked, served=served, size=size or max(1, total), total=total)
+        shown = size or max(1, total)
+        after = offset + len(websites)
+        cursor = _cursor(after) if options.paging == "cursor" and after < total else None
+        return Page(websites, asked=asked, served=served, size=shown, total=total, next_cursor=cursor)
+
+
+def _list_parameters(options: Options) -> tuple[Parameter, ...]:
+    parameters: tuple[Parameter, ...] = LIST_PARAMETERS
+    if options.favorite_filter == "truth of text":
+        parameters = with_truth_of_text(parameters)
+    if options.paging == "cursor":
+        return (*parameters, cursor_parameter(options.page_parameter))
+    return (*parameters, page_parameter(options.page_parameter, options.first_page))
+
+
+def _cursor(offset: int) -> str:
+    return base64.urlsafe_b64encode(f"after-{offset}".encode()).decode()
+
+
+def _offset(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    try:
+        return int(base64.urlsafe_b64decode(cursor).decode().removeprefix("after-"))
+    except ValueError:
+        raise _invalid({"cursor": ["The cursor is unknown."]}) from None
+
+
+def _stored(values: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    """Return what the service stores of a form."""
+    stored = {name: value for name, value in values.items() if name not in options.ignored_fields}
+    if "domain" in stored:
+        stored["domain"] = normalise(stored["domain"], options.domain_as)
+    return stored
 
 
 def _checked(raw: bytes, parameters: Sequence[Parameter], options: Options) -> dict[str, Any]:
@@ -222,6 +296,8 @@ def _invalid(errors: Mapping[str, list[str]]) -> ApiError:
 def _write_answer(operation: str, status: int, content: Any, options: Options) -> Response:
     if operation in options.empty_answers or status == HTTPStatus.NO_CONTENT:
         return Response(status_code=status)
+    if operation in options.message_answers:
+        return JSONResponse({"message": f"The {operation} was successful."}, status)
     return JSONResponse(content, status)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.sandbox.faults import Fault
-from airflow_provider_analytics.sandbox.responses import Options
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.state import RecordedRequest, State
 from airflow_provider_analytics.sandbox.store import Website
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from airflow_provider_analytics.sandbox.responses import Options
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.routes import Operation
 from airflow_provider_analytics.sandbox.store import Store, Website
 
@@ -88,7 +88,7 @@ class Fault(BaseModel):
     commit: bool | None = None
     #: Changes to the store after the request is processed and before the response is sent.
     drift: Drift | None = None
-    #: Options (of :class:`~airflow_provider_analytics.sandbox.responses.Options`) that differ for these requests.
+    #: Options (of :class:`~airflow_provider_analytics.sandbox.options.Options`) that differ for these requests.
     options: dict[str, Any] = Field(default_factory=dict)
     #: Seconds before the response begins.
     delay: float = Field(default=0, ge=0)
@@ -113,6 +113,8 @@ class Fault(BaseModel):
     #: Framing of the body: Content-Length of the whole body; chunked; or Content-Length of the bytes that are sent, so
     #: that a cut truncates only the content and the connection stays open.
     framing: Literal["length", "chunked", "matching"] = "length"
+    #: Seconds between the bytes of status line and headers, which then never end; 0 sends them at once.
+    head_interval: float = Field(default=0, ge=0)
     #: Seconds between the bytes of the body; 0 sends them at once.
     interval: float = Field(default=0, ge=0)
     #: Send spaces after the body until the client disconnects or the sandbox stops: one per ``interval``, or as fast as

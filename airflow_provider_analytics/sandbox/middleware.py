@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_analytics.sandbox.control import PREFIX as CONTROL_PREFIX
 from airflow_provider_analytics.sandbox.faults import Answer, Fault, make_answer
-from airflow_provider_analytics.sandbox.responses import Options
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.routes import routes_of
 from airflow_provider_analytics.sandbox.state import RecordedRequest, State
 
@@ -85,6 +85,9 @@ class FaultMiddleware:
         else:
             answer = make_answer(fault, real, authorization=request.header("authorization") or "", form=request.body)
             request.status = answer.status
+            if fault.head_interval:
+                await _drip_head(transport, answer, fault.head_interval, receive)
+                return
             if await _send_damaged(fault, answer, receive, send):
                 return
             # close() delivers what is buffered, unlike abort().
@@ -126,7 +129,7 @@ class FaultMiddleware:
             body=body,
         )
         scheme, _, key = (request.header("authorization") or "").partition(" ")
-        request.authorized = scheme.lower() == "bearer" and key == self._state.api_key
+        request.authorized = scheme.lower() == "bearer" and key.strip() == self._state.api_key
         return request
 
 
@@ -140,6 +143,17 @@ async def _read_body(receive: Receive) -> bytes | None:
         parts.append(message.get("body", b""))
         if not message.get("more_body"):
             return b"".join(parts)
+
+
+async def _drip_head(transport: asyncio.Transport, answer: Answer, interval: float, receive: Receive) -> None:
+    """Send status line and headers byte by byte, past the HTTP server, until the client disconnects."""
+    lines = [f"HTTP/1.1 {answer.status} Sandbox", *(f"{name}: {value}" for name, value in answer.headers.items())]
+    for byte in "\r\n".join(lines).encode("latin-1"):
+        transport.write(bytes([byte]))
+        if await _disconnected_within(receive, interval):
+            return
+    transport.close()
+    await _wait_for_disconnect(receive)
 
 
 async def _send_whole(send: Send, answer: Answer) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider_analytics.sandbox.fields import SHOWN
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.parameters import (
     CREATE_FIELDS,
     LIST_PARAMETERS,
@@ -13,7 +14,6 @@ from airflow_provider_analytics.sandbox.parameters import (
     Parameter,
     page_parameter,
 )
-from airflow_provider_analytics.sandbox.responses import Options
 from airflow_provider_analytics.sandbox.routes import Route
 
 _Schema = dict[str, Any]

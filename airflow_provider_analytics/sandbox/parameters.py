@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
 from airflow_provider_analytics.sandbox.fields import WEBSITE_FIELDS
-from airflow_provider_analytics.sandbox.value_types import BOOLEAN, PAGE_NUMBER, TEXT, ValueType, integer, word
+from airflow_provider_analytics.sandbox.value_types import (
+    BOOLEAN,
+    TEXT,
+    TRUTH_OF_TEXT,
+    ValueType,
+    integer,
+    page_number,
+    word,
+)
 
 
 class InvalidInputError(Exception):
@@ -85,9 +93,14 @@ def read_values(
     return values
 
 
-def page_parameter(name: str) -> Parameter:
-    """Return the query parameter that selects a page, counted from 1. The interface does not document its name."""
-    return Parameter(name, PAGE_NUMBER, "page number", default=1)
+def page_parameter(name: str, first: int = 1) -> Parameter:
+    """Return the query parameter that selects a page by number. The interface does not document its name."""
+    return Parameter(name, page_number(first), "page number", default=first)
+
+
+def cursor_parameter(name: str) -> Parameter:
+    """Return the query parameter that selects a page by a cursor."""
+    return Parameter(name, TEXT, "cursor of the page")
 
 
 LIST_PARAMETERS = (
@@ -98,6 +111,16 @@ LIST_PARAMETERS = (
     Parameter("sort", word("desc", "asc"), "sort direction", default="desc"),
     Parameter("per_page", integer(10, 25, 50, 100), "websites per page", default=100),
 )
+
+
+def with_truth_of_text(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
+    """Return the parameters with booleans as some languages read text: only empty text and "0" are false."""
+    return tuple(
+        replace(parameter, value_type=TRUTH_OF_TEXT) if parameter.value_type is BOOLEAN else parameter
+        for parameter in parameters
+    )
+
+
 CREATE_FIELDS = tuple(
     Parameter(field.name, field.form, field.meaning, default=field.default, required=field.required)
     for field in WEBSITE_FIELDS

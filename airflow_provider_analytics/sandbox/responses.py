@@ -1,74 +1,16 @@
-"""Response bodies, and the options that change what the interface leaves undocumented."""
+"""Response bodies, as the options render them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
+from urllib.parse import urlencode
 
 from airflow_provider_analytics.sandbox.fields import FLAGS
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.store import Website
-
-
-class Options(BaseModel):
-    """Behaviour of the server where the interface is not documented, or where servers may get it wrong.
-
-    The defaults describe a well-behaved server.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    #: Query parameter that selects a page.
-    page_parameter: str = Field(default="page", min_length=1)
-    #: Key that holds the websites of a list; None: the list is a bare JSON array.
-    list_key: str | None = "data"
-    #: Where a list has its page metadata: under ``meta``, at top level beside the websites, or nowhere. A bare array
-    #: has none.
-    metadata: Literal["meta", "flat", "none"] = "meta"
-    #: Key that holds the record in responses to show, create, update and account; None: the record is bare.
-    record_key: str | None = "data"
-
-    create_status: int = Field(default=201, ge=200, le=299)
-    update_status: int = Field(default=200, ge=200, le=299)
-    delete_status: int = Field(default=200, ge=200, le=299)
-    #: Operations whose response has no body. With status 204 there is never one.
-    empty_answers: frozenset[Literal["create", "update", "delete"]] = frozenset()
-
-    #: Render the integers of records and metadata as text.
-    numbers_as_text: bool = False
-    #: Render ``favorite`` as true/false, as 1/0, or as "true"/"false".
-    favorite_as: Literal["boolean", "integer", "text"] = "boolean"
-    #: Render ``email`` and ``exclude_bots`` as 0/1 or as false/true.
-    flags_as: Literal["integer", "boolean"] = "integer"
-
-    #: List parameters that are checked but have no effect. ``sort`` includes ``sort_by``; without ``per_page`` a page
-    #: holds the whole list.
-    ignored: frozenset[Literal["page", "per_page", "sort", "search", "favorite"]] = frozenset()
-    #: Maximum number of websites per page, whatever ``per_page`` requests.
-    page_size_limit: int | None = Field(default=None, ge=1)
-    #: Added to the requested page number: -1 repeats the previous page, 1 skips one.
-    page_offset: int = 0
-    #: Whether the metadata have a total; without it there is no last page either.
-    total: Literal["given", "absent"] = "given"
-    #: Added to the true total, to model a wrong count.
-    total_offset: int = 0
-    #: Page number in the metadata. ``served`` and ``asked`` differ only if the page parameter is ignored or offset.
-    current_page: Literal["served", "asked", "wrong", "absent"] = "served"
-
-    #: Create a second website of the same domain instead of rejecting it.
-    allow_duplicates: bool = False
-    #: Reject unknown query parameters and form fields instead of ignoring them.
-    strict_parameters: bool = True
-
-    def changed(self, changes: Mapping[str, Any]) -> Options:
-        """Return a copy with some options changed.
-
-        :raises ValueError: for an unknown name or a bad value.
-        """
-        return Options.model_validate({**dict(self), **changes})
 
 
 @dataclass(frozen=True)
@@ -79,6 +21,7 @@ class Page:
     :param served: number of the page in the response.
     :param size: number of websites on a full page.
     :param total: number of matching websites on all pages.
+    :param next_cursor: cursor of the next page, with ``paging="cursor"``.
     """
 
     websites: list[Website]
@@ -86,25 +29,55 @@ class Page:
     served: int
     size: int
     total: int
+    next_cursor: str | None = None
 
 
-def render_list(page: Page, url: str, options: Options) -> Any:
-    """Return the JSON body of a list response; ``url`` is the URL of the list, for the links."""
-    websites = [_render_record(website, options) for website in page.websites]
+@dataclass(frozen=True)
+class Secrets:
+    """What :attr:`Options.extra_fields` may reveal.
+
+    :param passwords: stored password by website id.
+    """
+
+    api_key: str
+    passwords: Mapping[int, str | None]
+
+
+def render_list(page: Page, url: str, query: Mapping[str, str], options: Options, secrets: Secrets) -> Any:
+    """Return the JSON body of a list response.
+
+    :param url: URL of the list, for the links.
+    :param query: query parameters of the request, for the links.
+    """
+    websites = [
+        {name: value for name, value in _rendered(website, options, secrets).items() if name not in options.list_hides}
+        for website in page.websites
+    ]
     if options.list_key is None:
         return websites
-    if options.metadata == "none":
-        return {options.list_key: websites}
-    metadata = _metadata(page, options)
-    if options.metadata == "flat":
-        return {options.list_key: websites, **metadata}
-    return {options.list_key: websites, "links": _links(page, url, options), "meta": metadata}
+    *outer, key = options.list_key.split(".")
+    content: dict[str, Any] = {key: websites}
+    if options.metadata == "meta":
+        content["meta"] = _metadata(page, options)
+        if options.links == "given":
+            content["links"] = _links(page, url, query, options)
+    elif options.metadata == "flat":
+        content |= _metadata(page, options)
+        if options.links == "given":
+            content |= {f"{name}_page_url": link for name, link in _links(page, url, query, options).items()}
+    for name in reversed(outer):
+        content = {name: content}
+    return content
 
 
-def render_record(record: Mapping[str, Any], options: Options) -> Any:
-    """Return the JSON body of a response with one record."""
-    rendered = _render_record(record, options)
-    return rendered if options.record_key is None else {options.record_key: rendered}
+def render_record(record: Mapping[str, Any], options: Options, secrets: Secrets) -> Any:
+    """Return the JSON body of a response with a website."""
+    return _enveloped(_rendered(record, options, secrets), options)
+
+
+def render_account(account: Mapping[str, Any], options: Options) -> Any:
+    """Return the JSON body of a response with the account."""
+    return _enveloped({name: _number(value, options) for name, value in account.items()}, options)
 
 
 def render_deleted(website_id: int, options: Options) -> Any:
@@ -112,7 +85,11 @@ def render_deleted(website_id: int, options: Options) -> Any:
     return {"id": _number(website_id, options), "object": "website", "deleted": True}
 
 
-def _render_record(record: Mapping[str, Any], options: Options) -> dict[str, Any]:
+def _enveloped(rendered: dict[str, Any], options: Options) -> Any:
+    return rendered if options.record_key is None else {options.record_key: rendered}
+
+
+def _rendered(record: Mapping[str, Any], options: Options, secrets: Secrets) -> dict[str, Any]:
     rendered = dict(record)
     if options.flags_as == "boolean":
         for name in FLAGS:
@@ -120,29 +97,44 @@ def _render_record(record: Mapping[str, Any], options: Options) -> dict[str, Any
                 rendered[name] = bool(rendered[name])
     if "favorite" in rendered:
         favorite = rendered["favorite"]
-        rendered["favorite"] = {"boolean": favorite, "integer": int(favorite), "text": str(favorite).lower()}[
-            options.favorite_as
-        ]
-    return {name: _number(value, options) for name, value in rendered.items()}
+        rendered["favorite"] = {
+            "boolean": favorite,
+            "integer": int(favorite),
+            "text": str(favorite).lower(),
+            "null": favorite or None,
+        }[options.favorite_as]
+    rendered = {name: _number(value, options) for name, value in rendered.items()}
+    known = {"api_key": secrets.api_key, "domain": record.get("domain", "")}
+    for name, template in options.extra_fields.items():
+        rendered[name] = template.format(password=secrets.passwords.get(record.get("id", 0)) or "", **known)
+    return rendered
 
 
 def _number(value: Any, options: Options) -> Any:
     return str(value) if options.numbers_as_text and type(value) is int else value
 
 
-def _last_page(page: Page) -> int:
-    return max(1, math.ceil(page.total / page.size))
+def _total(page: Page, options: Options) -> int:
+    total = page.total + options.total_offset
+    return total if options.total_cap is None else min(total, options.total_cap)
+
+
+def _last_page(page: Page, options: Options) -> int:
+    counted = page.total if options.total_cap is None else min(page.total, options.total_cap)
+    return max(1, math.ceil(counted / page.size)) - 1 + options.first_page
 
 
 def _metadata(page: Page, options: Options) -> dict[str, Any]:
-    first = (page.served - 1) * page.size + 1
+    if options.paging == "cursor":
+        return {"per_page": _number(page.size, options), "next_cursor": page.next_cursor}
+    first = (page.served - options.first_page) * page.size + 1
     metadata: dict[str, Any] = {
         "current_page": {"served": page.served, "asked": page.asked, "wrong": page.asked + 1}.get(options.current_page),
         "per_page": page.size,
-        "last_page": _last_page(page),
+        "last_page": _last_page(page, options),
         "from": first if page.websites else None,
         "to": first + len(page.websites) - 1 if page.websites else None,
-        "total": page.total + options.total_offset,
+        "total": _total(page, options),
     }
     if options.current_page == "absent":
         del metadata["current_page"]
@@ -152,14 +144,18 @@ def _metadata(page: Page, options: Options) -> dict[str, Any]:
     return {name: _number(value, options) for name, value in metadata.items()}
 
 
-def _links(page: Page, url: str, options: Options) -> dict[str, str | None]:
-    def link(number: int) -> str:
-        return f"{url}?{options.page_parameter}={number}"
+def _links(page: Page, url: str, query: Mapping[str, str], options: Options) -> dict[str, str | None]:
+    def link(selected: int | str | None) -> str | None:
+        if selected is None:
+            return None
+        return f"{url}?{urlencode({**query, options.page_parameter: str(selected)})}"
 
-    last = _last_page(page)
+    if options.paging == "cursor":
+        return {"prev": None, "next": link(page.next_cursor)}
+    last = _last_page(page, options)
     return {
-        "first": link(1),
-        "last": link(last) if options.total == "given" else None,
-        "prev": link(page.served - 1) if page.served > 1 else None,
-        "next": link(page.served + 1) if page.served < last else None,
+        "first": link(options.first_page),
+        "last": link(last if options.total == "given" else None),
+        "prev": link(page.served - 1 if page.served > options.first_page else None),
+        "next": link(page.served + 1 if page.served < last else None),
     }

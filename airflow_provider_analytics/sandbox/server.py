@@ -7,6 +7,7 @@ import contextlib
 import json
 import secrets
 import socket
+import ssl
 import threading
 from os import PathLike, fspath
 from types import TracebackType
@@ -19,7 +20,7 @@ try:
     from airflow_provider_analytics.sandbox.control import create_control
     from airflow_provider_analytics.sandbox.faults import Fault
     from airflow_provider_analytics.sandbox.middleware import FaultMiddleware, options_for
-    from airflow_provider_analytics.sandbox.responses import Options
+    from airflow_provider_analytics.sandbox.options import Options
     from airflow_provider_analytics.sandbox.routes import Operation
     from airflow_provider_analytics.sandbox.state import RecordedRequest, State
 except ModuleNotFoundError as error:
@@ -51,7 +52,8 @@ class SandboxServer:
     :param root: sub-path of the base URL, such as ``/app``.
     :param ssl_certfile: certificate (PEM) for TLS; requires ``ssl_keyfile``.
     :param ssl_keyfile: private key (PEM) of the certificate.
-    :param options: initial :class:`~airflow_provider_analytics.sandbox.responses.Options`, by name.
+    :param ssl_ca_certs: CA (PEM) that must have signed the certificate of every client.
+    :param options: initial :class:`~airflow_provider_analytics.sandbox.options.Options`, by name.
     """
 
     def __init__(
@@ -64,13 +66,18 @@ class SandboxServer:
         root: str = "",
         ssl_certfile: str | PathLike[str] | None = None,
         ssl_keyfile: str | PathLike[str] | None = None,
+        ssl_ca_certs: str | PathLike[str] | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         self.api_key = api_key or secrets.token_hex(16)
         self._address = (host, port)
         self._root = root.rstrip("/")
         self._database = fspath(database)
-        self._tls = {"ssl_certfile": ssl_certfile, "ssl_keyfile": ssl_keyfile} if ssl_certfile else {}
+        self._tls: dict[str, Any] = {}
+        if ssl_certfile:
+            self._tls = {"ssl_certfile": ssl_certfile, "ssl_keyfile": ssl_keyfile}
+        if ssl_ca_certs:
+            self._tls |= {"ssl_ca_certs": fspath(ssl_ca_certs), "ssl_cert_reqs": ssl.CERT_REQUIRED}
         self._options = Options().changed(options or {})
 
     def __enter__(self) -> Self:
@@ -132,7 +139,7 @@ class SandboxServer:
             server_header=False,
             timeout_keep_alive=60,
             timeout_graceful_shutdown=1,
-            **self._tls,  # type: ignore[arg-type]
+            **self._tls,
         )
         config.load()
         return config

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, field
 
 from airflow_provider_analytics.sandbox.faults import FaultQueue
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.parameters import InvalidInputError, decode_pairs
-from airflow_provider_analytics.sandbox.responses import Options
 from airflow_provider_analytics.sandbox.routes import Operation
 from airflow_provider_analytics.sandbox.store import Store
 

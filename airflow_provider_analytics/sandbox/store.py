@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import idna
+
 from airflow_provider_analytics.sandbox.fields import BOOLEANS, DEFAULTS, SHOWN, WEBSITE_FIELDS
 from airflow_provider_analytics.sandbox.seeds import generate_websites
 
 MEMORY = ":memory:"
 
-# domain_key is the case-folded domain, for lookup, search and sorting.
+# domain_key is the domain in lower case, for lookup, search and sorting.
 _COLUMNS = [*(f"{field.name} {field.column}" for field in WEBSITE_FIELDS), "domain_key TEXT NOT NULL"]
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS website ({", ".join(_COLUMNS)});
@@ -23,6 +25,13 @@ CREATE INDEX IF NOT EXISTS website_favorite ON website (favorite, id);
 """
 _SELECT = f"SELECT {', '.join(SHOWN)} FROM website"  # noqa: S608 - constants only
 _PASSWORD_PRIVACY = 2
+#: What a search matches to its SQL condition and the value in it.
+_SEARCHES = {
+    "part": ("instr(domain_key, ?) > 0", "{}"),
+    "start": ("instr(domain_key, ?) = 1", "{}"),
+    "label": ("instr('.' || domain_key || '.', ?) > 0", ".{}."),
+    "nothing": ("? IS NULL", "{}"),
+}
 
 #: A website without its password: the fields of :data:`~airflow_provider_analytics.sandbox.fields.SHOWN` by name.
 #: Exclusion lists are text with one entry per line, or None; ``created_at`` is ISO 8601 in UTC.
@@ -121,6 +130,7 @@ class Store:
         self,
         *,
         search: str = "",
+        search_matches: str = "part",
         favorite: bool | None = None,
         sort_by: str = "id",
         descending: bool = True,
@@ -129,14 +139,17 @@ class Store:
     ) -> tuple[list[Website], int]:
         """Return a page of the matching websites, and the number of all matches.
 
-        :param search: part of the domain, ignoring case; empty for all.
+        :param search: text to find in domains, ignoring case; empty for all.
+        :param search_matches: which domains match: those that contain the text (``part``), begin with it (``start``),
+            have it as a label (``label``), or none (``nothing``).
         :param limit: size of the page; None for no limit.
         """
         conditions: list[str] = []
         values: list[Any] = []
         if search:
-            conditions.append("instr(domain_key, ?) > 0")
-            values.append(search.casefold())
+            condition, pattern = _SEARCHES[search_matches]
+            conditions.append(condition)
+            values.append(pattern.format(search.lower()))
         if favorite is not None:
             conditions.append("favorite = ?")
             values.append(favorite)
@@ -157,7 +170,7 @@ class Store:
     def find(self, domain: str) -> list[Website]:
         """Return the websites of exactly this domain, ignoring case, oldest first."""
         with self._lock:
-            return self._fetch("WHERE domain_key = ? ORDER BY id", domain.casefold())
+            return self._fetch("WHERE domain_key = ? ORDER BY id", domain.lower())
 
     def sample(self, count: int) -> list[Website]:
         """Return up to ``count`` random websites; :meth:`clear` restarts the random sequence."""
@@ -171,6 +184,11 @@ class Store:
             row = self._connection.execute("SELECT password FROM website WHERE id = ?", (website_id,)).fetchone()
         return None if row is None else row[0]
 
+    def passwords(self) -> dict[int, str | None]:
+        """Return the stored password of every website, by id."""
+        with self._lock:
+            return {row["id"]: row["password"] for row in self._connection.execute("SELECT id, password FROM website")}
+
     def _fetch(self, clauses: str, *values: Any) -> list[Website]:
         rows = self._connection.execute(f"{_SELECT} {clauses}", values)
         return [{**dict(row), **{name: bool(row[name]) for name in BOOLEANS}} for row in rows]
@@ -178,7 +196,7 @@ class Store:
     def _insert(self, websites: Iterable[Mapping[str, Any]]) -> None:
         rows = []
         for website in websites:
-            row = {**DEFAULTS, "domain_key": website["domain"].casefold()}
+            row = {**DEFAULTS, "domain_key": website["domain"].lower()}
             row.update(_with_effect(website, privacy=website.get("privacy", DEFAULTS["privacy"])))
             rows.append(row)
         if not rows:
@@ -186,8 +204,25 @@ class Store:
         names = list(rows[0])
         statement = f"INSERT INTO website ({', '.join(names)}) VALUES ({', '.join(':' + name for name in names)})"  # noqa: S608
         self._connection.execute("BEGIN")
-        self._connection.executemany(statement, rows)
+        try:
+            self._connection.executemany(statement, rows)
+        except sqlite3.Error:
+            self._connection.execute("ROLLBACK")
+            raise
         self._connection.execute("COMMIT")
+
+
+def normalise(domain: str, how: str) -> str:
+    """Return a domain as a service may store it; ``how`` is an :attr:`Options.domain_as`."""
+    if how == "lower":
+        return domain.lower()
+    if how == "without www":
+        return domain.removeprefix("www.")
+    if how == "ascii":
+        return idna.encode(domain, uts46=True).decode()
+    if how == "unicode":
+        return idna.decode(domain, uts46=True)
+    return domain
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:

@@ -64,13 +64,19 @@ def _parse_domain(text: str) -> str:
     return text
 
 
-def _parse_page_number(text: str) -> int:
-    if not re.fullmatch("[1-9][0-9]*", text) or len(text) > len(str(_LAST_PAGE)):
-        raise ValueError("must be a positive integer")
-    return int(text)
+def page_number(first: int) -> ValueType:
+    """Return the type of a page number, counted from ``first``."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch("0|[1-9][0-9]*", text) or len(text) > len(str(_LAST_PAGE)) or int(text) < first:
+            raise ValueError(f"must be an integer from {first}")
+        return int(text)
+
+    return ValueType(parse, {"type": "integer", "minimum": first, "maximum": _LAST_PAGE})
 
 
 TEXT = ValueType(str, {"type": "string"})
 BOOLEAN = ValueType(_parse_boolean, {"anyOf": [{"type": "boolean"}, {"type": "integer", "enum": [0, 1]}]})
 DOMAIN = ValueType(_parse_domain, {"type": "string", "pattern": f"^{_DOMAIN}$", "maxLength": _DOMAIN_LENGTH})
-PAGE_NUMBER = ValueType(_parse_page_number, {"type": "integer", "minimum": 1, "maximum": _LAST_PAGE})
+#: A boolean as some languages read text.
+TRUTH_OF_TEXT = ValueType(lambda text: text not in ("", "0"), {"type": "string"})

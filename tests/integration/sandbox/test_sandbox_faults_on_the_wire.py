@@ -340,6 +340,20 @@ def test_a_slow_body(client: Client, sandbox: SandboxServer) -> None:
     assert time.monotonic() - started >= 0.06
 
 
+def test_a_head_that_drips_and_never_ends(sandbox: SandboxServer) -> None:
+    sandbox.fault("account", head_interval=0.001)
+
+    host, _, port = sandbox.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(b"GET /api/v1/account HTTP/1.1\r\nHost: a\r\n\r\n")
+        received = b""
+        while chunk := connection.recv(64):
+            received += chunk
+
+    assert received.startswith(b"HTTP/1.1 401 Sandbox\r\n")
+    assert b"\r\n\r\n" not in received
+
+
 def test_an_endless_flood(client: Client, sandbox: SandboxServer) -> None:
     sandbox.fault("list", endless=True)
 

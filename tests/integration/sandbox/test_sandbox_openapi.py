@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from airflow_provider_analytics.sandbox.faults import Drift, Fault
-from airflow_provider_analytics.sandbox.responses import Options
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "sandbox.md").read_text(encoding="utf-8")

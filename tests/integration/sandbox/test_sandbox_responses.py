@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 METADATA = {"current_page", "per_page", "last_page", "from", "to", "total"}
+PAGE_URLS = {"first_page_url", "last_page_url", "prev_page_url", "next_page_url"}
 
 
 def ids(answer: requests.Response, key: str | None = "data") -> list[int]:
@@ -40,7 +42,7 @@ def test_an_enveloped_list(call: Call, three: SandboxServer, key: str, metadata:
         assert set(body) == {"links", "meta"}
         assert set(body["meta"]) == METADATA
     else:
-        assert set(body) == (METADATA if metadata == "flat" else set())
+        assert set(body) == (METADATA | PAGE_URLS if metadata == "flat" else set())
 
 
 @pytest.mark.parametrize("metadata", ["meta", "flat", "none"])
@@ -78,7 +80,9 @@ def test_numbers_as_text(call: Call, three: SandboxServer) -> None:
     assert call("DELETE", "/websites/1").json() == {"id": "1", "object": "website", "deleted": True}
 
 
-@pytest.mark.parametrize(("rendering", "value"), [("boolean", False), ("integer", 0), ("text", "false")])
+@pytest.mark.parametrize(
+    ("rendering", "value"), [("boolean", False), ("integer", 0), ("text", "false"), ("null", None)]
+)
 def test_favorite_rendering(call: Call, three: SandboxServer, rendering: str, value: object) -> None:
     three.configure(favorite_as=rendering)
 
@@ -118,7 +122,7 @@ def test_the_page_parameter_may_have_another_name(call: Call, three: SandboxServ
 
     assert ids(call("GET", "/websites?p=2")) == []
     assert call("GET", "/websites?page=2").status_code == 422
-    assert call("GET", "/websites?p=0").json()["errors"] == {"p": ["The p field must be a positive integer."]}
+    assert call("GET", "/websites?p=0").json()["errors"] == {"p": ["The p field must be an integer from 1."]}
 
 
 @pytest.mark.parametrize(
@@ -215,3 +219,138 @@ def test_a_wrong_option_is_an_error_and_changes_nothing(
         analytics_sandbox.configure(**options)
 
     assert analytics_sandbox.options == before
+
+
+def walk(call: Call, link: str | None, read: Callable[[Any], str | None]) -> list[int]:
+    """Follow the links that pages name, and return the ids in the order of the pages."""
+    ids: list[int] = []
+    while link:
+        body = call("GET", link.partition("/api/v1")[2]).json()
+        ids += [website["id"] for website in body["data"]]
+        link = read(body)
+    return ids
+
+
+@pytest.mark.parametrize("paging", ["number", "cursor"])
+@pytest.mark.parametrize("metadata", ["meta", "flat"])
+@pytest.mark.parametrize("first_page", [0, 1])
+def test_links_lead_from_page_to_page_and_keep_the_query(
+    call: Call, analytics_sandbox: SandboxServer, paging: str, metadata: str, first_page: int
+) -> None:
+    analytics_sandbox.seed(35)
+    analytics_sandbox.configure(paging=paging, metadata=metadata, first_page=first_page, page_parameter="p")
+    ids = walk(
+        call,
+        "/api/v1/websites?per_page=10&sort=asc",
+        lambda body: body["links"]["next"] if metadata == "meta" else body["next_page_url"],
+    )
+    assert ids == list(range(1, 36))
+
+
+def test_a_cursor_list_has_no_total_and_no_page_numbers(call: Call, analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.seed(15)
+    analytics_sandbox.configure(paging="cursor", page_parameter="cursor")
+    body = call("GET", "/websites?per_page=10").json()
+    assert set(body["meta"]) == {"per_page", "next_cursor"}
+    assert (
+        call("GET", f"/websites?per_page=10&cursor={body['meta']['next_cursor']}").json()["meta"]["next_cursor"] is None
+    )
+    assert call("GET", "/websites?cursor=nonsense").status_code == 422
+
+
+def test_links_can_be_absent(call: Call, three: SandboxServer) -> None:
+    three.configure(links="absent")
+    assert set(call("GET", "/websites").json()) == {"data", "meta"}
+    three.configure(metadata="flat")
+    assert set(call("GET", "/websites").json()) == {"data", *METADATA}
+
+
+def test_a_list_in_an_object_in_an_object(call: Call, three: SandboxServer) -> None:
+    three.configure(list_key="data.data", metadata="flat")
+    body = call("GET", "/websites").json()
+    assert set(body) == {"data"}
+    assert len(body["data"]["data"]) == body["data"]["total"] == 3
+
+
+def test_a_capped_total(call: Call, analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.seed(35)
+    analytics_sandbox.configure(total_cap=20)
+    body = call("GET", "/websites?per_page=10&page=2").json()
+    assert (body["meta"]["total"], body["meta"]["last_page"], body["links"]["next"]) == (20, 2, None)
+    assert len(call("GET", "/websites?per_page=10&page=3").json()["data"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("matches", "found"), [("part", {1, 2, 3}), ("start", {1, 2}), ("label", {1, 3}), ("nothing", set())]
+)
+def test_what_a_search_matches(call: Call, analytics_sandbox: SandboxServer, matches: str, found: set[int]) -> None:
+    for domain in ("shop.example", "shopping.example", "www.shop.example", "blog.example"):
+        analytics_sandbox.add_website(domain)
+    analytics_sandbox.configure(search_matches=matches)
+    assert {website["id"] for website in call("GET", "/websites?search=SHOP").json()["data"]} == found
+
+
+@pytest.mark.parametrize(("text", "found"), [("false", {1}), ("0", {2}), ("true", {1}), ("", {2})])
+def test_favorite_by_the_truth_of_text(
+    call: Call, analytics_sandbox: SandboxServer, text: str, found: set[int]
+) -> None:
+    analytics_sandbox.add_website("a.example", favorite=True)
+    analytics_sandbox.add_website("b.example")
+    analytics_sandbox.configure(favorite_filter="truth of text")
+    assert {website["id"] for website in call("GET", f"/websites?favorite={text}").json()["data"]} == found
+
+
+def test_records_of_a_list_can_lack_fields(call: Call, three: SandboxServer) -> None:
+    three.configure(list_hides={"favorite", "exclude_ips"})
+    (row, *_) = call("GET", "/websites").json()["data"]
+    assert call("GET", "/websites/1").json()["data"].keys() - row.keys() == {"favorite", "exclude_ips"}
+
+
+@pytest.mark.parametrize(
+    ("how", "sent", "stored"),
+    [
+        ("sent", "WWW.Bücher.example", "WWW.Bücher.example"),
+        ("ascii", "bücher.example", "xn--bcher-kva.example"),
+        ("unicode", "xn--bcher-kva.example", "bücher.example"),
+        ("lower", "WWW.Example.com", "www.example.com"),
+        ("without www", "www.example.com", "example.com"),
+    ],
+)
+def test_how_a_domain_is_stored(call: Call, analytics_sandbox: SandboxServer, how: str, sent: str, stored: str) -> None:
+    analytics_sandbox.configure(domain_as=how)
+    assert call("POST", "/websites", data={"domain": sent}).json()["data"]["domain"] == stored
+
+
+def test_fields_can_be_accepted_and_not_stored(call: Call, three: SandboxServer) -> None:
+    three.configure(ignored_fields={"privacy"})
+    record = call("PATCH", "/websites/1", data={"privacy": "1", "email": "1"}).json()["data"]
+    assert (record["privacy"], record["email"]) == (0, 1)
+    with pytest.raises(ValueError, match="no fields"):
+        three.configure(ignored_fields={"privcy"})
+
+
+def test_a_write_can_be_answered_with_a_message(call: Call, three: SandboxServer) -> None:
+    three.configure(message_answers={"update"})
+    assert call("PATCH", "/websites/1", data={"privacy": "1"}).json() == {"message": "The update was successful."}
+    assert three.websites()[0]["privacy"] == 1
+
+
+def test_records_can_reveal_more_than_they_should(call: Call, three: SandboxServer) -> None:
+    three.change_website(1, privacy=2, password="open sesame")
+    three.configure(extra_fields={"stats_password": "{password}", "share_url": "https://{domain}/?k={password}"})
+    record = call("GET", "/websites/1").json()["data"]
+    assert record["stats_password"] == "open sesame"
+    assert record["share_url"] == f"https://{record['domain']}/?k=open sesame"
+
+
+def test_a_proxy_can_ask_for_headers(call: Call, three: SandboxServer) -> None:
+    three.configure(required_headers={"CF-Access-Client-Id": "team"})
+    refused = call("GET", "/account")
+    assert (refused.status_code, refused.headers["CF-Ray"]) == (403, "8f00sandbox-AMS")
+    assert "<title>Access denied</title>" in refused.text
+    assert call("GET", "/account", headers={"CF-Access-Client-Id": "team"}).status_code == 200
+
+
+def test_the_page_parameter_cannot_be_another_parameter(three: SandboxServer) -> None:
+    with pytest.raises(ValueError, match="another parameter of the list"):
+        three.configure(page_parameter="per_page")

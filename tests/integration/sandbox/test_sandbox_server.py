@@ -172,7 +172,7 @@ def test_a_sub_path() -> None:
         assert sandbox.url.endswith("/app")
         assert get(sandbox).status_code == 200
         links = get(sandbox, "/api/v1/websites?per_page=10").json()["links"]
-        assert links["next"] == f"{sandbox.url}/api/v1/websites?page=2"
+        assert links["next"] == f"{sandbox.url}/api/v1/websites?per_page=10&page=2"
         assert get(sandbox, "/openapi.json").status_code == 200
         origin = sandbox.url.removesuffix("/app")
         assert requests.get(f"{origin}/api/v1/account", timeout=10).status_code == 404

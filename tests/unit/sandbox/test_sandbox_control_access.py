@@ -6,7 +6,7 @@ import pytest
 from starlette.types import Message
 
 from airflow_provider_analytics.sandbox.control import create_control
-from airflow_provider_analytics.sandbox.responses import Options
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.state import State
 from airflow_provider_analytics.sandbox.store import Store
 

@@ -1,0 +1,117 @@
+"""Options: what the interface leaves undocumented, and what servers get wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from airflow_provider_analytics.sandbox.fields import DEFAULTS
+
+Write = Literal["create", "update", "delete"]
+
+
+class Options(BaseModel):
+    """Behaviour of the server where the interface is not documented, or where servers may get it wrong.
+
+    The defaults describe a well-behaved server.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # Lists
+
+    #: Query parameter that selects a page.
+    page_parameter: str = Field(default="page", min_length=1)
+    #: Number of the first page.
+    first_page: int = Field(default=1, ge=0, le=1)
+    #: Whether pages are selected by number, or by the cursor that the page before names. A cursor list has no total and
+    #: no page numbers.
+    paging: Literal["number", "cursor"] = "number"
+    #: Key that holds the websites of a list; None: the list is a bare JSON array. A dot leads into an object: with
+    #: ``data.data`` the metadata stand beside the inner list.
+    list_key: str | None = "data"
+    #: Where a list has its page metadata: under ``meta`` with ``links`` beside it, at top level beside the websites, or
+    #: nowhere. A bare array has none.
+    metadata: Literal["meta", "flat", "none"] = "meta"
+    #: List parameters that are checked but have no effect. ``sort`` includes ``sort_by``; without ``per_page`` a page
+    #: holds the whole list.
+    ignored: frozenset[Literal["page", "per_page", "sort", "search", "favorite"]] = frozenset()
+    #: How ``favorite`` of a list is read: as a boolean, or as some languages read text, where only empty text and "0"
+    #: are false.
+    favorite_filter: Literal["boolean", "truth of text"] = "boolean"
+    #: What ``search`` finds: domains that contain the text, begin with it, have it as a label, or nothing at all.
+    search_matches: Literal["part", "start", "label", "nothing"] = "part"
+    #: Fields that the records of a list lack, although a show has them.
+    list_hides: frozenset[str] = frozenset()
+    #: Maximum number of websites per page, whatever ``per_page`` requests.
+    page_size_limit: int | None = Field(default=None, ge=1)
+    #: Added to the requested page number: -1 repeats the previous page, 1 skips one.
+    page_offset: int = 0
+    #: Whether the metadata have a total; without it there is no last page either.
+    total: Literal["given", "absent"] = "given"
+    #: Added to the true total, to model a wrong count.
+    total_offset: int = 0
+    #: Total and last page stop at this number, as some search engines do. Later pages are served all the same.
+    total_cap: int | None = Field(default=None, ge=1)
+    #: Page number in the metadata. ``served`` and ``asked`` differ only if the page parameter is ignored or offset.
+    current_page: Literal["served", "asked", "wrong", "absent"] = "served"
+    #: Whether the metadata link to other pages.
+    links: Literal["given", "absent"] = "given"
+
+    # Records
+
+    #: Key that holds the record in responses to show, create, update and account; None: the record is bare.
+    record_key: str | None = "data"
+    #: Render the integers of records and metadata as text.
+    numbers_as_text: bool = False
+    #: Render ``favorite`` as true/false, as 1/0, or as "true"/"false"; null: null instead of false.
+    favorite_as: Literal["boolean", "integer", "text", "null"] = "boolean"
+    #: Render ``email`` and ``exclude_bots`` as 0/1 or as false/true.
+    flags_as: Literal["integer", "boolean"] = "integer"
+    #: Further fields of records, as text in which ``{password}``, ``{api_key}`` and ``{domain}`` are replaced.
+    extra_fields: Mapping[str, str] = {}
+
+    # Writes
+
+    create_status: int = Field(default=201, ge=200, le=299)
+    update_status: int = Field(default=200, ge=200, le=299)
+    delete_status: int = Field(default=200, ge=200, le=299)
+    #: Operations whose response has no body. With status 204 there is never one.
+    empty_answers: frozenset[Write] = frozenset()
+    #: Operations whose response holds a message in place of the record.
+    message_answers: frozenset[Write] = frozenset()
+    #: How a domain is stored: as it was sent, as A-labels (punycode), as U-labels, in lower case, or without a leading
+    #: ``www.``.
+    domain_as: Literal["sent", "ascii", "unicode", "lower", "without www"] = "sent"
+    #: Fields that are checked and never stored.
+    ignored_fields: frozenset[str] = frozenset()
+    #: Create a second website of the same domain instead of rejecting it.
+    allow_duplicates: bool = False
+    #: Reject unknown query parameters and form fields instead of ignoring them.
+    strict_parameters: bool = True
+
+    # Access
+
+    #: Headers without which a proxy in front of the service answers with status 403 and an HTML page.
+    required_headers: Mapping[str, str] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Options:
+        if self.page_parameter in _LIST_PARAMETERS:
+            raise ValueError(f"page_parameter={self.page_parameter!r} is another parameter of the list")
+        unknown = sorted(self.ignored_fields - set(DEFAULTS))
+        if unknown:
+            raise ValueError(f"ignored_fields: {unknown} are no fields; allowed: {', '.join(sorted(DEFAULTS))}")
+        return self
+
+    def changed(self, changes: Mapping[str, Any]) -> Options:
+        """Return a copy with some options changed.
+
+        :raises ValueError: for an unknown name or a bad value.
+        """
+        return Options.model_validate({**dict(self), **changes})
+
+
+_LIST_PARAMETERS = frozenset({"search", "search_by", "favorite", "sort_by", "sort", "per_page"})
