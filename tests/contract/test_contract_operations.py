@@ -65,15 +65,16 @@ def test_headers_of_each_operation(client: AnalyticsClient, sandbox: SandboxServ
 
 @proves("base-url", "version-in-path")
 @pytest.mark.parametrize("root", ["", "/app", "/deep/er/app"])
-@pytest.mark.parametrize("slash", ["", "/", "//"])
-def test_paths_stand_below_the_base_url(root: str, slash: str, client_with: Callable[..., AnalyticsClient]) -> None:
+def test_paths_stand_below_the_base_url(root: str, client_with: Callable[..., AnalyticsClient]) -> None:
     with SandboxServer(root=root) as server:
-        client = client_with(base_url=f"{server.url}{slash}", api_key=server.api_key)
-        client.create_website("a.example")
-        for operation in OPERATIONS:
-            do(client, operation)
-        assert all(request.target.startswith(f"{root}{PREFIX}/") for request in server.requests)
-        assert [request.operation for request in server.requests] == ["create", *OPERATIONS]
+        for slash in ("", "/", "//"):
+            server.reset()
+            client = client_with(base_url=f"{server.url}{slash}", api_key=server.api_key)
+            client.create_website("a.example")
+            for operation in OPERATIONS:
+                do(client, operation)
+            assert all(request.target.startswith(f"{root}{PREFIX}/") for request in server.requests)
+            assert [request.operation for request in server.requests] == ["create", *OPERATIONS]
 
 
 @proves("account-read-only")

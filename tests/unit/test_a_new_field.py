@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[2]
 TABLE = "WEBSITE_FIELDS = (\n"
 ROW = '    Field("timezone", Kind(), "time zone of the statistics"),\n'
@@ -30,6 +32,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 def test_a_field_that_is_added_to_the_table_only_fails_a_test_for_each_place_that_lacks_it(tmp_path: Path) -> None:
     for folder in ("airflow_provider_analytics", "dags", "docs", "scripts", "tests"):
         shutil.copytree(CHECKOUT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "images"))

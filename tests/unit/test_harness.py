@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,16 @@ def test_airflow_home_is_not_the_users() -> None:
     from airflow.configuration import AIRFLOW_HOME
 
     assert not Path(AIRFLOW_HOME).is_relative_to(Path.home())
+
+
+def test_every_test_that_kills_is_marked() -> None:
+    for path in Path(__file__).parents[1].rglob("test_*.py"):
+        text = path.read_text()
+        for found in ast.parse(text).body:
+            kills = "send_signal(signal.SIGKILL)", ", signal.SIGKILL)"
+            if isinstance(found, ast.FunctionDef) and any(kill in ast.unparse(found) for kill in kills):
+                marks = [ast.unparse(mark) for mark in found.decorator_list]
+                assert "pytest.mark.kill" in marks or path == Path(__file__), (path.name, found.name)
 
 
 @pytest.fixture

@@ -122,6 +122,7 @@ def test_provider_info_imports_nothing_else() -> None:
     assert packages(new) == {PACKAGE}
 
 
+@pytest.mark.slow  # imports Airflow in a process of its own
 def test_dag_files_load_nothing_heavy() -> None:
     """DAG files are parsed every few seconds: operators cost no more than Airflow's own base class does."""
     base = "from airflow.providers.common.compat.sdk import BaseOperator, BaseOperatorLink, AirflowFailException"

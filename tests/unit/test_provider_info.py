@@ -84,6 +84,7 @@ def test_every_module_of_operators_is_listed() -> None:
                 assert found.name in listed_modules()
 
 
+@pytest.mark.slow
 def test_the_command_line_lists_the_hook() -> None:
     command = [sys.executable, "-m", "airflow", "providers", "hooks", "--output", "json"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -19,7 +19,10 @@ from airflow_provider_analytics.exceptions import IncompleteListError
 _GROUPS = fault_matrix.groups()
 
 
-@pytest.mark.parametrize("group", _GROUPS)
+@pytest.mark.parametrize(
+    "group",
+    [pytest.param(name, marks=pytest.mark.slow if len(cases) > 5000 else ()) for name, cases in _GROUPS.items()],
+)
 def test_every_case_holds(group: str) -> None:
     counts, failures = fault_matrix.run(_GROUPS[group])
     assert not failures

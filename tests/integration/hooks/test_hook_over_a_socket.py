@@ -203,6 +203,7 @@ for conn_id in ("added_uri", "added_json", "added_fields", "added_port", "vault_
 """
 
 
+@pytest.mark.slow
 def test_command_line_and_secrets_backend_give_the_same_client(tmp_path: Path) -> None:
     (tmp_path / "vault.py").write_text(textwrap.dedent(BACKEND))
     with SandboxServer(api_key="k3y/With+Odd:@Signs%", root="/App") as sandbox:

@@ -142,6 +142,7 @@ def test_iter_websites_refuses_at_once(sandbox: SandboxServer) -> None:
     assert sandbox.requests == []
 
 
+@pytest.mark.slow  # more than fifty tasks
 def test_a_task_refuses_all_of_it(
     sandbox: SandboxServer,
     connect_sandbox: Callable[..., None],

@@ -66,6 +66,7 @@ def test_there_is_an_error_of_every_class() -> None:
     assert classes <= {type(error) for error, _ in ERRORS}
 
 
+@pytest.mark.slow  # a task for each class
 def test_an_error_of_every_class(run_tasks: RunTasks) -> None:
     tasks = run_tasks(**{type(error).__name__: Task(RaiseOperator, error=error) for error, _ in ERRORS})
     assert ends(tasks) == {type(error).__name__: expected for error, expected in ERRORS}
@@ -89,6 +90,7 @@ FAULTS: dict[str, tuple[dict[str, Any], tuple[str, int], str]] = {
 }
 
 
+@pytest.mark.slow  # a task for each fault, most of them with a retry
 def test_what_goes_wrong_on_the_wire(
     sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Callable[..., None], task_log: Callable[[], str]
 ) -> None:

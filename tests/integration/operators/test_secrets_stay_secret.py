@@ -149,6 +149,7 @@ def said_by_airflow(home: Path, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_airflow_dags_test_shows_no_secret(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     """``airflow dags test`` masks nothing; and what the run leaves behind is searched byte by byte."""
     sandbox = analytics_sandbox

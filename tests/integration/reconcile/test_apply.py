@@ -205,6 +205,7 @@ SyncExcludedIpsOperator(
 """
 
 
+@pytest.mark.kill
 def test_a_killed_process_converges_on_the_next_run(
     analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def operations(sandbox: SandboxServer) -> Counter[str | None]:
     return Counter(request.operation for request in sandbox.requests)
 
 
+@pytest.mark.slow  # three thousand updates
 def test_the_life_of_a_managed_list_on_a_thousand_websites(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
@@ -216,6 +217,7 @@ def test_sample_websites_as_code(
     assert len(json.loads(plan.read_text())["changes"]) == 3
 
 
+@pytest.mark.slow  # imports the whole of Airflow's public API
 @needs_answers_in_dag_test
 @pytest.mark.parametrize(("answer", "state", "websites"), [("Approve", "success", 3), ("Reject", "skipped", 0)])
 def test_somebody_answers_the_sample_websites_as_code(

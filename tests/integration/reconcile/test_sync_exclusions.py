@@ -213,6 +213,7 @@ def test_each_applied_change_is_audited(analytics_sandbox: SandboxServer, execut
     }
 
 
+@pytest.mark.slow  # a thousand websites
 def test_a_thousand_websites_cost_the_arithmetic_minimum(analytics_sandbox: SandboxServer, execute: Execute) -> None:
     analytics_sandbox.seed(1000)
     execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
@@ -225,6 +226,7 @@ def test_a_thousand_websites_cost_the_arithmetic_minimum(analytics_sandbox: Sand
     assert (result["updates"], len(result["changes"]), result["changes_left_out"]) == (37, 20, 17)
 
 
+@pytest.mark.slow  # ten thousand websites
 def test_ten_thousand_websites_with_a_hundred_differences(analytics_sandbox: SandboxServer, execute: Execute) -> None:
     analytics_sandbox.seed(10_000)
     for website in analytics_sandbox.websites():

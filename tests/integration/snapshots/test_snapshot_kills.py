@@ -65,7 +65,7 @@ def read_as_documented(partition: Path) -> tuple[int, str] | None:
     raise AssertionError("the files of every manifest were gone")
 
 
-@pytest.mark.system
+@pytest.mark.kill
 def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
     analytics_sandbox.seed(120)
     chance = random.Random(20261120)
@@ -102,6 +102,7 @@ def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: Any, tmp
     print(f"{KILLS} kills, {rounds_with_publication} of them after a publication, {reads} readings meanwhile")  # noqa: T201
 
 
+@pytest.mark.kill
 @pytest.mark.system
 def test_a_killed_airflow_task_leaves_the_last_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
     """The whole of it: Airflow's own process runs the nightly DAG and is killed while it reads the list."""

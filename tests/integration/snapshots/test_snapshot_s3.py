@@ -8,21 +8,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import s3fs
 from airflow_versions import attach
 from dag_runs import RunDag
-from moto.server import ThreadedMotoServer
 from upath import UPath
 
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.reader import read_snapshot
 from airflow_provider_analytics.storage import StoragePath, names
 
+# What speaks S3, on both sides, takes seconds to load.
+pytestmark = pytest.mark.slow
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
 def storage_options() -> Iterator[dict[str, Any]]:
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -32,10 +34,16 @@ def storage_options() -> Iterator[dict[str, Any]]:
         server.stop()
 
 
+def file_system(storage_options: dict[str, Any]) -> Any:
+    import s3fs  # brings botocore
+
+    return s3fs.S3FileSystem(**storage_options)
+
+
 @pytest.fixture
 def bucket(storage_options: dict[str, Any]) -> StoragePath:
     name = f"bucket-{uuid.uuid4().hex}"
-    s3fs.S3FileSystem(**storage_options).mkdir(name)
+    file_system(storage_options).mkdir(name)
     return StoragePath.of(UPath(f"s3://{name}/analytics", **storage_options))
 
 
@@ -91,7 +99,7 @@ def test_a_bucket_that_is_missing_is_an_error_and_not_created(
     missing = StoragePath.of(UPath("s3://nobody-made-this-bucket/analytics", **storage_options))
     with pytest.raises(SnapshotError, match=r"cannot write the snapshot to s3://nobody-made-this-bucket/.*bucket"):
         take(missing)
-    assert "nobody-made-this-bucket" not in s3fs.S3FileSystem(**storage_options).ls("")
+    assert "nobody-made-this-bucket" not in file_system(storage_options).ls("")
 
 
 def test_the_operator_writes_to_s3(
@@ -101,7 +109,7 @@ def test_the_operator_writes_to_s3(
 
     from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 
-    attach("s3", s3fs.S3FileSystem(**storage_options))
+    attach("s3", file_system(storage_options))
     analytics_sandbox.seed(120)
     with DAG(f"s3_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(bucket), report=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_analytics.snapshots.report import chart
 from airflow_provider_analytics.storage import StoragePath, names
 
 Make = Callable[..., Any]
@@ -80,6 +79,8 @@ def test_a_replaced_snapshot_takes_its_report_along(take: Make, make_websites: M
 
 @pytest.mark.parametrize("nights", [1, 2, 60])
 def test_the_chart_is_the_same_for_the_same_numbers(nights: int) -> None:
+    from airflow_provider_analytics.snapshots.report import chart  # brings matplotlib
+
     counts = [(date(2026, 1, 1) + night * NIGHT, 100 + night) for night in range(nights)]
     drawn = chart(counts)
     assert drawn.startswith("<svg")
