@@ -49,8 +49,8 @@ def _forbid_far_hosts(event: str, args: tuple[Any, ...]) -> None:
 
 sys.addaudithook(_forbid_far_hosts)
 
-# Airflow is hundreds of thousands of objects that stay. Looking through them for garbage again and again takes a quarter
-# of the time of the tests, unless the collector is told to forget them as soon as they are there.
+# Airflow is hundreds of thousands of objects that stay. Looking through them for garbage again and again takes a
+# quarter of the time of the tests, unless the collector is told to forget them as soon as they are there.
 gc.disable()
 gc.set_threshold(10_000, 20, 20)
 
