@@ -129,7 +129,7 @@ STATEMENTS: tuple[Statement, ...] = (
 OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint(
         "response-bodies",
-        "Bodies of answers",
+        "Response bodies",
         "A record may stand bare or under `data`, a list bare, under `data` or under one other key, with its numbers "
         "at top level or under `meta`.",
     ),
@@ -220,8 +220,8 @@ def render() -> str:
     lines += [f"| {point.text} | {point.answer}{held(point.id)} |" for point in OPEN_POINTS]
     lines += [
         "",
-        "Each of these assumptions stands in `airflow_provider_analytics/api/dialect.py`, with the extra that changes "
-        "it.",
+        "Each of these assumptions stands in `airflow_provider_analytics/api/dialect.py`; a table at its head names the",
+        "extra that changes it, where there is one.",
         "",
         "## Tests",
         "",
