@@ -7,6 +7,7 @@
         AnalyticsApiError             any other error status: read ``status``, ``message`` and ``errors``
             AuthenticationError       401: correct the API key
             PermissionDeniedError     403: use a key with the permission
+            BlockedError              401 or 403 of something in front of the service: set ``headers``; retry later
             NotFoundError             404: check the website id and the base URL
             ValidationError           422: correct the fields named in ``errors``
             RateLimitError            429: retry after ``retry_after`` seconds, or set ``requests_per_minute``
@@ -15,26 +16,25 @@
             AnalyticsTimeoutError     retry later, or increase the extra ``timeout``
         UnexpectedResponseError       check the base URL and what responds there, such as a login page
         IncompleteListError           discard the records; read again if ``moved``, else follow the hint in the message
-        AmbiguousWriteError           look the domain up before creating it again
+        DomainNotFoundError           check the domain; the complete list does not have it
         DuplicateWebsiteError         give a website id, or remove the duplicates
+        AmbiguousWriteError           look the domain up before creating it again
+        OtherDomainError              write the domain as the service does
+        NotAppliedError               find out why the service accepts a value and does not take it
         UnsafePlanError               review what would change, then follow the message
         BulkError                     retry the websites in ``failures``
         SnapshotError                 correct the storage or the manifest; a published snapshot is intact
 
 A bad argument raises :class:`ValueError` before anything is sent. All exceptions can be pickled. None contains an API
 key or a website password: text from the service is redacted before it is passed to an exception.
+
+A message begins with what is wrong or what to do; service and connection stand at its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-_HINTS = {
-    401: "The service did not accept the API key: check the password field of {source}.",
-    403: "The API key of {source} is valid but lacks the permission.",
-    404: "Check the website id, or the base URL in {source}.",
-    429: "The service limits the rate of requests: set requests_per_minute in {source}.",
-}
+from http import HTTPStatus
 
 
 class AnalyticsError(Exception):
@@ -42,6 +42,16 @@ class AnalyticsError(Exception):
 
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
+    #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
+    #: client.
+    where: str = ""
+
+    def problem(self) -> str:
+        """Return the message without service and connection."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.problem()} Service: {self.where}." if self.where else self.problem()
 
 
 class AnalyticsConfigError(AnalyticsError):
@@ -56,11 +66,13 @@ class AnalyticsConfigError(AnalyticsError):
         self.source = source
         super().__init__(self.problems, source)
 
-    def __str__(self) -> str:
-        return f"{self.source} cannot be used: " + " ".join(
+    def problem(self) -> str:
+        """Return all problems."""
+        listed = " ".join(
             f"({number}) {problem}" if len(self.problems) > 1 else problem
             for number, problem in enumerate(self.problems, start=1)
         )
+        return f"{listed} Correct {self.source}."
 
 
 class AnalyticsApiError(AnalyticsError):
@@ -71,7 +83,7 @@ class AnalyticsApiError(AnalyticsError):
     :param path: path of the request below the base URL, such as ``/api/v1/websites/7``.
     :param message: message of the service, redacted and truncated.
     :param errors: field name to messages, if the service names fields.
-    :param source: origin of the settings; the hint in the message names it.
+    :param facts: what else the response told, such as ``Retry-After 42 s``.
     """
 
     def __init__(
@@ -81,39 +93,77 @@ class AnalyticsApiError(AnalyticsError):
         path: str,
         message: str,
         errors: Mapping[str, Sequence[str]] | None = None,
-        source: str = "the connection",
+        facts: Sequence[str] = (),
     ) -> None:
         self.status = status
         self.method = method
         self.path = path
         self.message = message
         self.errors = {field: list(messages) for field, messages in (errors or {}).items()}
-        self.source = source
-        super().__init__(status, method, path, message, self.errors, source)
+        self.facts = tuple(facts)
+        super().__init__(status, method, path, message, self.errors, self.facts)
 
-    def __str__(self) -> str:
-        text = f"{self.method} {self.path} returned status {self.status}: {self.message}"
-        if self.errors:
-            fields = "; ".join(f"{field}: {' '.join(said)}" for field, said in sorted(self.errors.items()))
-            text = f"{text} [{fields}]"
-        hint = _HINTS.get(self.status)
-        return f"{text.rstrip('.')}. {hint.format(source=self.source)}" if hint else text
+    def summary(self) -> str:
+        """Return what is wrong and what to do, as half a sentence."""
+        if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in ("PATCH", "PUT"):
+            other = "PUT" if self.method == "PATCH" else "PATCH"
+            return f"The service does not accept {self.method}: set the extra update_method to {other}"
+        return "The service refused the request"
+
+    def problem(self) -> str:
+        """Return what is wrong, what the service says, and the request."""
+        facts = ", ".join((_status_text(self.status), *self.facts))
+        said = f" The service says: {self.message}" if self.message else ""
+        fields = "; ".join(f"{field}: {' '.join(messages)}" for field, messages in sorted(self.errors.items()))
+        listed = f" [{fields}]" if fields else ""
+        text = f"{self.summary()} ({facts}).{said}{listed}".rstrip(".")
+        hint = (
+            " The extra boolean_format sets how favorite is written: true/false or 1/0."
+            if "favorite" in self.errors
+            else ""
+        )
+        return f"{text}.{hint} Request: {self.method} {self.path}."
 
 
 class AuthenticationError(AnalyticsApiError):
     """Status 401: the key is missing, wrong or expired. A retry does not help."""
 
+    def summary(self) -> str:
+        """Return what to correct."""
+        return "The API key was not accepted: correct the API key of the connection"
+
 
 class PermissionDeniedError(AnalyticsApiError):
     """Status 403: the key lacks the permission. A retry does not help."""
+
+    def summary(self) -> str:
+        """Return what is missing."""
+        return "The API key is valid, but lacks the permission for this request"
+
+
+class BlockedError(AnalyticsApiError):
+    """Status 401 or 403 as an HTML page: a proxy, firewall or login in front of the service blocked the request."""
+
+    def summary(self) -> str:
+        """Return who refused, and what may help."""
+        return "Something in front of the service blocked the request: see the extra headers"
 
 
 class NotFoundError(AnalyticsApiError):
     """Status 404: the website does not exist, or the service is not at this base URL."""
 
+    def summary(self) -> str:
+        """Return what to check."""
+        website_id = self.path.partition("/websites/")[2]
+        return f"Not found: check {f'website id {website_id}, or ' if website_id else ''}the Base URL"
+
 
 class ValidationError(AnalyticsApiError):
     """Status 422: the service rejected a value; ``errors`` names the fields. A retry does not help."""
+
+    def summary(self) -> str:
+        """Return what was rejected."""
+        return f"The service rejected {', '.join(sorted(self.errors)) or 'a value'}"
 
 
 class RateLimitError(AnalyticsApiError):
@@ -122,12 +172,20 @@ class RateLimitError(AnalyticsApiError):
     #: Seconds of ``Retry-After``; None if the service did not send it.
     retry_after: float | None = None
 
+    def summary(self) -> str:
+        """Return what to set."""
+        return "The service limits the rate of requests: set the extra requests_per_minute"
+
 
 class ServerError(AnalyticsApiError):
     """Status 5xx after all retries, or 503 with a ``Retry-After`` that is too long to wait for."""
 
     #: Seconds of ``Retry-After``; None if the service did not send it.
     retry_after: float | None = None
+
+    def summary(self) -> str:
+        """Return who failed."""
+        return "The service failed"
 
 
 class AnalyticsConnectionError(AnalyticsError):
@@ -155,10 +213,9 @@ class AnalyticsConnectionError(AnalyticsError):
         self.excerpt = excerpt
         super().__init__(message, method, path, status, excerpt)
 
-    def __str__(self) -> str:
-        seen = f" (status {self.status})" if self.status is not None else ""
-        tail = f" The response begins: {self.excerpt!r}" if self.excerpt else ""
-        return f"{self.method} {self.path}{seen}: {self.message}{tail}".strip()
+    def problem(self) -> str:
+        """Return what failed, and the request."""
+        return _with_request(self.message, self.status, self.method, self.path, self.excerpt)
 
 
 class AnalyticsTimeoutError(AnalyticsConnectionError):
@@ -183,9 +240,9 @@ class UnexpectedResponseError(AnalyticsError):
         self.excerpt = excerpt
         super().__init__(message, status, method, path, excerpt)
 
-    def __str__(self) -> str:
-        tail = f" The response begins: {self.excerpt!r}" if self.excerpt else ""
-        return f"{self.method} {self.path} (status {self.status}): {self.message}{tail}"
+    def problem(self) -> str:
+        """Return what is wrong, and the request."""
+        return _with_request(self.message, self.status, self.method, self.path, self.excerpt)
 
 
 class IncompleteListError(AnalyticsError):
@@ -202,30 +259,24 @@ class IncompleteListError(AnalyticsError):
         self.moved = moved
         super().__init__(check, seen, moved)
 
-    def __str__(self) -> str:
+    def problem(self) -> str:
+        """Return which check failed, and what was observed."""
         return f"The list of websites is not proven complete; check {self.check!r} failed: {self.seen}"
 
 
-class AmbiguousWriteError(AnalyticsError):
-    """A create whose outcome is unknown: it may have been applied, so it was not sent again.
+class DomainNotFoundError(AnalyticsError):
+    """No website of the complete list has the domain.
 
-    Look the domain up before a retry; ``CreateWebsiteOperator`` does so by itself.
-
-    :param message: why the outcome is unknown.
-    :param method: HTTP method of the request.
-    :param path: path of the request below the base URL.
-    :param domain: domain of the website.
+    :param domain: domain that was looked up.
     """
 
-    def __init__(self, message: str, method: str = "", path: str = "", domain: str = "") -> None:
-        self.message = message
-        self.method = method
-        self.path = path
+    def __init__(self, domain: str) -> None:
         self.domain = domain
-        super().__init__(message, method, path, domain)
+        super().__init__(domain)
 
-    def __str__(self) -> str:
-        return f"{self.method} {self.path} for domain {self.domain!r}: {self.message}"
+    def problem(self) -> str:
+        """Return the domain."""
+        return f"No website has the domain {self.domain!r}; the complete list was read."
 
 
 class DuplicateWebsiteError(AnalyticsError):
@@ -240,11 +291,71 @@ class DuplicateWebsiteError(AnalyticsError):
         self.website_ids = tuple(website_ids)
         super().__init__(domain, self.website_ids)
 
-    def __str__(self) -> str:
+    def problem(self) -> str:
+        """Return the ids, and what to do."""
         return (
             f"{len(self.website_ids)} websites have the domain {self.domain!r}: ids "
             f"{', '.join(self.website_ids)}. Give website_id, or delete all but one of them."
         )
+
+
+class AmbiguousWriteError(AnalyticsError):
+    """A create whose outcome is unknown: it may have been applied, so it was not sent again.
+
+    Look the domain up before a retry; ``CreateWebsiteOperator`` does so by itself.
+
+    :param message: why the outcome is unknown.
+    :param domain: domain of the website.
+    """
+
+    def __init__(self, message: str, domain: str) -> None:
+        self.message = message
+        self.domain = domain
+        super().__init__(message, domain)
+
+    def problem(self) -> str:
+        """Return why the outcome is unknown."""
+        return f"It is not known whether the website {self.domain!r} was created: {self.message}"
+
+
+class OtherDomainError(AnalyticsError):
+    """A create whose response is about another domain than the one that was sent. A retry does not help.
+
+    :param domain: domain that was sent.
+    :param shown: domain in the response.
+    :param website_id: id in the response.
+    """
+
+    def __init__(self, domain: str, shown: str, website_id: str) -> None:
+        self.domain = domain
+        self.shown = shown
+        self.website_id = website_id
+        super().__init__(domain, shown, website_id)
+
+    def problem(self) -> str:
+        """Return both domains, and what to write."""
+        return (
+            f"The service shows another domain than {self.domain!r}: {self.shown!r}, website id {self.website_id}. "
+            f"If it writes the domain so, write domain={self.shown!r}; otherwise the response is about another website."
+        )
+
+
+class NotAppliedError(AnalyticsError):
+    """A write that the service accepted without taking all values: it shows others.
+
+    :param website_id: id of the website.
+    :param fields: field to a sentence with the value shown and the value sent.
+    """
+
+    def __init__(self, website_id: str, fields: Mapping[str, str]) -> None:
+        self.website_id = website_id
+        self.fields = dict(fields)
+        super().__init__(website_id, self.fields)
+
+    def problem(self) -> str:
+        """Return the fields."""
+        listed = "; ".join(f"{field} {difference}" for field, difference in self.fields.items())
+        return f"The service accepted the values but shows others on website {self.website_id}: {listed}."
 
 
 class UnsafePlanError(AnalyticsError):
@@ -263,7 +374,8 @@ class BulkError(AnalyticsError):
         self.done = done
         super().__init__(self.failures, done)
 
-    def __str__(self) -> str:
+    def problem(self) -> str:
+        """Return every failure."""
         listed = "; ".join(f"{website}: {why}" for website, why in sorted(self.failures.items()))
         return f"{len(self.failures)} websites failed, {self.done} succeeded. {listed}"
 
@@ -273,3 +385,17 @@ class SnapshotError(AnalyticsError):
 
     The storage fails, or a manifest is corrupt or too new. A snapshot that was to be replaced is untouched.
     """
+
+
+def _status_text(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _with_request(message: str, status: int | None, method: str, path: str, excerpt: str) -> str:
+    request = " ".join(filter(None, (method, path)))
+    seen = ", ".join(filter(None, (request, _status_text(status) if status is not None else "")))
+    tail = f" The response begins: {excerpt!r}" if excerpt else ""
+    return f"{message}{f' Request: {seen}.' if seen else ''}{tail}"

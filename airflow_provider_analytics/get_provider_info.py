@@ -13,8 +13,13 @@ CONNECTION_TYPE: dict[str, Any] = {
     "hook-name": "Website Analytics",
     "ui-field-behaviour": {
         "hidden-fields": ["login", "schema"],
-        "relabeling": {"host": "Base URL", "password": "API key"},
-        "placeholders": {"host": "https://stats.example.com", "password": "API key of the account"},
+        # Airflow 3.3.1 and 3.3.2 test a saved connection only if it has a port.
+        "relabeling": {"host": "Base URL", "password": "API key", "port": "Port (some versions test only with one)"},
+        "placeholders": {
+            "host": "https://stats.example.com",
+            "password": "API key of the account",
+            "port": "443, if the Base URL names no other",
+        },
     },
     "conn-fields": {
         "timeout": {
@@ -37,25 +42,45 @@ CONNECTION_TYPE: dict[str, Any] = {
             "description": "true, false, or the path of a CA bundle on the worker; true if empty.",
             "schema": {"type": ["string", "null"]},
         },
+        "client_cert": {
+            "label": "Client certificate",
+            "description": "Path of a certificate with its key, or paths of both, separated by a comma; none if empty.",
+            "schema": {"type": ["string", "null"]},
+        },
         "proxies": {
             "label": "Proxies",
             "description": 'Scheme to proxy URL, {"https": "http://proxy:3128"}; those of the environment if empty.',
             "schema": {"type": ["object", "null"]},
         },
+        "headers": {
+            "label": "Headers",
+            "description": "Headers that a proxy in front requires, as JSON object; values are masked; none if empty.",
+            "schema": {"type": ["object", "null"]},
+        },
+        "parallel_requests": {
+            "label": "Parallel requests",
+            "description": "Maximum number of pages of the list requested at the same time, 1 to 8; 4 if empty.",
+            "schema": {"type": ["integer", "null"], "minimum": 1, "maximum": 8},
+        },
         "page_parameter": {
             "label": "Page parameter",
-            "description": "Query parameter that selects a page of the list; page if empty.",
+            "description": "Query parameter that selects a page of the list; as the service links, else page if empty.",
+            "schema": {"type": ["string", "null"]},
+        },
+        "list_key": {
+            "label": "List key",
+            "description": "Key of the list in a response, such as data.items; recognised if empty.",
             "schema": {"type": ["string", "null"]},
         },
         "boolean_format": {
             "label": "Boolean format",
-            "description": "Format in which favorite is sent; true/false if empty.",
-            "schema": {"type": ["string", "null"], "enum": ["true/false", "1/0", None]},
+            "description": "Format in which favorite is sent: true/false or 1/0; true/false if empty.",
+            "schema": {"type": ["string", "null"], "enum": ["true/false", "1/0"]},
         },
         "update_method": {
             "label": "Update method",
-            "description": "HTTP method of an update; PUT helps if a proxy blocks PATCH; PATCH if empty.",
-            "schema": {"type": ["string", "null"], "enum": ["PATCH", "PUT", None]},
+            "description": "HTTP method of an update: PATCH or PUT, if a proxy blocks PATCH; PATCH if empty.",
+            "schema": {"type": ["string", "null"], "enum": ["PATCH", "PUT"]},
         },
         "allow_insecure_http": {
             "label": "Allow insecure http",

@@ -1,35 +1,56 @@
-"""Client with the six operations of the service (docs/interface.md, Operations)."""
+"""The six operations of the service (docs/interface.md, Operations)."""
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.domains import check_domain, same_domain
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
-from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.api.kinds import Privacy, Secret
 from airflow_provider_analytics.api.listing import Listing, read_again
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Stats, Transport, may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
-    AnalyticsConnectionError,
     AnalyticsError,
     DuplicateWebsiteError,
     IncompleteListError,
+    NotAppliedError,
     NotFoundError,
-    ServerError,
+    OtherDomainError,
     UnexpectedResponseError,
 )
 
 _WEBSITES = "/websites"
 _ACCOUNT = "/account"
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
 log = logging.getLogger(__name__)
+
+
+def _located(
+    method: Callable[Concatenate[AnalyticsClient, Arguments], Result],
+) -> Callable[Concatenate[AnalyticsClient, Arguments], Result]:
+    """Let errors of a method name the service and the connection."""
+
+    @functools.wraps(method)
+    def located(self: AnalyticsClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return method(self, *args, **kwargs)
+        except AnalyticsError as error:
+            error.where = error.where or self.settings.where
+            raise
+
+    return located
 
 
 class AnalyticsClient:
@@ -71,11 +92,21 @@ class AnalyticsClient:
         """Number of requests sent so far, and of retries among them."""
         return self._transport.stats
 
+    def redact(self, text: str) -> str:
+        """Return a text without the secrets that this client was given."""
+        return self._transport.redact(text)
+
+    def for_output(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record without keys that name a secret, and without the secrets that this client was given."""
+        cleaned: dict[str, Any] = without_secrets(record, self._transport.redact)
+        return cleaned
+
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
         """Return an iterator that reads the list once; see :class:`Listing` for when its records may be used."""
-        texts = self.settings.boolean_texts
-        return Listing(self._page, fields.list_query(boolean_texts=texts, **filters), self.settings.page_parameter)
+        query = fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
+        return Listing(self._page, query, self.settings.page_parameter, parallel=self.settings.parallel_requests)
 
+    @_located
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[dict[str, Any]]:
         """Return the complete list; a list that changes while it is read is read again.
 
@@ -84,13 +115,16 @@ class AnalyticsClient:
         fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
         return read_again(list, lambda: self.iter_websites(**filters))
 
+    @_located
     def get_website(self, website_id: int | str) -> dict[str, Any]:
         """Return the record of a website."""
         asked = fields.check_website_id(website_id)
-        return _record_of(asked, self._transport.request("GET", _path(asked)))
+        answer = self._transport.request("GET", _path(asked))
+        return _of_website(asked, dialect.record(answer), answer)
 
+    @_located
     def find_website(self, domain: str) -> dict[str, Any] | None:
-        """Return the website of exactly this domain, or None; case and a trailing dot are ignored.
+        """Return the website of exactly this domain, or None (see :func:`domains.domain_key`).
 
         What the service's search matches is not documented. So a match is accepted, but an empty result is not: the
         whole list is read instead.
@@ -101,7 +135,7 @@ class AnalyticsClient:
         try:
             found = self.list_websites(search=wanted.removesuffix("."), search_by="domain")
         except IncompleteListError as error:
-            log.info("The search for %s is not proven complete; reading the whole list. %s", wanted, error)
+            log.info("Reading the whole list, as the search for %s is not proven complete: %s", wanted, error.problem())
             found = []
         matches = [record for record in found if _has_domain(record, wanted)]
         if not matches:
@@ -110,75 +144,118 @@ class AnalyticsClient:
             raise DuplicateWebsiteError(wanted, [str(record["id"]) for record in matches])
         return matches[0] if matches else None
 
+    @_located
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
         """Create a website and return its record; the create is never applied twice.
 
-        If the outcome is unknown, the domain is looked up: a website with this domain counts as the created one.
+        If the outcome is unknown, the domain is looked up: a website with this domain counts as the created one. What
+        the service shows is compared with what was sent.
 
         :raises AmbiguousWriteError: if the website may or may not have been created.
+        :raises OtherDomainError: if the service shows another domain than the one sent.
+        :raises NotAppliedError: if the service shows other settings than those sent.
         """
         form = fields.create_form(domain, **settings)
         self._hide_password(form, form.get("privacy", str(Privacy.PUBLIC.value)))
         try:
             answer = self._transport.request("POST", _WEBSITES, form=form)
-        except (AnalyticsConnectionError, ServerError) as error:
+            record = dialect.record_or_none(answer)
+            if record is None:
+                record = self._created(domain, "the response holds no website.", None)
+        except AnalyticsError as error:
             if not may_have_been_applied(error):
                 raise
-            return self._created(domain, str(error), error)
-        if dialect.is_empty(answer):
-            return self._created(domain, "the response was empty", None)
-        return dialect.record(answer)
+            record = self._created(domain, error.problem(), error)
+        if "domain" not in record:
+            record = self.get_website(record["id"])
+        if isinstance(record.get("domain"), str) and not same_domain(record["domain"], domain):
+            raise OtherDomainError(domain, self._transport.redact(record["domain"]), str(record["id"]))
+        return self._as_sent(record, settings)
 
+    @_located
     def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
-        """Change the given settings of a website and return its record; other settings are kept."""
+        """Change the given settings of a website and return its record; the others stay as they are.
+
+        What the service shows is compared with what was sent.
+
+        :raises NotAppliedError: if the service shows other settings than those sent.
+        """
         form = fields.update_form(boolean_texts=self.settings.boolean_texts, **settings)
         asked = fields.check_website_id(website_id)
         self._hide_password(form, form.get("privacy"))
-        answer = self._transport.request(self.settings.update_method, _path(asked), form=form)
-        return self.get_website(asked) if dialect.is_empty(answer) else _record_of(asked, answer)
+        try:
+            answer = self._transport.request(self.settings.update_method, _path(asked), form=form)
+        except UnexpectedResponseError as error:
+            if error.status not in dialect.UNCONFIRMED:
+                raise
+            return self._as_sent(self.get_website(asked), settings, is_shown=True)
+        record = dialect.record_or_none(answer)
+        if record is None:
+            return self._as_sent(self.get_website(asked), settings, is_shown=True)
+        return self._as_sent(_of_website(asked, record, answer), settings)
 
+    @_located
     def delete_website(self, website_id: int | str) -> None:
         """Delete a website.
 
-        :raises NotFoundError: if there is no such website, unless an earlier attempt of this call may have deleted it.
+        :raises NotFoundError: if the website does not exist, unless a previous attempt of this call may have deleted
+            it.
         """
         try:
             dialect.acknowledged(self._transport.request("DELETE", _path(fields.check_website_id(website_id))))
         except NotFoundError as error:
             if not any(may_have_been_applied(earlier) for earlier in error.earlier):
                 raise
-            log.info("Website %s is gone after an attempt whose response was lost; it counts as deleted.", website_id)
+            log.info("Website %s no longer exists after a delete whose response was lost.", website_id)
 
+    @_located
     def get_account(self) -> dict[str, Any]:
         """Return the record of the account that the API key belongs to."""
         return dialect.account(self._transport.request("GET", _ACCOUNT))
 
+    @_located
     def _page(self, query: Mapping[str, str]) -> dialect.Page:
         answer = self._transport.request("GET", _WEBSITES, query=query)
-        page = dialect.page(answer)
+        page = dialect.page(answer, self._transport.url(_WEBSITES), query, self.settings.list_key)
         for row in page.rows:
             dialect.website_id(row, answer)
         return page
 
     def _created(self, domain: str, why: str, cause: AnalyticsError | None) -> dict[str, Any]:
-        """Return the website that a create with unknown outcome should have created."""
+        """Look up the website of a create with an unknown outcome."""
         try:
             found = self.find_website(domain)
         except AnalyticsError as failed:
-            outcome = f"{why.rstrip('.')}; the lookup of the domain failed, too: {failed}"
+            outcome = f"{why} The lookup of the domain failed as well: {failed.problem()}"
         else:
             if found is not None:
-                log.info("The website %s was created, although the create was not confirmed: %s", domain, why)
+                log.info("Created the website %s, although the response was lost: %s", domain, why)
                 return found
-            outcome = (
-                f"{why.rstrip('.')}; the domain is not in the list, but the service may still be processing the create."
-            )
-        raise AmbiguousWriteError(
-            f"it is unknown whether the website was created, and the request is not sent again: {outcome}",
-            "POST",
-            dialect.API_PREFIX + _WEBSITES,
-            domain,
-        ) from cause
+            outcome = f"{why} The domain is not in the list, but the service may still be working on it."
+        raise AmbiguousWriteError(f"{outcome} The request is not sent again.", domain) from cause
+
+    def _as_sent(
+        self, record: dict[str, Any], settings: Mapping[str, Any], *, is_shown: bool = False
+    ) -> dict[str, Any]:
+        """Return the record if it shows what was sent; a record that does not is asked for once more.
+
+        Fields that a record does not show, and passwords, cannot be compared.
+        """
+        sent = {name: value for name, value in settings.items() if not isinstance(fields.FIELDS[name].kind, Secret)}
+        differing = [name for name in fields.differing_fields(record, sent) if name in record]
+        if not differing:
+            return record
+        if not is_shown:  # a response to a write may show the state before it
+            return self._as_sent(self.get_website(record["id"]), settings, is_shown=True)
+        raise NotAppliedError(
+            str(record["id"]),
+            {
+                name: self._transport.redact(
+                    f"is {fields.normalise(name, record[name])!r}, sent was {fields.normalise(name, sent[name])!r}"
+                )
+                for name in differing
+            },
+        )
 
     def _hide_password(self, form: Mapping[str, str], privacy: str | None) -> None:
         if "password" not in form:
@@ -186,9 +263,9 @@ class AnalyticsClient:
         self._transport.redact.add(form["password"])
         if privacy not in (None, str(Privacy.PASSWORD.value)):
             log.warning(
-                "The password has no effect: privacy is %s; a password has an effect only with privacy %d.",
-                privacy,
-                Privacy.PASSWORD.value,
+                "The password has no effect: privacy is %s, and a password is used only with %s.",
+                fields.normalise("privacy", privacy),
+                Privacy.PASSWORD.label,
             )
 
 
@@ -196,10 +273,9 @@ def _path(website_id: str) -> str:
     return f"{_WEBSITES}/{quote(website_id, safe='')}"
 
 
-def _record_of(asked: str, answer: dialect.Answer) -> dict[str, Any]:
-    record = dialect.record(answer)
+def _of_website(asked: str, record: dict[str, Any], answer: dialect.Answer) -> dict[str, Any]:
     if str(record["id"]) != asked:
-        raise answer.unexpected(f"Website {asked} was requested, but the response holds website {record['id']}.")
+        raise answer.unexpected(f"The response is about website {record['id']}, requested was website {asked}.")
     return record
 
 
@@ -209,15 +285,19 @@ def _has_domain(record: Mapping[str, Any], wanted: str) -> bool:
 
 
 def _matches(listing: Listing, wanted: str) -> list[dict[str, Any]]:
+    """Return the websites of a domain; a website that shows no domain matters only if no other one has it."""
     matches = []
+    without: Any = None
     for record in listing:
-        if not isinstance(record.get("domain"), str):
-            raise UnexpectedResponseError(
-                f"Website {record['id']} has no domain, so {wanted!r} cannot be looked up.",
-                200,
-                "GET",
-                dialect.API_PREFIX + _WEBSITES,
-            )
         if _has_domain(record, wanted):
             matches.append(record)
+        elif without is None and not isinstance(record.get("domain"), str):
+            without = record["id"]
+    if without is not None and not matches:
+        raise UnexpectedResponseError(
+            f"Website {without} has no domain, so it may be {wanted!r}: the domain cannot be looked up.",
+            200,
+            "GET",
+            dialect.API_PREFIX + _WEBSITES,
+        )
     return matches

@@ -3,12 +3,14 @@
 =============================================  =====================================  ====================
 assumption                                     here                                   changed by the extra
 =============================================  =====================================  ====================
-name of the query parameter for the page       :data:`PAGE_PARAMETER`, pages from 1   ``page_parameter``
+how a page is selected                         the link to the next, else             ``page_parameter``
+                                               :data:`PAGE_PARAMETER`
 format of a boolean in query and form          :data:`BOOLEAN_FORMATS`                ``boolean_format``
 update method that every proxy passes          :data:`UPDATE_METHODS`                 ``update_method``
 separator of the entries of a list             a line feed, in :mod:`kinds`           none
 statuses that mean success                     :data:`SUCCESS`                        none
-place of records, lists and page metadata      :func:`record`, :func:`page`           none
+place of the list                              :func:`page`                           ``list_key``
+place of records and page metadata             :func:`record`, :func:`page`           none
 place of the message in an error response      :func:`error_details`                  none
 headers that announce the rate limit           :func:`retry_after`, :func:`pause`     none
 =============================================  =====================================  ====================
@@ -18,29 +20,44 @@ The rule for all of them: parse tolerantly, and never accept a response as a suc
 
 from __future__ import annotations
 
+import html
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import msgspec
 
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
 
 API_PREFIX = "/api/v1"
+#: Query parameter that selects a page where no link names another one.
 PAGE_PARAMETER = "page"
+#: Query parameter for a cursor that comes without a link.
+CURSOR_PARAMETER = "cursor"
 #: Name of a format to its texts for false and true.
 BOOLEAN_FORMATS = {"true/false": ("false", "true"), "1/0": ("0", "1")}
 UPDATE_METHODS = ("PATCH", "PUT")
 #: Not 202: it means that nothing has been done yet.
 SUCCESS = frozenset({200, 201, 204})
+#: Statuses of an update that says nothing of its outcome: the website is asked for instead.
+UNCONFIRMED = frozenset({202, 203, 205, 206})
 EXCERPT_LENGTH = 200
 #: Maximum number of fields of an error response, and of messages per field, that are kept.
 MAX_MESSAGES = 50
 #: Length of the text that is redacted for an excerpt.
 _LOOKED_AT = 16 * 1024
+
+_LIMIT_HEADERS = tuple(
+    f"{prefix}-{name}"
+    for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
+    for name in ("Limit", "Remaining", "Reset")
+)
+#: Headers by which proxies and services name a request.
+_REQUEST_ID_HEADERS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
 _JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
 #: Keys of other lists that may stand beside the list of websites.
@@ -80,21 +97,51 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Following:
+    """How the service says that the next page is selected.
+
+    :param parameter: query parameter, the one of the link that was not sent; None if the link names none.
+    :param value: its value, a page number or a cursor.
+    """
+
+    parameter: str | None
+    value: str | None
+
+
+@dataclass(frozen=True)
 class Page:
-    """A page of the list, with the metadata of the service; None for what it does not state."""
+    """A page of the list, with the metadata of the service; None for what it does not state.
+
+    :param following: the next page; None if there is none, or if the service does not link pages.
+    """
 
     rows: list[dict[str, Any]]
     total: int | None = None
     current_page: int | None = None
     last_page: int | None = None
     per_page: int | None = None
+    following: Following | None = None
 
 
 def record(answer: Answer) -> dict[str, Any]:
-    """Return the website record of a response, bare or under ``data``; it must have an id."""
+    """Return the website record of a response; it must have an id.
+
+    It stands bare, under ``data``, or under the only key besides a message.
+    """
     found = _object(answer)
     website_id(found, answer)
     return found
+
+
+def record_or_none(answer: Answer) -> dict[str, Any] | None:
+    """Return the website record of a response to a write, or None if it holds none: an empty body, a message.
+
+    :raises UnexpectedResponseError: for a response that is not JSON, or that reports a failure.
+    """
+    if is_empty(answer):
+        return None
+    found = _unwrapped(_json(answer))
+    return found if isinstance(found, dict) and _is_id(found.get("id")) else None
 
 
 def account(answer: Answer) -> dict[str, Any]:
@@ -122,35 +169,93 @@ def acknowledged(answer: Answer) -> None:
         raise answer.unexpected("The response does not confirm the request.")
 
 
-def page(answer: Answer) -> Page:
+def page(answer: Answer, url: str, query: Mapping[str, str], list_key: str | None = None) -> Page:
     """Return the rows and the page metadata of a list response.
 
-    The rows stand bare, under ``data``, or under the only other key that holds a list of objects. The metadata stand
-    beside them or under ``meta``; numbers may be text.
+    The rows stand bare, under ``data``, under the only other key that holds a list of objects, or so within an object
+    under ``data``. The metadata stand beside them or under ``meta``; numbers may be text.
+
+    :param url: URL of the request without its query, to tell links of the service from others.
+    :param query: query parameters of the request.
+    :param list_key: key of the list, with a dot for each object on the way; None: as described.
     """
     found = _json(answer)
     if isinstance(found, list):
         return Page(_rows(found, answer))
-    if not isinstance(found, dict):
-        raise answer.unexpected("The response is not a list of websites.")
-    lists = {key: value for key, value in found.items() if isinstance(value, list)}
-    named = [key for key in lists if key not in _NOT_WEBSITES]
-    if "data" not in lists and len(named) != 1:
-        raise answer.unexpected("The response holds no list of websites, or more than one list.")
-    nested = found.get("meta")
-    meta = {**found, **nested} if isinstance(nested, dict) else found
+    rows, around = _list_in(found, answer, list_key)
+    meta: dict[str, Any] = {}
+    for place in around:
+        nested = place.get("meta")
+        meta |= {**place, **nested} if isinstance(nested, dict) else place
     return Page(
-        _rows(lists["data"] if "data" in lists else lists[named[0]], answer),
-        *(_number(meta.get(name)) for name in ("total", "current_page", "last_page", "per_page")),
+        rows=_rows(rows, answer),
+        total=number(meta.get("total")),
+        current_page=number(meta.get("current_page")),
+        last_page=number(meta.get("last_page")),
+        per_page=number(meta.get("per_page")),
+        following=_following(meta, url, query),
     )
+
+
+def _following(meta: Mapping[str, Any], url: str, query: Mapping[str, str]) -> Following | None:
+    """Return how the service selects the next page: by ``links.next``, ``next_page_url``, ``next`` or ``next_cursor``.
+
+    A link is never followed: only its query is read, and only if it leads to the same address as the request. A link
+    that leads elsewhere, as behind some proxies, says only that there is a next page.
+    """
+    links = meta.get("links")
+    for link in (links.get("next") if isinstance(links, dict) else None, meta.get("next_page_url"), meta.get("next")):
+        if isinstance(link, str) and link:
+            return _selection(link, url, query)
+    cursor = meta.get("next_cursor")
+    return Following(None, str(cursor)) if isinstance(cursor, (str, int)) and cursor != "" else None
+
+
+def _selection(link: str, url: str, query: Mapping[str, str]) -> Following:
+    target, base = urlsplit(urljoin(url, link)), urlsplit(url)
+    if (target.scheme, target.netloc.lower(), target.path) != (base.scheme, base.netloc.lower(), base.path):
+        return Following(None, None)
+    others = [(name, value) for name, value in parse_qsl(target.query) if name not in query]
+    return Following(*others[0]) if len(others) == 1 else Following(None, None)
+
+
+def _list_in(found: Any, answer: Answer, list_key: str | None) -> tuple[list[Any], list[Mapping[str, Any]]]:
+    """Return the list of websites, and the objects that it stands in, the outermost first."""
+    around: list[Mapping[str, Any]] = []
+    if list_key is not None:
+        for name in list_key.split("."):
+            if isinstance(found, dict):
+                around.append(found)
+            found = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(found, list):
+            raise answer.unexpected(f"The response holds no list under {list_key!r}, which the extra list_key names.")
+        return found, around
+    while isinstance(found, dict):
+        around.append(found)
+        lists = {key: value for key, value in found.items() if isinstance(value, list)}
+        if "data" in lists:
+            return lists["data"], around
+        named = [key for key in lists if key not in _NOT_WEBSITES]
+        if len(named) == 1:
+            return lists[named[0]], around
+        if named or not isinstance(found.get("data"), dict):
+            raise answer.unexpected(
+                "The response holds no list of websites, or more than one: the extra list_key names the right one."
+            )
+        found = found["data"]
+    raise answer.unexpected("The response is not a list of websites.")
 
 
 def website_id(row: Mapping[str, Any], answer: Answer) -> str:
     """Return the id of a website record as text."""
     found = row.get("id")
-    if isinstance(found, bool) or not isinstance(found, (int, str)) or found == "":
+    if not _is_id(found):
         raise answer.unexpected("A website record has no id.")
     return str(found)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, (int, str)) and not isinstance(value, bool) and value != ""
 
 
 def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
@@ -160,7 +265,7 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
     except _NOT_JSON:
         found = None
     if not isinstance(found, dict):
-        return answer.excerpt() or "(empty response)", {}
+        return (page_title(answer) or answer.excerpt() or "(empty response)"), {}
     named = found.get("errors")
     errors = {
         answer.shorten(name): [_said(message, answer) for message in _as_list(messages)[:MAX_MESSAGES]]
@@ -170,6 +275,29 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
         if isinstance(found.get(key), str) and found[key].strip():
             return answer.shorten(found[key]), errors
     return answer.excerpt(), errors
+
+
+def error_facts(answer: Answer) -> list[str]:
+    """Return what the headers of an error response tell: when to come again, rate limits, ids to quote to support."""
+    facts = []
+    for name in ("Retry-After", "RateLimit", "RateLimit-Policy", *_LIMIT_HEADERS, *_REQUEST_ID_HEADERS):
+        if value := answer.headers.get(name, "").strip():
+            unit = " s" if name == "Retry-After" and value.isdigit() else ""
+            facts.append(f"{name} {answer.shorten(value)[:60]}{unit}")
+    return facts
+
+
+def page_title(answer: Answer) -> str:
+    """Return the title of an HTML page, redacted; empty if the response is none."""
+    text = answer.body[:_LOOKED_AT].decode("utf-8", errors="replace")
+    found = re.search(r"<title[^>]*>(.*?)</title", text, re.IGNORECASE | re.DOTALL)
+    return answer.shorten(html.unescape(found[1])) if found else ""
+
+
+def is_html(answer: Answer) -> bool:
+    """Return whether the response is an HTML page, as proxies and login pages are."""
+    kind = answer.headers.get("Content-Type", "").strip().lower()
+    return kind.startswith("text/html") or answer.body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -193,8 +321,8 @@ def pause(headers: Mapping[str, str]) -> float:
     remaining = _parameter(combined, "r")
     reset = _parameter(combined, "t")
     for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit"):
-        remaining = _number(headers.get(f"{prefix}-Remaining")) if remaining is None else remaining
-        reset = _number(headers.get(f"{prefix}-Reset")) if reset is None else reset
+        remaining = number(headers.get(f"{prefix}-Remaining")) if remaining is None else remaining
+        reset = number(headers.get(f"{prefix}-Reset")) if reset is None else reset
     if remaining != 0 or reset is None:
         return 0.0
     is_point_in_time = reset > 1_000_000_000
@@ -221,12 +349,20 @@ def _decode(body: bytes) -> Any:
 
 
 def _object(answer: Answer) -> dict[str, Any]:
-    found = _json(answer)
-    if isinstance(found, dict) and "id" not in found and "data" in found:
-        found = found["data"]
+    found = _unwrapped(_json(answer))
     if not isinstance(found, dict):
         raise answer.unexpected("The response holds no record.")
     return found
+
+
+def _unwrapped(found: Any) -> Any:
+    """Return the record that stands under ``data``, or under the only key besides a message."""
+    if not isinstance(found, dict) or "id" in found:
+        return found
+    if "data" in found:
+        return found["data"]
+    held = [value for key, value in found.items() if key not in _NO_RECORD]
+    return held[0] if len(held) == 1 and isinstance(held[0], dict) else found
 
 
 def _rows(found: list[Any], answer: Answer) -> list[dict[str, Any]]:
@@ -237,7 +373,7 @@ def _rows(found: list[Any], answer: Answer) -> list[dict[str, Any]]:
 
 def _says_failure(found: Mapping[str, Any]) -> bool:
     """Return whether a body reports an error, although the status of the response does not."""
-    status = _number(found.get("status"))
+    status = number(found.get("status"))
     return (
         bool(found.get("error") or found.get("errors"))
         or found.get("success") is False
@@ -245,7 +381,8 @@ def _says_failure(found: Mapping[str, Any]) -> bool:
     )
 
 
-def _number(value: object) -> int | None:
+def number(value: object) -> int | None:
+    """Return the whole number that is meant by an int or text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     text = str(value).strip()
@@ -254,7 +391,7 @@ def _number(value: object) -> int | None:
 
 def _parameter(header: str, name: str) -> int | None:
     found = re.search(rf"[;,]\s*{name}=(\d+)", header)
-    return _number(found[1]) if found else None
+    return number(found[1]) if found else None
 
 
 def _said(message: object, answer: Answer) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import idna
+
 from airflow_provider_analytics.api.checks import refused
 
 _ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
@@ -25,10 +27,27 @@ def check_domain(domain: object) -> str:
 
 
 def same_domain(one: str, other: str) -> bool:
-    """Return whether two domains are the same, ignoring case and a trailing dot."""
+    """Return whether two domains are the same website: ``Bücher.example.`` and ``xn--bcher-kva.example`` are."""
     return domain_key(one) == domain_key(other)
 
 
 def domain_key(domain: str) -> str:
-    """Normalise a domain so that equal domains compare equal."""
-    return domain.casefold().removesuffix(".")
+    """Normalise a domain so that equal domains compare equal: A-labels in lower case, without a trailing dot.
+
+    Labels are mapped by UTS 46 (non-transitional: ``straße`` is not ``strasse``) and encoded by IDNA 2008. A label that
+    IDNA rejects, such as one with an underscore or a glob, is compared in lower case.
+    """
+    if domain.isascii():
+        return domain.lower().removesuffix(".")
+    try:
+        mapped = idna.uts46_remap(domain, std3_rules=False, transitional=False)
+    except idna.IDNAError:
+        mapped = domain.lower()
+    return ".".join(map(_a_label, mapped.split("."))).removesuffix(".")
+
+
+def _a_label(label: str) -> str:
+    try:
+        return idna.alabel(label).decode("ascii")
+    except idna.IDNAError:
+        return label.lower()

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from airflow_provider_analytics.api import checks
-from airflow_provider_analytics.api.domains import check_domain
+from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import EntryType
 
 #: The texts for false and true, in this order.
@@ -91,6 +91,10 @@ class Domain(Kind):
     def read(self, value: object) -> Any:
         """Return the value unchanged: the service decides what a valid domain is."""
         return value
+
+    def key(self, value: Any) -> Any:
+        """Return the domain as A-labels in lower case."""
+        return domain_key(value) if isinstance(value, str) else value
 
 
 class PrivacySetting(Kind):

@@ -1,63 +1,86 @@
-"""The complete list of websites: paging, and the proof that no website is missing.
+"""The complete list of websites: paging, and the proof that nothing is missing.
 
-The interface documents neither how a page is selected nor what a page states about the whole list, and the list may
-change while it is read. So a list counts as complete only if the reading proves it, in one of three ways:
+docs/interface.md documents neither how a page is selected nor what a page states about the whole list, and the list
+may change while it is read. So a list counts as complete only if the reading proves it:
 
 ``one page``
-    One response held as many websites as its total states. One response is one point in time: the list cannot change
-    within it.
-``total``
-    Sorted newest first, every page stated the same total, no id occurred twice, ids decreased from row to row, and
-    their number is that total. A website that is created meanwhile shifts rows to later pages, so that one occurs
-    twice; one that is deleted changes the total. Sorted oldest first, a deletion and a creation together could hide a
-    row.
+    One response held as many websites as the service says there are, and was not full. It shows the list at one moment.
+``closed reading``
+    A *head* is read: the first websites, newest first, with their total. Then all pages, in any order and at the same
+    time, and then the head again. Accepted if both heads name the same total and the same newest website (id and
+    domain), every page named that total, the ids are distinct, and their number is the total. Ids rise with creation
+    (docs/interface.md, Rules), so a website created meanwhile and still there would be the newest in the second head:
+    there is none. The total is the same, so none of the old ones is gone. So while a page was read, the list was the
+    old one and k websites that came and went, and the page named a total of k more; it did not: k is 0. Every page
+    was cut from one and the same list. Without a filter and with ``search`` nothing else moves a website in or out,
+    since a domain cannot change. The head must show falling numbers as ids, of which the first is the largest of all:
+    else the service does not sort, and this proves nothing.
 ``both directions``
-    All other cases (another sort order, a ``favorite`` filter, no total): read until a page brings nothing new, then
-    again in the opposite direction; both readings must find the same ids. A row is missed only if a row before it is
-    removed after having been read, and the second reading then lacks the removed row. A service that ignores the
-    page parameter returns opposite ends of the list, unless one page holds all of it; one that ignores the sort order
-    as well returns the same first row, and is refused. Only the second reading requests the first page by its number:
-    if a service counts pages from 0, the two readings then differ.
+    Everything else (no total, ids that are no numbers, a ``favorite`` filter on several pages): read until a page
+    brings nothing new, then once more in the opposite direction; both readings must find the same ids. A row is lost
+    only behind one that was removed after it had been read, which the second reading then lacks. A service that
+    ignores the page parameter shows another end of the list, unless one page holds all of it; one that ignores the
+    sort order as well shows the same first row, and is rejected.
 
-A website that is unmarked as favourite and marked again shifts the rows of a ``favorite`` filter without a trace. So
-if the favourites fill more than one page, all websites are read and the favourites selected from them. Only if the
-rows do not show ``favorite``, the filtered list is read in both directions.
+A full last page is always followed by one more request, whose page must be empty: a total that is capped, or counts
+the page and not the list, is not believed. A link to a next page on the last page contradicts the total.
 
-Pages are read sequentially. In parallel, page 3 may be older than page 2: a creation between the two then hides the
-row that it shifts from page 2 to page 3, while a deletion on page 3 keeps all totals equal.
+A website that stops being a favourite and becomes one again moves the rows of a ``favorite`` filter without a trace.
+So where the favourites fill more than one page, all websites are read and the favourites are picked out of them, if
+the records show the flag. On one page the rows are checked against the filter: where they contradict it, the service
+ignores or misreads it, and all websites are read as well.
+
+Pages are selected as the service says: a link to the next page names the query parameter (the one that was not sent)
+and its value, a number or a cursor. The link itself is never followed: a request goes to the base URL only. Where
+there is no such link, the parameter is :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from itertools import count
+from threading import Lock
 from typing import Any, TypeVar
 
+from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page
+from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.exceptions import IncompleteListError
 
-#: Maximum number of readings of a list that changes meanwhile.
+#: Maximum number of readings of a list that changes while it is read.
 MAX_READINGS = 4
-#: Maximum number of pages of one reading, for a service that states no total and never ends the list.
-MAX_PAGES = 20_000
+#: Maximum number of pages of one reading, for a service that never ends the list.
+MAX_PAGES = 200_000
+#: Seconds between two progress lines.
+PROGRESS_SECONDS = 10.0
 
-#: docs/interface.md, List parameters: the largest page, and the order whose proof needs the fewest requests.
+#: Defaults of docs/interface.md, List parameters: the largest page, and newest first.
 DEFAULT_QUERY = {"per_page": "100", "sort_by": "id", "sort": "desc"}
+#: Query of a head: its order, and the smallest page.
+_HEAD = {"per_page": "10", "sort_by": "id", "sort": "desc"}
 
+Query = dict[str, str]
+Records = Generator[dict[str, Any], None, None]
+Rows = Generator[list[dict[str, Any]], None, None]
 Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Proof:
     """Why a list counts as complete.
 
-    :param method: ``one page``, ``total`` or ``both directions``, as described in the docstring of this module.
-    :param websites: number of websites in the list.
-    :param total: total that the service stated; None if it stated none, or if the favourites were selected from all
-        websites.
-    :param pages: number of pages read, in both directions.
+    :param method: ``one page``, ``closed reading`` or ``both directions``, as described in the module docstring.
+    :param websites: number of websites.
+    :param total: total that the service named; None if it named none, or if the websites were picked out of all.
+    :param pages: number of pages read, heads and the second direction included.
     """
 
     method: str
@@ -71,232 +94,483 @@ class Proof:
 
 
 class Listing(Iterator[dict[str, Any]]):
-    """One reading of the list: an iterator over website records that raises if the list is not proven complete.
+    """One reading of the list: yields the website records, and raises if it cannot prove that they are all.
 
-    Use the records only after the iterator is exhausted. Memory grows by the ids only.
+    Use the records only after the iterator is exhausted. Memory grows by the ids alone, and by the pages that are read
+    ahead. No request is begun any more once the consumer stops or a page fails.
 
-    :param fetch: returns the page for query parameters.
-    :param query: filters and sort order; :data:`DEFAULT_QUERY` supplies the rest.
-    :param page_parameter: name of the query parameter that selects a page.
+    :param fetch: returns the page for a query; called from several threads.
+    :param query: filters and order; :data:`DEFAULT_QUERY` completes it.
+    :param page_parameter: name of the query parameter that selects a page; None: as the service says.
+    :param parallel: maximum number of pages read at the same time.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
-    #: Why the list is complete; None until the iterator is exhausted.
+    #: Set when the iterator is exhausted.
     proof: Proof | None
 
-    def __init__(self, fetch: Callable[[dict[str, str]], Page], query: dict[str, str], page_parameter: str) -> None:
+    def __init__(
+        self, fetch: Callable[[Query], Page], query: Query, page_parameter: str | None = None, *, parallel: int = 1
+    ) -> None:
         self.proof = None
-        self._fetch = fetch
+        self._fetch_page = fetch
+        self._fetched = 0
+        self._lock = Lock()
         self._query = DEFAULT_QUERY | query
         self._page_parameter = page_parameter
+        self._parallel = parallel
+        self._progress = _Progress()
         self._records = self._read()
 
     def __next__(self) -> dict[str, Any]:
-        """Return the next website record."""
+        """Return the next record."""
         return next(self._records)
 
-    def _read(self) -> Iterator[dict[str, Any]]:
+    def _fetch(self, query: Query) -> Page:
+        with self._lock:
+            self._fetched += 1
+        return self._fetch_page(query)
+
+    def close(self) -> None:
+        """Stop reading; requests under way end, no other is begun."""
+        self._records.close()
+
+    def _read(self) -> Records:
         if "favorite" in self._query:
-            yield from self._read_favorites(self._query["favorite"])
+            yield from self._read_favorites()
             return
-        there = _Direction()
-        for rows in self._walk(self._query, there):
-            yield from rows
-        self.proof = self._prove(self._query, there)
+        reading = _Reading(self, self._query)
+        yield from self._rows(reading)
+        self.proof = self._prove(reading)
 
-    def _read_favorites(self, asked: str) -> Iterator[dict[str, Any]]:
-        there = _Direction()
-        pages = self._walk(self._query, there)
-        first, second = next(pages, []), next(pages, None)
-        if second is None or not all(_shows_favorite(row) for row in first):
-            for rows in (first, second or [], *pages):
+    def _rows(self, reading: _Reading) -> Records:
+        pages = reading.pages()
+        try:
+            for rows in pages:
                 yield from rows
-            self.proof = self._prove(self._query, there)
+                self._progress.step(len(reading.ids), reading.total)
+        finally:
+            pages.close()
+
+    def _prove(self, reading: _Reading) -> Proof:
+        """Return the proof of a reading; read the head again, or the other direction, where the proof needs it."""
+        if reading.is_one_page:
+            return Proof("one page", len(reading.ids), reading.total, self._fetched)
+        if reading.can_be_closed:
+            reading.close()
+            return Proof("closed reading", len(reading.ids), reading.total, self._fetched)
+        back = _Reading(self, reading.query | {"sort": _opposite(reading.query["sort"])}, like=reading)
+        for _ in back.pages():
+            self._progress.step(len(back.ids), back.total, "read in the other direction")
+        _compare(reading, back)
+        return Proof("both directions", len(reading.ids), reading.total, self._fetched)
+
+    # Favourites
+
+    def _read_favorites(self) -> Records:
+        wanted = flag("favorite", self._query["favorite"])
+        filtered = _Reading(self, self._query)
+        pages = filtered.pages()
+        try:
+            first, second = next(pages, []), next(pages, None)
+            flags = [_is_favorite(row) for row in first]
+            shown = bool(flags) and None not in flags
+            is_one_page = second is None
+            if is_one_page and not flags:
+                is_believed = self._nothing_is_left_out(wanted)
+            elif is_one_page and shown:
+                is_believed = all(found == wanted for found in flags)
+            elif shown:
+                is_believed = False
+            else:
+                self._check_that_the_filter_works(filtered)
+                is_believed = True
+            if is_believed:
+                for rows in (first, second or [], *pages):
+                    yield from rows
+        finally:
+            pages.close()
+        if is_believed:
+            self.proof = self._prove(filtered)
             return
+        if is_one_page:
+            log.info("Reading all websites, as the service does not filter by favorite: its records contradict it.")
+        yield from self._pick(wanted)
+
+    def _pick(self, wanted: bool) -> Records:
+        """Read all websites and yield the favourites, or the others."""
         query = {name: value for name, value in self._query.items() if name != "favorite"}
-        wanted = flag("favorite", asked)
-        picked, wasted, there = 0, there.pages, _Direction()
-        for rows in self._walk(query, there):
-            for row in rows:
-                if not _shows_favorite(row):
-                    raise IncompleteListError(
-                        "favorite", f"website {row['id']} does not show whether it is a favourite, unlike others."
-                    )
-                if flag("favorite", row["favorite"]) == wanted:
-                    picked += 1
-                    yield row
-        proof = self._prove(query, there)
-        self.proof = Proof(proof.method, picked, None, proof.pages + wasted)
+        reading = _Reading(self, query)
+        picked = 0
+        for row in self._rows(reading):
+            found = _is_favorite(row)
+            if found is None:
+                raise IncompleteListError(
+                    "favorite", f"website {row['id']} does not show whether it is a favourite, and the filter cannot "
+                    "be relied on. The extra boolean_format sets how favorite is written.",
+                )  # fmt: skip
+            if found == wanted:
+                picked += 1
+                yield row
+        proof = self._prove(reading)
+        self.proof = Proof(proof.method, picked, None, proof.pages)
 
-    def _prove(self, query: dict[str, str], there: _Direction) -> Proof:
-        """Return the proof after one direction was read; read the opposite direction if the proof needs it."""
-        if there.is_one_page:
-            method = "one page"
-        elif there.total is not None and not there.repeated and _is_newest_first(query) and there.ids_fall:
-            method = "total"
-        else:
-            back = _Direction()
-            opposite = query | {"sort": _opposite(query["sort"])}
-            for _ in self._walk(opposite, back, name_first=there.pages_with_rows > 1):
-                pass
-            self._compare(there, back)
-            there.pages += back.pages
-            method = "both directions"
-        return Proof(method, len(there.ids), there.total, there.pages)
+    def _nothing_is_left_out(self, wanted: bool) -> bool:
+        """Return whether an empty answer to a ``favorite`` filter agrees with what else the service shows."""
+        others = self._fetch(self._query | _HEAD | {"favorite": self._opposite_favorite()})
+        if others.rows:
+            return all(_is_favorite(row) in (None, not wanted) for row in others.rows)
+        query = {name: value for name, value in self._query.items() if name != "favorite"}
+        return not self._fetch(query | _HEAD).rows
 
-    def _walk(
-        self, query: dict[str, str], seen: _Direction, name_first: bool = False
-    ) -> Iterator[list[dict[str, Any]]]:
-        """Yield the rows of each page in one direction, and record in ``seen`` what the proof needs.
-
-        :param name_first: request the first page by its number, too.
-        """
-        asked_size = int(query["per_page"])
-        for number in count(1):
-            if number > MAX_PAGES:
-                raise IncompleteListError("pages", f"the list did not end after {MAX_PAGES} pages.")
-            # The first page is requested without the parameter, as its name is an assumption.
-            is_named = name_first or number > 1
-            page = self._fetch(query | {self._page_parameter: str(number)} if is_named else query)
-            self._check_numbers(page, number, seen)
-            ids = [str(row["id"]) for row in page.rows]
-            seen.pages = number
-            if ids and seen.page_ids == ids:
-                seen.repeated = True
-                break
-            for website_id in ids:
-                if website_id in seen.ids:
-                    raise IncompleteListError(
-                        "distinct ids",
-                        f"website {website_id} occurred twice; the list changed while it was read.",
-                        moved=True,
-                    )
-                seen.add(website_id)
-            if not ids:
-                break
-            yield page.rows
-            # A service may cap the page size below the requested one. It then states so, or the pages show it.
-            before = len(seen.page_ids) if seen.page_ids else page.per_page or len(ids)
-            is_full = len(ids) >= min(asked_size, page.per_page or asked_size, before)
-            seen.page_ids, seen.pages_with_rows = ids, number
-            # After a full page there may be more websites than a wrong total states: last_page must agree with the
-            # total, or the next page must be empty.
-            if seen.total is not None and (
-                len(seen.ids) > seen.total
-                or (len(seen.ids) == seen.total and (not is_full or page.last_page == number))
-            ):
-                break
-        self._check_total(seen)
-
-    def _check_numbers(self, page: Page, number: int, seen: _Direction) -> None:
-        if page.current_page not in (None, number):
-            raise IncompleteListError(
-                "page number",
-                f"page {number} was requested, but the response says it is page {page.current_page}. {self._hint}",
-            )
-        if number == 1:
-            seen.total = page.total
-        elif page.total != seen.total:
-            raise IncompleteListError(
-                "total", f"page 1 states the total {seen.total}, page {number} states {page.total}.", moved=True
+    def _check_that_the_filter_works(self, filtered: _Reading) -> None:
+        others = self._fetch(self._query | {"favorite": self._opposite_favorite()})
+        both = {str(row["id"]) for row in others.rows} & filtered.ids
+        if both:
+            raise _moved(
+                "favorite",
+                f"website {min(both)} is among the favourites and among the others: the list changed, or the service "
+                "ignores or misreads the filter. The extra boolean_format sets how favorite is written.",
             )
 
-    def _check_total(self, seen: _Direction) -> None:
-        if seen.total is None or len(seen.ids) == seen.total:
-            return
-        found = f"the service states a total of {seen.total}, but {len(seen.ids)} websites were found"
-        if seen.repeated:
-            raise IncompleteListError(
-                "page number", f"{found}: page {seen.pages} repeats the previous page. {self._hint}"
-            )
-        raise IncompleteListError("total", f"{found}.", moved=True)
-
-    def _compare(self, there: _Direction, back: _Direction) -> None:
-        if len(there.ids) > 1 and there.first_id == back.first_id:
-            raise IncompleteListError(
-                "sort order",
-                f"both directions begin with website {there.first_id}: the service ignores the sort order, "
-                "so a second reading proves nothing.",
-            )
-        if there.total != back.total:
-            raise IncompleteListError(
-                "total", f"one direction stated the total {there.total}, the other one {back.total}.", moved=True
-            )
-        if there.ids != back.ids:
-            repeated = there.repeated or back.repeated
-            raise IncompleteListError(
-                "both directions",
-                f"{len(there.ids - back.ids)} websites were found only in the {self._query['sort']} direction, "
-                f"{len(back.ids - there.ids)} only in the opposite direction. {self._hint if repeated else ''}".strip(),
-                moved=not repeated,
-            )
-
-    @property
-    def _hint(self) -> str:
-        return (
-            f"The service seems to ignore the parameter {self._page_parameter!r}; set the extra page_parameter to "
-            "the right name."
-        )
+    def _opposite_favorite(self) -> str:
+        texts = next(texts for texts in dialect.BOOLEAN_FORMATS.values() if self._query["favorite"] in texts)
+        return texts[1 - texts.index(self._query["favorite"])]
 
 
-@dataclass
-class _Direction:
-    """State of reading the pages in one direction."""
+class _Reading:
+    """One walk through the pages of a query, with what the proof needs.
 
-    ids: set[str] = field(default_factory=set)
-    first_id: str | None = None
-    total: int | None = None
-    pages: int = 0
-    pages_with_rows: int = 0
-    #: Ids of the previous page.
-    page_ids: list[str] | None = None
-    #: The last page repeated the previous one: the page parameter is ignored, or there is no later page.
-    repeated: bool = False
-    ids_fall: bool = True
-    _last_number: int | None = None
+    :param like: a reading of the same list in another order: pages are selected as there.
+    """
 
-    def add(self, website_id: str) -> None:
-        number = int(website_id) if website_id.isascii() and website_id.isdigit() and len(website_id) < 20 else None
-        if self.first_id is None:
-            self.first_id = website_id
-        elif number is None or self._last_number is None or number >= self._last_number:
-            self.ids_fall = False
-        self._last_number = number
-        self.ids.add(website_id)
+    def __init__(self, listing: Listing, query: Query, like: _Reading | None = None) -> None:
+        self.ids: set[str] = set()
+        self.total: int | None = None
+        #: The last page repeated the page before: the page parameter has no effect, or there is no later page.
+        self.repeated = False
+        self.first_id: str | None = None
+        self._fetch = listing._fetch
+        self._parallel = listing._parallel
+        self.query = query
+        self._newest: list[dict[str, Any]] = []
+        self._head_total: int | None = None
+        self._largest: int | None = -1
+        self._pages_with_rows = 0
+        self._full = 0
+        self._parameter: str | None = like._parameter if like else listing._page_parameter
+        self._base: int | None = like._base if like else None
+        self._is_second = like is not None
 
     @property
     def is_one_page(self) -> bool:
-        return self.pages == 1 and self.total is not None
+        """Whether one response held all, and says so."""
+        return self._pages_with_rows <= 1 and self.total is not None and not self.repeated
+
+    @property
+    def can_be_closed(self) -> bool:
+        """Whether the head shows that newest first is honoured, and every page named a total."""
+        if self.total is None or self.repeated or "favorite" in self.query or not self._newest:
+            return False
+        numbers = [_number(row["id"]) for row in self._newest]
+        falling = [number for number in numbers if number is not None]
+        is_falling = len(falling) == len(numbers) and falling == sorted(falling, reverse=True)
+        return is_falling and self._largest is not None and falling[0] == self._largest
+
+    def pages(self) -> Rows:
+        """Yield the rows of each page in order."""
+        if not self._is_second and not _is_newest_first(self.query) and "favorite" not in self.query:
+            self._take_head(self._fetch(self.query | _HEAD))
+        # Without the page parameter, whose name is an assumption.
+        page = self._fetch(self.query)
+        if _is_newest_first(self.query):
+            self._take_head(page)
+        self.total = page.total
+        if self._head_total is not None and page.total != self._head_total:
+            raise _moved("total", f"the head named the total {self._head_total}, page 1 names {page.total}.")
+        rows = self._take(page, 1)
+        if rows:
+            yield rows
+        self._full = _size_of_a_full_page(page, self.query)
+        selected = self._selection(page)
+        if isinstance(selected, str):
+            yield from self._by_cursor(page, selected)
+        elif rows and not self._may_be_all(page, rows):
+            yield from self._by_number(page, rows)
+        self._check_total()
+
+    def close(self) -> None:
+        """Read the head again, and raise if it is another one."""
+        head = self._fetch(self.query | _HEAD)
+        if head.total != self.total:
+            raise _moved("closing head", f"the total was {self.total} at first, and is {head.total} at the end.")
+        before, after = self._newest[0], head.rows[0] if head.rows else {}
+        if _identity(before) != _identity(after):
+            raise _moved("closing head", f"the newest website was {before.get('id')}, and is {after.get('id')} now.")
+
+    # Pages by number
+
+    def _by_number(self, first: Page, rows: list[dict[str, Any]]) -> Rows:
+        parameter = self._parameter or dialect.PAGE_PARAMETER
+        base, known = self._numbering(first, rows, parameter)
+        if known is not None:
+            taken = self._take(known, 2)
+            if not taken:
+                return
+            yield taken
+        begin = 2 if known is None else 3
+        expected = -(-self.total // len(rows)) if self.total else 0
+        last: list[dict[str, Any]] = rows
+        pages = self._in_parallel(parameter, base, range(begin, expected + 1))
+        try:
+            for number, page in pages:
+                last = self._take(page, number)
+                if not last:
+                    return
+                yield last
+        finally:
+            pages.close()
+        for number in count(max(begin, expected + 1)):
+            if self.total is not None and len(self.ids) >= self.total and len(last) < self._full:
+                return
+            if number > MAX_PAGES:
+                raise IncompleteListError("pages", f"there was no end after {MAX_PAGES:,} pages.")
+            page = self._fetch(self.query | {parameter: str(base + number - 1)})
+            last = self._take(page, number)
+            if not last:
+                return
+            yield last
+
+    def _numbering(self, first: Page, rows: list[dict[str, Any]], parameter: str) -> tuple[int, Page | None]:
+        """Return the number of the first page, and the second page if it was read to find out."""
+        if self._base is not None:
+            return self._base, None
+        if len(rows) < int(self.query["per_page"]):
+            # Probably the only page. If it is not, and pages count from 0, the proof fails.
+            return 1, None
+        page = self._fetch(self.query | {parameter: "1"})
+        again, there = [str(row["id"]) for row in page.rows], {str(row["id"]) for row in rows}
+        if again == [str(row["id"]) for row in rows]:
+            self._base = 1
+            return 1, None
+        if there.intersection(again):
+            raise _moved("page number", "page 1 changed while the list was read.")
+        self._base = 0
+        return 0, page
+
+    def _in_parallel(self, parameter: str, base: int, numbers: range) -> Generator[tuple[int, Page], None, None]:
+        """Yield pages in order; at most ``parallel`` of them are read ahead."""
+        if self._parallel <= 1 or len(numbers) <= 1:
+            for number in numbers:
+                yield number, self._fetch(self.query | {parameter: str(base + number - 1)})
+            return
+        pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
+        waiting: deque[tuple[int, Future[Page]]] = deque()
+        left = iter(numbers)
+        try:
+            for number in left:
+                waiting.append((number, pool.submit(self._fetch, self._numbered(parameter, base, number))))
+                if len(waiting) == self._parallel:
+                    break
+            while waiting:
+                number, future = waiting.popleft()
+                page = future.result()
+                following = next(left, None)
+                if following is not None:
+                    query = self._numbered(parameter, base, following)
+                    waiting.append((following, pool.submit(self._fetch, query)))
+                yield number, page
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _numbered(self, parameter: str, base: int, number: int) -> Query:
+        return self.query | {parameter: str(base + number - 1)}
+
+    # Pages by cursor
+
+    def _by_cursor(self, page: Page, cursor: str) -> Rows:
+        parameter = self._parameter or dialect.CURSOR_PARAMETER
+        used = {cursor}
+        for number in count(2):
+            if number > MAX_PAGES:
+                raise IncompleteListError("pages", f"there was no end after {MAX_PAGES:,} pages.")
+            page = self._fetch(self.query | {parameter: cursor})
+            rows = self._take(page, number)
+            if rows:
+                yield rows
+            following = page.following
+            if self.repeated or following is None or following.value is None:
+                return
+            cursor = following.value
+            if cursor in used:
+                raise IncompleteListError("cursor", f"page {number} names the cursor {cursor!r} again.")
+            used.add(cursor)
+
+    def _selection(self, page: Page) -> str | None:
+        """Take the name of the page parameter from the link to the next page; return its value if it is a cursor."""
+        following = page.following
+        if following is None or following.value is None:
+            return None
+        self._parameter = self._parameter or following.parameter
+        number = dialect.number(following.value)
+        if number is None:
+            return following.value
+        if self._base is None and number in (1, 2):
+            self._base = number - 1
+        return None
+
+    # What a page shows
+
+    def _take_head(self, page: Page) -> None:
+        self._newest = page.rows[:10]
+        self._head_total = page.total
+
+    def _may_be_all(self, page: Page, rows: list[dict[str, Any]]) -> bool:
+        return page.total == len(rows) and len(rows) < self._full and page.following is None
+
+    def _take(self, page: Page, number: int) -> list[dict[str, Any]]:
+        """Note the rows of a page and return them; none if the page repeats the one before."""
+        shown = page.current_page
+        if self._base is None and shown in (0, 1) and number == 1:
+            self._base = shown
+        expected = (1 if self._base is None else self._base) + number - 1
+        if shown is not None and shown != expected:
+            raise IncompleteListError(
+                "page number",
+                f"page {expected} was requested, the response is page {shown}. {self._hint}",
+            )
+        if number > 1 and page.total != self.total:
+            raise _moved("total", f"page 1 names the total {self.total}, page {number} names {page.total}.")
+        ids = [str(row["id"]) for row in page.rows]
+        if ids and number > 1 and self._last_ids == ids:
+            self.repeated = True
+            return []
+        for website_id in ids:
+            if website_id in self.ids:
+                raise _moved("distinct ids", f"website {website_id} came twice; the list changed while it was read.")
+            self.ids.add(website_id)
+            found = _number(website_id)
+            self._largest = None if self._largest is None or found is None else max(self._largest, found)
+        if ids:
+            self._pages_with_rows += 1
+            self.first_id = self.first_id or ids[0]
+            self._last_ids = ids
+        self._check_link(page, number)
+        return page.rows
+
+    def _check_link(self, page: Page, number: int) -> None:
+        if page.following is not None and page.rows and self.total is not None and len(self.ids) >= self.total:
+            raise IncompleteListError(
+                "next link", f"page {number} completes the total of {self.total}, yet links to a next page."
+            )
+
+    def _check_total(self) -> None:
+        if self.total is None or len(self.ids) == self.total:
+            return
+        found = f"the service names a total of {self.total}, and {len(self.ids)} websites were found"
+        if self.repeated:
+            raise IncompleteListError("page number", f"{found}: the next page brought nothing new. {self._hint}")
+        raise _moved("total", f"{found}.")
+
+    @property
+    def _hint(self) -> str:
+        name = self._parameter or dialect.PAGE_PARAMETER
+        return f"The service seems to ignore the parameter {name!r}; set the extra page_parameter to the right name."
+
+    _last_ids: list[str] | None = None
+
+
+class _Progress:
+    """A log line every :data:`PROGRESS_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def step(self, read: int, total: int | None, verb: str = "read") -> None:
+        now = time.monotonic()
+        if now - self._said >= PROGRESS_SECONDS:
+            self._said = now
+            of = f" of {total:,}" if total is not None else ""
+            log.info("%s%s websites %s", f"{read:,}", of, verb)
 
 
 def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], Listing]) -> Result:
-    """Consume a listing, and again a new one if the list changed meanwhile, at most :data:`MAX_READINGS` in all.
+    """Consume a listing, and a new one while the list changes, at most :data:`MAX_READINGS` of them.
 
-    :raises IncompleteListError: if the last reading is not proven complete.
+    :raises IncompleteListError: of the last reading.
     """
     for reading in count(1):
+        listing = make_listing()
         try:
-            return consume(make_listing())
+            return consume(listing)
         except IncompleteListError as error:
             if not error.moved:
                 raise
             if reading == MAX_READINGS:
-                raise IncompleteListError(
-                    error.check, f"{error.seen} Gave up after {reading} readings.", True
-                ) from None
+                seen = f"{error.seen} This was reading {reading}, the last one."
+                raise IncompleteListError(error.check, seen, True) from None
+            log.info(
+                "Reading the list again, as it changed meanwhile (%d of %d): %s", reading, MAX_READINGS, error.seen
+            )
+        finally:
+            listing.close()
     raise AssertionError("unreachable")
 
 
-def _is_newest_first(query: dict[str, str]) -> bool:
+def _compare(there: _Reading, back: _Reading) -> None:
+    if len(there.ids) > 1 and there.first_id == back.first_id:
+        raise IncompleteListError(
+            "sort order",
+            f"both directions begin with website {there.first_id}: the service ignores the sort order, so a second "
+            "reading proves nothing.",
+        )
+    if there.total != back.total:
+        raise _moved("total", f"one direction named the total {there.total}, the other one {back.total}.")
+    if there.ids != back.ids:
+        repeated = there.repeated or back.repeated
+        seen = (
+            f"{len(there.ids - back.ids)} websites were found in the first direction only, "
+            f"{len(back.ids - there.ids)} in the opposite one only."
+        )
+        raise IncompleteListError("both directions", f"{seen} {there._hint}" if repeated else seen, moved=not repeated)
+
+
+def _moved(check: str, seen: str) -> IncompleteListError:
+    return IncompleteListError(check, seen, moved=True)
+
+
+def _is_newest_first(query: Query) -> bool:
     return (query["sort_by"], query["sort"]) == ("id", "desc") and "favorite" not in query
 
 
-def _shows_favorite(row: dict[str, Any]) -> bool:
-    try:
-        flag("favorite", row.get("favorite"))
-    except ValueError:
+def _size_of_a_full_page(page: Page, query: Query) -> int:
+    """Return how many rows a page can hold, by what the service says and shows; without a word of it, what it shows."""
+    has_more = page.total is not None and page.total > len(page.rows)
+    if page.per_page is None or (has_more and page.rows):
+        return len(page.rows)
+    return min(int(query["per_page"]), page.per_page)
+
+
+def _is_favorite(row: dict[str, Any]) -> bool | None:
+    """Return whether a record is a favourite, or None if it does not show it; null means that it is not."""
+    if "favorite" not in row:
+        return None
+    if row["favorite"] is None:
         return False
-    return True
+    try:
+        return flag("favorite", row["favorite"])
+    except ValueError:
+        return None
+
+
+def _number(website_id: object) -> int | None:
+    text = str(website_id)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _identity(row: dict[str, Any]) -> tuple[str, str]:
+    domain = row.get("domain")
+    return str(row.get("id")), domain_key(domain) if isinstance(domain, str) else ""
 
 
 def _opposite(sort: str) -> str:

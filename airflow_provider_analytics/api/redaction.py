@@ -43,6 +43,8 @@ class Redactor:
         """Return the text with all added secrets replaced by ``***``."""
         for form in self._forms:
             text = text.replace(form, MASK)
+        if not _ENCODED.search(text):
+            return text
         secrets = self._secrets
         if any(secret in decoded for decoded in _decoded(text, _DEPTH) for secret in secrets):
             return HIDDEN
@@ -62,8 +64,8 @@ def without_secrets(value: Any, redact: Callable[[str], str] | None = None) -> A
 
 
 def is_secret_key(name: str) -> bool:
-    """Return whether a key names a secret; the same rule for XCom, snapshots and comparisons."""
-    return "password" in name.lower()
+    """Return whether a key names a secret; the same rule for all outputs."""
+    return "password" in name.lower() or "secret" in name.lower()
 
 
 def _written_forms(secret: str) -> set[str]:
@@ -96,4 +98,6 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 _SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+#: What every decoder looks for: a text without it is no encoding of another one.
+_ENCODED = re.compile(r"[&%+\\]")
 _DECODERS: tuple[Callable[[str], str], ...] = (html.unescape, unquote, unquote_plus, _from_json)

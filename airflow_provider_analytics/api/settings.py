@@ -15,13 +15,14 @@ from airflow_provider_analytics.exceptions import AnalyticsConfigError
 MAX_TIMEOUT = 600
 MAX_RETRIES = 10
 MAX_PER_MINUTE = 100_000
+MAX_PARALLEL = 8
 
 _SPELLING = "such as https://stats.example.com or https://stats.example.com:8443/app"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of one client; its repr omits the API key and the proxies.
+    """Settings of one client; its repr omits the API key, the headers and the proxies.
 
     :param base_url: scheme, host, optional port and sub-path of the service, without ``/api/v1``. The default scheme is
         https.
@@ -31,8 +32,15 @@ class Settings:
     :param requests_per_minute: maximum number of requests in any 60 s, over all threads, 1 to 100,000; None for no
         limit.
     :param verify: whether to verify TLS certificates, or the path of a CA bundle to verify them with.
+    :param client_cert: path of a client certificate in PEM format with its key, or the paths of both, separated by a
+        comma.
     :param proxies: scheme to proxy URL; empty for those of the environment.
-    :param page_parameter: query parameter that selects a page of the list.
+    :param headers: further headers of every request, such as those of a proxy in front of the service; their values
+        count as secrets.
+    :param parallel_requests: maximum number of pages of the list that are requested at the same time; 1 to 8.
+    :param page_parameter: query parameter that selects a page of the list; None: the one that the links of the service
+        name, else :data:`dialect.PAGE_PARAMETER`.
+    :param list_key: key of the list in a response, with a dot for each object on the way; None: recognised.
     :param boolean_format: format of booleans, a key of :data:`dialect.BOOLEAN_FORMATS`.
     :param update_method: ``PATCH`` or ``PUT``; the interface accepts both for an update.
     :param allow_insecure_http: allow plain http to another host: the key is sent in clear text.
@@ -46,8 +54,12 @@ class Settings:
     max_retries: int = 3
     requests_per_minute: int | None = None
     verify: bool | str = True
+    client_cert: str | None = None
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
-    page_parameter: str = dialect.PAGE_PARAMETER
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    parallel_requests: int = 4
+    page_parameter: str | None = None
+    list_key: str | None = None
     boolean_format: str = "true/false"
     update_method: str = dialect.UPDATE_METHODS[0]
     allow_insecure_http: bool = False
@@ -73,9 +85,24 @@ class Settings:
             )
         if isinstance(self.verify, str) and not (self.verify and Path(self.verify).exists()):
             problems.append(f"verify={self.verify!r} is not allowed; allowed: true, false or an existing CA file.")
+        problems += [
+            f"client_cert={self.client_cert!r} is not allowed: {path!r} is no file; allowed: the path of a certificate "
+            "with its key, or the paths of both, separated by a comma."
+            for path in self.client_cert_paths
+            if not Path(path).is_file()
+        ]
         problems += _proxy_problems(self.proxies)
-        if not re.fullmatch(r"[A-Za-z_][\w.\[\]-]*", self.page_parameter):
+        problems += _header_problems(self.headers)
+        if not 1 <= self.parallel_requests <= MAX_PARALLEL:
+            problems.append(
+                f"parallel_requests={self.parallel_requests!r} is not allowed; allowed: 1 to {MAX_PARALLEL}."
+            )
+        if self.page_parameter is not None and not re.fullmatch(r"[A-Za-z_][\w.\[\]-]*", self.page_parameter):
             problems.append(f"page_parameter={self.page_parameter!r} is not allowed; allowed: a parameter name.")
+        if self.list_key is not None and not re.fullmatch(r"[^.\s]+(\.[^.\s]+)*", self.list_key):
+            problems.append(
+                f"list_key={self.list_key!r} is not allowed; allowed: keys separated by dots, such as data.items."
+            )
         if self.boolean_format not in dialect.BOOLEAN_FORMATS:
             allowed = ", ".join(dialect.BOOLEAN_FORMATS)
             problems.append(f"boolean_format={self.boolean_format!r} is not allowed; allowed: {allowed}.")
@@ -91,6 +118,16 @@ class Settings:
         return urlsplit(self.base_url).netloc
 
     @property
+    def where(self) -> str:
+        """Service and origin of the settings, for errors."""
+        return f"{self.base_url}, {self.source}"
+
+    @property
+    def client_cert_paths(self) -> tuple[str, ...]:
+        """Paths of the client certificate and, if it is another file, of its key."""
+        return tuple(path.strip() for path in self.client_cert.split(",", 1)) if self.client_cert else ()
+
+    @property
     def boolean_texts(self) -> tuple[str, str]:
         """The texts for false and true."""
         return dialect.BOOLEAN_FORMATS[self.boolean_format]
@@ -103,27 +140,29 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
     """
     text = text.strip()
     if not text:
-        raise ValueError(f"The base URL (field host) is missing; enter it {_SPELLING}.")
+        raise ValueError(f"The Base URL is missing; enter it {_SPELLING}.")
     try:
         url = urlsplit(text if "://" in text else f"https://{text}")
         port = url.port
     except ValueError:
         # The part before an @ may be a secret.
-        raise ValueError(f"host={text.rpartition('@')[2]!r} is not a URL; enter it {_SPELLING}.") from None
+        raise ValueError(f"Base URL {text.rpartition('@')[2]!r} is not a URL; enter it {_SPELLING}.") from None
     if "@" in url.netloc:
-        raise ValueError("host contains a user name or password; enter the API key in the field password.")
+        raise ValueError("The Base URL contains a user name or password; enter the API key in the field API key.")
     if url.scheme not in ("http", "https"):
-        raise ValueError(f"host={text!r} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_SPELLING}.")
+        raise ValueError(
+            f"Base URL {text!r} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_SPELLING}."
+        )
     if not url.hostname or port == 0 or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)", text):
-        raise ValueError(f"host={text!r} is not a URL; enter it {_SPELLING}.")
+        raise ValueError(f"Base URL {text!r} is not a URL; enter it {_SPELLING}.")
     if url.query or url.fragment:
-        raise ValueError(f"host={text!r} contains a query or a fragment; enter it {_SPELLING}.")
+        raise ValueError(f"Base URL {text!r} contains a query or a fragment; enter it {_SPELLING}.")
     path = url.path.rstrip("/")
     if path.endswith(dialect.API_PREFIX):
-        raise ValueError(f"host={text!r} ends with {dialect.API_PREFIX}, which is added automatically; remove it.")
+        raise ValueError(f"Base URL {text!r} ends with {dialect.API_PREFIX}, which is added automatically; remove it.")
     if url.scheme == "http" and not allow_insecure_http and not is_loopback(url.hostname):
         raise ValueError(
-            f"host={text!r} would send the key in clear text; use https, or set the extra allow_insecure_http to true."
+            f"Base URL {text!r} would send the key in clear text; use https, or set the extra allow_insecure_http."
         )
     return SplitResult(url.scheme, url.netloc, path, "", "").geturl()
 
@@ -139,7 +178,7 @@ def is_loopback(hostname: str) -> bool:
 def _api_key(text: str) -> str:
     key = text.strip()
     if not key:
-        raise ValueError("The API key (field password) is missing.")
+        raise ValueError("The API key is missing.")
     if key == "***":
         raise ValueError(
             "The API key is '***', Airflow's mask for a secret, which was saved in place of the key. "
@@ -158,3 +197,30 @@ def _proxy_problems(proxies: Mapping[str, str]) -> list[str]:
         for scheme, url in proxies.items()
         if not isinstance(url, str) or "://" not in url or not re.match(r"^(https?|all)(://|$)", str(scheme))
     ]
+
+
+#: Set by the client itself, for each request.
+_OWN_HEADERS = frozenset(
+    {"accept", "accept-encoding", "connection", "content-length", "content-type", "expect", "host", "te", "trailer"}
+    | {"transfer-encoding", "upgrade"}
+)
+
+
+def _header_problems(headers: Mapping[str, str]) -> list[str]:
+    # The values are not shown: they may be secrets.
+    problems = []
+    for name, value in headers.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            problems.append(f"headers: the name {name!r} is not allowed; allowed: the name of an HTTP header.")
+        elif name.lower() == "authorization":
+            problems.append(
+                "headers: Authorization is not allowed, as it carries the API key; a proxy in front of the service "
+                "must read another header, such as Proxy-Authorization."
+            )
+        elif name.lower() in _OWN_HEADERS:
+            problems.append(f"headers: {name} is not allowed, as the client sets it.")
+        elif not isinstance(value, str) or not re.fullmatch(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", value):
+            problems.append(
+                f"headers: the value of {name} (not shown) is not allowed; allowed: one line of printable ASCII text."
+            )
+    return problems

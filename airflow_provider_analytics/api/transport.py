@@ -1,30 +1,36 @@
-"""HTTP transport, the only module that sends requests: returns a complete response or raises a typed error."""
+"""The only module that sends requests: one request in, one complete response or one typed exception out."""
 
 from __future__ import annotations
 
+import functools
+import http.client
+import io
 import logging
 import os
+import random
+import socket
 import threading
 import time
+import weakref
 import zlib
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlencode, urlsplit
 
 import requests
 import requests.adapters
-import requests.auth
+import requests.structures
 import requests.utils
+import urllib3
+import urllib3.connection
 import urllib3.exceptions
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
-from tenacity.wait import wait_random_exponential
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.dialect import Answer
+from airflow_provider_analytics.api.rate_limiter import ANNOUNCED_FROM, RateLimiter, until
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import Settings, is_loopback
 from airflow_provider_analytics.exceptions import (
@@ -33,6 +39,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsError,
     AnalyticsTimeoutError,
     AuthenticationError,
+    BlockedError,
     NotFoundError,
     PermissionDeniedError,
     RateLimitError,
@@ -41,19 +48,20 @@ from airflow_provider_analytics.exceptions import (
     ValidationError,
 )
 
-#: Maximum size of a decompressed body.
+#: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
-#: Maximum time for a whole body, in multiples of ``timeout``.
-MAX_BODY_TIMEOUTS = 10
-#: Maximum ``Retry-After`` in seconds; with a longer one the request fails at once.
+#: Maximum duration of a response, headers included, as a multiple of ``timeout``: each read has a timeout of its own.
+MAX_TIMEOUTS = 10
+#: Longest wait, in seconds, that the service can request; a longer one fails the request immediately.
 MAX_WAIT = 60.0
-#: Upper bound of the first backoff in seconds; it doubles with every attempt, up to :data:`MAX_BACKOFF`.
+#: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF.
 FIRST_BACKOFF = 1.0
 MAX_BACKOFF = 30.0
-#: Size of the connection pool: one connection per thread of a bulk operation.
+#: Size of the connection pool: the maximum number of threads of a bulk operation.
 POOL_SIZE = 8
 
-_RETRIED_STATUSES = frozenset({500, 502, 503, 504})
+#: 520 to 530 are those that CDNs add to 5xx.
+_RETRIED_STATUSES = frozenset({500, 502, 503, 504, *range(520, 531)})
 _ERRORS: dict[int, type[AnalyticsApiError]] = {
     401: AuthenticationError,
     403: PermissionDeniedError,
@@ -62,65 +70,22 @@ _ERRORS: dict[int, type[AnalyticsApiError]] = {
     429: RateLimitError,
 }
 _CHUNK = 64 * 1024
+#: What servers that expect TLS say to plain http; the bytes are a TLS alert.
+_TLS_EXPECTED = ("https server", "https port", "\\x15\\x03", "\x15\x03")
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Stats:
-    """Number of requests that a client has sent so far, and of retries among them."""
+    """Number of requests sent so far, and of retries among them."""
 
     requests: int = 0
     retries: int = 0
 
 
-class BearerAuth(requests.auth.AuthBase):
-    """Authentication with the API key. As an auth object, it takes precedence over ``~/.netrc``."""
-
-    def __init__(self, api_key: str) -> None:
-        self._api_key = api_key
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Return the request with the header ``Authorization`` (docs/interface.md, Authentication)."""
-        request.headers["Authorization"] = f"Bearer {self._api_key}"
-        return request
-
-
-class RateLimiter:
-    """At most ``per_minute`` requests in any 60 s, shared by all threads.
-
-    :param per_minute: the limit; None for no limit except :meth:`pause`.
-    :param sleep: waits for a number of seconds.
-    :param clock: returns the seconds of a monotonic clock.
-    """
-
-    def __init__(self, per_minute: int | None, sleep: Callable[[float], None], clock: Callable[[], float]) -> None:
-        self._passed: deque[float] = deque(maxlen=per_minute or 0)
-        self._sleep = sleep
-        self._clock = clock
-        self._not_before = 0.0
-        self._lock = threading.Lock()
-
-    def wait(self) -> None:
-        """Wait until the next request may be sent."""
-        with self._lock:
-            now = self._clock()
-            turn = max(now, self._not_before)
-            if self._passed.maxlen:
-                if len(self._passed) == self._passed.maxlen:
-                    turn = max(turn, self._passed[0] + 60.0)
-                self._passed.append(turn)
-        if turn > now:
-            self._sleep(turn - now)
-
-    def pause(self, seconds: float) -> None:
-        """Delay all requests until ``seconds`` from now."""
-        with self._lock:
-            self._not_before = max(self._not_before, self._clock() + seconds)
-
-
 class Transport:
-    """Sender of requests to one service over one connection pool; thread-safe.
+    """Sender of requests to one service over one connection pool; thread-safe, and safe to use after a fork.
 
     :param settings: base URL, API key and options.
     :param sleep: waits for a number of seconds; tests replace it.
@@ -139,21 +104,42 @@ class Transport:
         self.stats = Stats()
         self._sleep = sleep
         self._clock = clock
-        self._limiter = RateLimiter(settings.requests_per_minute, sleep, clock)
-        self._stats_lock = threading.Lock()
-        self._auth = BearerAuth(settings.api_key)
-        # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
-        # keeps cookies, and reads proxies and certificates from the environment for each request.
-        self._adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=POOL_SIZE)
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
-        self.redact.add(settings.api_key)
+        for secret in (settings.api_key, *settings.headers.values()):
+            self.redact.add(secret)
         for proxy in self._proxies.values():
             self.redact.add(unquote(urlsplit(proxy).password or ""))
+        self._headers = _headers(settings)
+        self._form_headers = _headers(settings, {"Content-Type": "application/x-www-form-urlencoded"})
+        self._root: str | None = None
+        self._open()
+        _transports.add(self)
+
+    def _open(self) -> None:
+        """Make what must not be shared with another process: connections, and locks that a thread may hold."""
+        # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
+        # keeps cookies, and reads proxies and certificates from the environment for each request.
+        self._adapter = _Adapter(pool_connections=1, pool_maxsize=POOL_SIZE)
+        self._limiter = RateLimiter(self.settings.requests_per_minute, self._sleep, self._clock)
+        self._stats_lock = threading.Lock()
 
     def close(self) -> None:
         """Close the connections."""
         self._adapter.close()
+
+    def url(self, path: str) -> str:
+        """Return the URL of a path below ``/api/v1``.
+
+        :raises AnalyticsConnectionError: if no request can be sent to the base URL.
+        """
+        if self._root is None:
+            try:
+                prepared = requests.Request("GET", f"{self.settings.base_url}{dialect.API_PREFIX}/").prepare()
+            except requests.RequestException as error:
+                raise self._connection_error(error, "GET", dialect.API_PREFIX) from None
+            self._root = str(prepared.url).removesuffix("/")
+        return self._root + path
 
     def request(
         self,
@@ -165,8 +151,9 @@ class Transport:
     ) -> Answer:
         """Send a request, retry it if that is safe, and return a response with a success status.
 
-        A POST is retried only if the previous attempt cannot have been applied; all other methods of the interface may
-        be repeated. The attribute ``earlier`` of the raised error lists the errors of the previous attempts.
+        A POST is retried only if the previous attempt cannot have reached the service, and after 429; all other methods
+        of the interface may be repeated. The attribute ``earlier`` of the raised error lists the errors of the previous
+        attempts.
 
         :param method: HTTP method.
         :param path: path below ``/api/v1``.
@@ -176,60 +163,50 @@ class Transport:
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
         """
-        path = f"{dialect.API_PREFIX}{path}"
         prepared = self._prepare(method, path, query, form)
+        path = f"{dialect.API_PREFIX}{path}"
         earlier: list[AnalyticsError] = []
+        while True:
+            try:
+                return self._attempt(prepared, method, path)
+            except AnalyticsError as error:
+                error.earlier = tuple(earlier)
+                last = error
+            if len(earlier) == self.settings.max_retries or not _may_be_repeated(last, method):
+                # Raised here, without the frames of the attempts below.
+                raise last.with_traceback(None)
+            earlier.append(last)
+            self._wait_to_retry(last, len(earlier))
 
-        def may_repeat(error: BaseException) -> bool:
-            return _is_transient(error) and (method != "POST" or not may_have_been_applied(error))
-
-        def note(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
-            if isinstance(error, AnalyticsError):
-                earlier.append(error)
-            seconds = state.next_action.sleep if state.next_action else 0.0
-            log.warning(
-                "Attempt %d of %d failed, retrying in %.1f s: %s",
-                state.attempt_number, self.settings.max_retries + 1, seconds, error,
-            )  # fmt: skip
-            with self._stats_lock:
-                self.stats.retries += 1
-
-        retrying = Retrying(
-            stop=stop_after_attempt(self.settings.max_retries + 1),
-            retry=retry_if_exception(may_repeat),
-            wait=_seconds_to_wait,
-            before_sleep=note,
-            sleep=self._sleep,
-            reraise=True,
-        )
-        try:
-            return retrying(self._attempt, prepared, method, path)
-        except AnalyticsError as error:
-            error.earlier = tuple(earlier)
-            raise
+    def _wait_to_retry(self, error: AnalyticsError, attempts: int) -> None:
+        asked = getattr(error, "retry_after", None)
+        seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))) if asked is None else asked  # noqa: S311
+        when = f", at {until(seconds)}" if seconds > ANNOUNCED_FROM else ""
+        log.warning(
+            "Retrying in %.1f s%s (attempt %d of %d failed): %s",
+            seconds, when, attempts, self.settings.max_retries + 1, error.problem(),
+        )  # fmt: skip
+        with self._stats_lock:
+            self.stats.retries += 1
+        self._sleep(seconds)
 
     def _prepare(
         self, method: str, path: str, query: Mapping[str, str] | None, form: Mapping[str, str] | None
     ) -> requests.PreparedRequest:
-        headers = {
-            "Accept": "application/json",
-            # Nothing but gzip: its end shows whether a body is complete.
-            "Accept-Encoding": "gzip",
-            "Connection": "keep-alive",
-            "User-Agent": f"airflow-provider-analytics/{__version__}",
-        }
-        body = None
-        if form is not None:
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-            body = urlencode(form).encode("ascii")
-        url = f"{self.settings.base_url}{path}"
-        if query:
-            url = f"{url}?{urlencode(query)}"
-        try:
-            return requests.Request(method, url, headers=headers, data=body, auth=self._auth).prepare()
-        except requests.RequestException as error:
-            raise self._connection_error(error, method, path) from None
+        prepared = requests.PreparedRequest()
+        prepared.method = method
+        prepared.url = f"{self.url(path)}?{urlencode(query)}" if query else self.url(path)
+        prepared.hooks = {}
+        if form is None:
+            # Shared by all requests: the adapter does not change them.
+            prepared.headers = self._headers
+        else:
+            prepared.body = urlencode(form).encode("ascii")
+            prepared.headers = self._form_headers.copy()
+            prepared.headers["Content-Length"] = str(len(prepared.body))
+        if method == "POST" and not prepared.body:
+            prepared.headers["Content-Length"] = "0"
+        return prepared
 
     def _attempt(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
         self._limiter.wait()
@@ -242,21 +219,22 @@ class Transport:
                 stream=True,
                 timeout=(self.settings.timeout, self.settings.timeout),
                 verify=self._verify,
+                cert=self.settings.client_cert,
                 proxies=self._proxies,
             )
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._connection_error(error, method, path) from None
         with closing(response):
-            answer = self._read(response, method, path)
+            answer = self._read(response, method, path, started)
         log.debug("%s %s: status %d in %.3f s", method, path, answer.status, self._clock() - started)
-        self._limiter.pause(min(dialect.pause(answer.headers), MAX_WAIT))
+        self._limiter.pause(min(dialect.pause(answer.headers), MAX_WAIT), "the service says that its limit is used up")
         if answer.status in dialect.SUCCESS:
             return answer
         raise self._status_error(answer)
 
-    def _read(self, response: requests.Response, method: str, path: str) -> Answer:
+    def _read(self, response: requests.Response, method: str, path: str, started: float) -> Answer:
         """Read the whole body, within the limits of size and time."""
-        deadline = self._clock() + self.settings.timeout * MAX_BODY_TIMEOUTS
+        deadline = started + self.settings.timeout * (MAX_TIMEOUTS + 1)
         head = Answer(method, path, response.status_code, response.headers, b"", self.redact)
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if response.status_code < 200:
@@ -309,21 +287,23 @@ class Transport:
             why = f"{host} did not respond within {timeout:g} s."
         elif isinstance(error, requests.exceptions.SSLError):
             transient, sent = False, "CERTIFICATE_VERIFY_FAILED" not in str(error)
-            why = f"TLS to {host} failed: {error}. For a private CA, set the extra verify to its CA bundle."
+            why = _tls_problem(host, str(error))
         elif isinstance(error, requests.exceptions.ProxyError):
             # requests reports a proxy that accepted the request and then disconnected as one that was not reached.
             inner = getattr(cause, "original_error", cause)
             sent = not isinstance(inner, urllib3.exceptions.NewConnectionError) and "Tunnel" not in str(inner)
             why = f"The proxy to {host} failed: {_kind(inner)}."
         elif isinstance(cause, urllib3.exceptions.NewConnectionError):
-            sent, why = False, f"{host} cannot be reached: {cause}."
+            sent, why = False, f"{host} cannot be reached: {_plain(cause)}."
         elif isinstance(cause, (requests.exceptions.InvalidURL, urllib3.exceptions.LocationValueError)):
             transient, sent = False, False
             why = f"{host} is not a valid address: {cause}."
         elif not isinstance(error, (requests.RequestException, urllib3.exceptions.HTTPError)):
-            # An exception that requests does not wrap is raised before it connects: the CA bundle cannot be read.
+            # An exception that requests does not wrap is raised before it connects: a CA or client certificate.
             transient, sent = False, False
             why = f"The request to {host} cannot be sent: {error}."
+        elif self.settings.base_url.startswith("http://") and any(sign in repr(cause) for sign in _TLS_EXPECTED):
+            transient, why = False, _PLAIN_TO_TLS.format(host)
         else:
             why = f"The connection to {host} was lost before a response arrived ({_kind(cause)})."
         raised = kind(self.redact(why), method, path)
@@ -331,40 +311,56 @@ class Transport:
         return raised
 
     def _status_error(self, answer: Answer) -> AnalyticsError:
-        """Return the typed error for a status other than success."""
+        """Return the typed error for a status that does not mean success."""
         if answer.status < 400:
             target = answer.headers.get("Location", "")
             if target:
                 return answer.unexpected(
-                    f"The service redirects to {target[:200]!r}; redirects are not followed. "
-                    "If the service has moved there, change the base URL."
+                    f"The service redirects to {target[:200]!r}, which is not followed. "
+                    "If the service has moved there, change the Base URL."
                 )
             return answer.unexpected("The status means neither success nor an error.")
+        if self.settings.base_url.startswith("http://") and answer.status == 400:
+            said = answer.excerpt().lower()
+            if any(sign in said for sign in _TLS_EXPECTED):
+                return answer.unexpected(_PLAIN_TO_TLS.format(self.settings.host))
         message, errors = dialect.error_details(answer)
+        facts = dialect.error_facts(answer)
         kind = _ERRORS.get(answer.status, ServerError if answer.status >= 500 else AnalyticsApiError)
-        error = kind(answer.status, answer.method, answer.path, message, errors, self.settings.source)
+        if answer.status in (401, 403) and dialect.is_html(answer):
+            kind, message = BlockedError, ""
+            facts.insert(0, f"page {dialect.page_title(answer) or answer.excerpt()[:60]!r}")
+        error = kind(answer.status, answer.method, answer.path, message, errors, facts)
         if isinstance(error, (RateLimitError, ServerError)):
             error.retry_after = dialect.retry_after(answer.headers)
-            # All threads of the client wait.
+            # The other threads of the client wait as well.
             if error.retry_after is not None and error.retry_after <= MAX_WAIT:
-                self._limiter.pause(error.retry_after)
+                self._limiter.pause(error.retry_after, f"the service asks for it with status {answer.status}")
         return error
+
+
+_PLAIN_TO_TLS = "{} speaks https, and the Base URL says http: write https://."
 
 
 def may_have_been_applied(error: BaseException) -> bool:
     """Return whether the service may have applied the request that failed with this error.
 
-    It cannot have if the request was not sent, was rate-limited (429), was deferred (503 with ``Retry-After``) or was
-    rejected (any other 4xx).
+    Only these prove that it has not: a request that never left this machine, 429, and any other 4xx, by which the
+    service refuses the request. 5xx proves nothing, with ``Retry-After`` or without: a proxy may send it after it has
+    passed the request on.
     """
     if isinstance(error, AnalyticsConnectionError):
         return error.sent
-    if isinstance(error, ServerError):
-        return error.status != 503 or error.retry_after is None
+    if isinstance(error, AnalyticsApiError):
+        return error.status >= 500 or error.status == 408
     return isinstance(error, UnexpectedResponseError)
 
 
-def _is_transient(error: BaseException) -> bool:
+def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
+    return _is_transient(error) and (method != "POST" or not may_have_been_applied(error))
+
+
+def _is_transient(error: AnalyticsError) -> bool:
     if isinstance(error, AnalyticsConnectionError):
         return error.transient
     if isinstance(error, RateLimitError):
@@ -374,17 +370,8 @@ def _is_transient(error: BaseException) -> bool:
     return False
 
 
-_backoff = wait_random_exponential(multiplier=FIRST_BACKOFF, max=MAX_BACKOFF)
-
-
-def _seconds_to_wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    asked = getattr(error, "retry_after", None)
-    return float(_backoff(state) if asked is None else asked)
-
-
 def _cause(error: BaseException) -> BaseException:
-    """Return the innermost exception of urllib3 that requests has wrapped."""
+    """Return the innermost reason that urllib3 gave to requests."""
     inner: Any = error
     while True:
         reason = getattr(inner, "reason", None) or (inner.args[0] if getattr(inner, "args", None) else None)
@@ -397,15 +384,138 @@ def _kind(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:160]
 
 
+def _plain(error: BaseException) -> str:
+    """Return what a NewConnectionError says, without the name of the connection object."""
+    return str(error).rpartition(">: ")[2].rpartition(": Failed to establish a new connection: ")[2] or str(error)
+
+
+def _tls_problem(host: str, error: str) -> str:
+    if "WRONG_VERSION_NUMBER" in error or "RECORD_LAYER_FAILURE" in error or "HTTP_REQUEST" in error:
+        return f"{host} does not speak https on this port: write http://, or the port of https. ({error})"
+    if "CERTIFICATE_VERIFY_FAILED" in error and "mismatch" in error:
+        return f"The certificate of {host} is for another host: check the Base URL. ({error})"
+    if "CERTIFICATE_VERIFY_FAILED" in error:
+        return f"The certificate of {host} is not trusted: set the extra verify to the CA bundle. ({error})"
+    if (
+        "certificate required" in error.lower()
+        or "CERTIFICATE_REQUIRED" in error
+        or "handshake failure" in error.lower()
+    ):
+        return f"{host} may require a client certificate: set the extra client_cert. ({error})"
+    return f"TLS to {host} failed: {error}. For a private CA, set the extra verify to its CA bundle."
+
+
+def _headers(settings: Settings, more: Mapping[str, str] | None = None) -> requests.structures.CaseInsensitiveDict[str]:
+    return requests.structures.CaseInsensitiveDict(
+        {
+            "Accept": "application/json",
+            # Nothing but gzip: its end shows whether a body is complete.
+            "Accept-Encoding": "gzip",
+            "Connection": "keep-alive",
+            "User-Agent": f"airflow-provider-analytics/{__version__}",
+            **settings.headers,
+            # Set by hand and last: no header of the settings and no entry of a ~/.netrc file replaces it.
+            "Authorization": f"Bearer {settings.api_key}",
+            **(more or {}),
+        }
+    )
+
+
 def _environment_proxies(settings: Settings) -> dict[str, str]:
-    # To a proxy on another machine, loopback is that machine: the proxy would get the key in clear text over http.
+    # Loopback means another machine to a proxy: it would receive the key over plain http.
     if is_loopback(urlsplit(settings.base_url).hostname or ""):
         return {}
     return requests.utils.get_environ_proxies(settings.base_url)
 
 
 def _verify(setting: bool | str) -> bool | str:
-    """Return the ``verify`` for requests, which reads these environment variables only within a session."""
+    """Return the value of requests' parameter ``verify``; only a session reads these two variables itself."""
     if setting is not True:
         return setting
     return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
+
+
+# Processes: connections belong to the process that opened them. A child that used those of its parent would read the
+# responses to the parent's requests.
+_transports: weakref.WeakSet[Transport] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for transport in list(_transports):
+        transport._open()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+# Time: a socket's timeout starts anew with every byte, so headers that arrive byte by byte would never time out.
+class _TimedReader(io.RawIOBase):
+    """Raw stream of a response that raises TimeoutError at a deadline.
+
+    :param stream: the stream to read.
+    :param connection: its socket.
+    :param timeout: seconds for one read.
+    """
+
+    def __init__(self, stream: io.RawIOBase, connection: socket.socket, timeout: float) -> None:
+        self._stream = stream
+        self._connection = connection
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout * MAX_TIMEOUTS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the response did not end in time")
+        if left < self._timeout:
+            self._connection.settimeout(left)
+        return self._stream.readinto(buffer)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, timeout: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        raw = self.fp.detach()
+        self.fp = io.BufferedReader(_TimedReader(raw, sock, timeout))
+
+
+class _HttpConnection(urllib3.connection.HTTPConnection):
+    def getresponse(self) -> Any:
+        self.response_class = functools.partial(_TimedResponse, timeout=self.timeout)  # type: ignore[assignment]
+        return super().getresponse()
+
+
+class _HttpsConnection(urllib3.connection.HTTPSConnection):
+    def getresponse(self) -> Any:
+        self.response_class = functools.partial(_TimedResponse, timeout=self.timeout)  # type: ignore[assignment]
+        return super().getresponse()
+
+
+class _HttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _HttpConnection
+
+
+class _HttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _HttpsConnection
+
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    """The adapter of requests, with connections that time out."""
+
+    _pools: ClassVar = {"http": _HttpPool, "https": _HttpsPool}
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = self._pools
+        return manager

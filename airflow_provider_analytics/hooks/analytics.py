@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-from airflow.providers.common.compat.sdk import BaseHook
+from airflow.providers.common.compat.sdk import BaseHook, mask_secret
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.api.listing import Listing
-from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.connection import settings_from_connection
 
@@ -45,6 +45,8 @@ class AnalyticsHook(BaseHook):
     def __init__(self, analytics_conn_id: str = default_conn_name) -> None:
         super().__init__()
         self.analytics_conn_id = analytics_conn_id
+        self._client: AnalyticsClient | None = None
+        self._lock = Lock()
 
     def __enter__(self) -> Self:
         """Return the hook itself."""
@@ -56,14 +58,20 @@ class AnalyticsHook(BaseHook):
         """Close the connections."""
         self.close()
 
-    @cached_property
+    @property
     def client(self) -> AnalyticsClient:
-        """Client for this connection.
+        """Client for this connection; all threads share one, and so its limits.
 
         :raises AnalyticsConfigError: if the connection is invalid; lists all problems.
         """
-        connection = self.get_connection(self.analytics_conn_id)
-        return AnalyticsClient(settings_from_connection(connection, self.analytics_conn_id))
+        with self._lock:
+            if self._client is None:
+                connection = self.get_connection(self.analytics_conn_id)
+                settings = settings_from_connection(connection, self.analytics_conn_id)
+                for value in settings.headers.values():
+                    mask_secret(value)  # Airflow masks extras by their names, which do not tell
+                self._client = AnalyticsClient(settings)
+            return self._client
 
     def get_conn(self) -> AnalyticsClient:
         """Return the client."""
@@ -71,8 +79,8 @@ class AnalyticsHook(BaseHook):
 
     def close(self) -> None:
         """Close the connections to the service."""
-        if "client" in self.__dict__:
-            self.client.close()
+        if self._client is not None:
+            self._client.close()
 
     def list_websites(
         self,
@@ -140,7 +148,7 @@ class AnalyticsHook(BaseHook):
         return self.client.get_website(website_id)
 
     def find_website(self, domain: str) -> dict[str, Any] | None:
-        """Return the website of exactly this domain, or None; case and a trailing dot are ignored.
+        """Return the website of exactly this domain, or None; case, a trailing dot and punycode are ignored.
 
         Needs one request if the service's search finds it, else reads the whole list.
 
@@ -243,15 +251,16 @@ class AnalyticsHook(BaseHook):
 
         :return: whether it succeeded, and a message with the host and the reason.
         """
-        host = None
         try:
-            settings = replace(self.client.settings, max_retries=0)
-            host = settings.host
+            # Airflow tests a copy under an id of its own, which means nothing to the user.
+            settings = replace(self.client.settings, max_retries=0, source="this connection")
             with AnalyticsClient(settings) as client:
                 client.get_account()
+        except AnalyticsConfigError as error:
+            return False, str(AnalyticsConfigError(error.problems, "this connection"))
         except AnalyticsError as error:
-            return False, f"{host}: {error}" if host else str(error)
-        return True, f"{host} answered with status 200: it accepts the API key."
+            return False, str(error)
+        return True, f"{settings.base_url} accepts the API key: it returned the account."
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from airflow_provider_analytics.api.checks import flag, nearest
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
+from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 
 
 class ConnectionLike(Protocol):
     """Attributes of an Airflow connection that are used here."""
 
+    conn_type: str | None
     host: str | None
     port: int | None
     schema: str | None
@@ -34,6 +36,15 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     :raises AnalyticsConfigError: if the connection is invalid; lists all problems and never shows the key.
     """
     source = f"connection {conn_id!r}"
+    if connection.conn_type != CONNECTION_TYPE["connection-type"]:
+        # Before anything else: its password is the secret of another service.
+        raise AnalyticsConfigError(
+            [
+                f"The connection is of type {connection.conn_type!r}, not {CONNECTION_TYPE['connection-type']!r}; its "
+                "password was not sent."
+            ],
+            source,
+        )
     problems: list[str] = []
 
     def attempt(read: Callable[[], Any], fallback: Any) -> Any:
@@ -53,6 +64,7 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
             if value is not None:
                 values[name] = value
     attempt(partial(_check_schema, connection), None)
+    attempt(partial(_check_login, connection), None)
     host = attempt(partial(_host, connection), None)
     try:
         settings = Settings(
@@ -67,9 +79,15 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     if problems:
         # The problems quote values, and the key may be in the wrong field.
         redact = Redactor()
-        redact.add((connection.password or "").strip())
+        for secret in (connection.password, connection.login):
+            redact.add((secret or "").strip())
         raise AnalyticsConfigError([redact(problem) for problem in problems], source)
     return settings
+
+
+def _check_login(connection: ConnectionLike) -> None:
+    if (connection.login or "").strip() and not (connection.password or "").strip():
+        raise ValueError("The login is not used; enter the API key in the field API key (password).")
 
 
 def _check_schema(connection: ConnectionLike) -> None:
@@ -154,16 +172,14 @@ def _verify(name: str, value: object) -> bool | str:
         return _text(name, value)  # the path of a CA bundle
 
 
-def _proxies(name: str, value: object) -> dict[str, str]:
+def _mapping(example: str, name: str, value: object) -> dict[str, str]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
             value = None
     if not isinstance(value, Mapping):
-        raise ValueError(
-            f'{name} is not allowed in this form; allowed: a JSON object such as {{"https": "http://proxy:3128"}}.'
-        )
+        raise ValueError(f"{name} is not allowed in this form; allowed: a JSON object such as {example}.")
     return dict(value)
 
 
@@ -177,8 +193,12 @@ EXTRAS: dict[str, Callable[[str, object], Any]] = {
     "max_retries": _whole_number,
     "requests_per_minute": _whole_number,
     "verify": _verify,
-    "proxies": _proxies,
+    "client_cert": _text,
+    "proxies": partial(_mapping, '{"https": "http://proxy:3128"}'),
+    "headers": partial(_mapping, '{"CF-Access-Client-Id": "..."}'),
+    "parallel_requests": _whole_number,
     "page_parameter": _text,
+    "list_key": _text,
     "boolean_format": _text,
     "update_method": _upper,
     "allow_insecure_http": flag,

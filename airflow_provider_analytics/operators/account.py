@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow_provider_analytics.operators.base import AnalyticsOperator, for_xcom
+from airflow_provider_analytics.operators.base import AnalyticsOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -31,4 +31,6 @@ class GetAccountOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the account."""
         with self.connected() as hook:
-            return for_xcom(hook.get_account(), hook)
+            account = hook.client.for_output(hook.get_account())
+            self.log.info("Read the account: %s.", ", ".join(account) or "no fields")
+            return account

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,16 @@ _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
 
 @contextmanager
-def audit_trail(audit_path: str | None, context: Mapping[str, Any]) -> Iterator[Applied | None]:
+def audit_trail(
+    audit_path: str | None, context: Mapping[str, Any], redact: Callable[[str], str]
+) -> Iterator[Applied | None]:
     """Yield a callback that writes one JSON line per changed field; None without a path.
 
     Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``, since object
     stores cannot append. On a local disk a line is written as soon as its change is applied; an object store shows the
     file when the task ends. The file never contains passwords, because plans do not.
+
+    :param redact: applied to every line.
     """
     if not audit_path:
         yield None
@@ -43,7 +47,7 @@ def audit_trail(audit_path: str | None, context: Mapping[str, Any]) -> Iterator[
             head = {"time": datetime.now(UTC).isoformat(), **who, "action": change.action}
             head |= {"website_id": website_id, "domain": change.domain}
             lines = [
-                json.dumps({**head, "field": one.field, "before": one.before, "after": one.after}) + "\n"
+                redact(json.dumps({**head, "field": one.field, "before": one.before, "after": one.after})) + "\n"
                 for one in change.fields
             ]
             with lock:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
@@ -12,6 +12,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsConfigError,
     AuthenticationError,
     DuplicateWebsiteError,
+    OtherDomainError,
     PermissionDeniedError,
     UnsafePlanError,
     ValidationError,
@@ -21,16 +22,17 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
-#: Errors that a retry cannot fix: the task fails immediately, whatever its ``retries``.
-PERMANENT_ERRORS = (
-    AnalyticsConfigError,
-    AuthenticationError,
-    DuplicateWebsiteError,
-    PermissionDeniedError,
-    UnsafePlanError,
-    ValidationError,
-    ValueError,
-)
+#: Errors that a retry cannot fix, and why: the task fails immediately, whatever its ``retries``.
+PERMANENT_ERRORS: Mapping[type[Exception], str] = {
+    AnalyticsConfigError: "the connection has to be corrected first",
+    AuthenticationError: "the API key stays the same",
+    PermissionDeniedError: "the permissions of the API key stay the same",
+    DuplicateWebsiteError: "the domain stays ambiguous",
+    OtherDomainError: "the service would show the same domain again",
+    UnsafePlanError: "somebody has to look at it first",
+    ValidationError: "the service would reject the same value again",
+    ValueError: "the value stays the same",
+}
 
 
 class AnalyticsOperator(BaseOperator):
@@ -45,33 +47,58 @@ class AnalyticsOperator(BaseOperator):
         super().__init__(**kwargs)
         self.analytics_conn_id = analytics_conn_id
 
-    @contextmanager
-    def connected(self) -> Iterator[AnalyticsHook]:
-        """Yield a hook and close it afterwards; fail the task without a retry on :data:`PERMANENT_ERRORS`."""
+    def connected(self) -> Connected:
+        """Return a context manager that gives a hook, and fails the task without a retry on a permanent error."""
+        return Connected(self.analytics_conn_id)
+
+
+class FailWithoutRetry:
+    """Context manager that turns :data:`PERMANENT_ERRORS` into ``AirflowFailException``, which Airflow does not retry.
+
+    A class, not a generator: the traceback in the task log has no frames of ``contextlib``.
+    """
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Raise ``AirflowFailException`` for a permanent error; its text holds the cause."""
+        reason = next((reason for permanent, reason in PERMANENT_ERRORS.items() if isinstance(error, permanent)), None)
+        if reason is not None:
+            raise permanent_failure(str(error), reason) from None
+
+
+class Connected(FailWithoutRetry):
+    """Context manager that gives a hook and closes it.
+
+    :param analytics_conn_id: id of a connection of type ``analytics``.
+    """
+
+    def __init__(self, analytics_conn_id: str) -> None:
         # Imported here: DAG files are parsed often, and importing requests is slow.
         from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
-        with no_retry_where_useless(), AnalyticsHook(self.analytics_conn_id) as hook:
-            yield hook
+        self._hook = AnalyticsHook(analytics_conn_id)
+
+    def __enter__(self) -> AnalyticsHook:  # type: ignore[override]
+        """Return the hook."""
+        return self._hook
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the hook; raise ``AirflowFailException`` for a permanent error."""
+        self._hook.close()
+        super().__exit__(kind, error, traceback)
 
 
-@contextmanager
-def no_retry_where_useless() -> Iterator[None]:
-    """Turn :data:`PERMANENT_ERRORS` into ``AirflowFailException``, which Airflow does not retry."""
-    try:
-        yield
-    except PERMANENT_ERRORS as error:
-        raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+def permanent_failure(message: str, reason: str) -> AirflowFailException:
+    """Return the exception that fails a task without a retry.
 
-
-def for_xcom(record: Mapping[str, Any], hook: AnalyticsHook) -> dict[str, Any]:
-    """Return a record without passwords and API key: XCom values are stored and shown in plain text.
-
-    Which fields records have is not documented (docs/interface.md, Not documented), so any of them may hold a secret.
+    :param message: what is wrong, and what to do.
+    :param reason: why a retry is useless.
     """
-    from airflow_provider_analytics.api.redaction import Redactor, without_secrets
-
-    redact = Redactor()
-    redact.add(hook.client.settings.api_key)
-    cleaned: dict[str, Any] = without_secrets(record, redact)
-    return cleaned
+    end = "" if message.endswith((".", "!", "?")) else "."
+    return AirflowFailException(f"{message}{end} Not retried, because {reason}.")

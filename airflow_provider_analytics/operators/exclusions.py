@@ -123,13 +123,13 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                 # Written before anything is sent: entries added by a task that is then killed must count as added.
                 both = {one: (*owned_before.get(one, ()), *entries) for one, entries in owned.items()}
                 self._write_ledger(context, ledger, records, both)
-            with audit_trail(self.audit_path, context) as applied:
+            with audit_trail(self.audit_path, context, hook.client.redact) as applied:
                 outcome = apply_plan(hook.client, plan, workers=workers, applied=applied)
             if self.mode == "managed":
                 undone = {change.website_id for change in plan.changes} - {change.website_id for change in outcome.done}
                 both |= {one: entries for one, entries in owned.items() if one not in undone}
                 self._write_ledger(context, ledger, records, both)
-        result = {
+        result: dict[str, Any] = {
             "field": self.field,
             "mode": self.mode,
             "dry_run": dry_run,
@@ -137,7 +137,15 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             "unchanged": len(records) - len(plan.changes),
             "applied": len(outcome.done),
         }
-        self.log.info("%s %s: %s", "Planned" if dry_run else "Synced", self.field, result)
+        result = hook.client.for_output(result)
+        more = [f"and {result['changes_left_out']:,} more"] if result["changes_left_out"] else []
+        self.log.info(
+            "%s %s on %s of %s websites: %s entries added, %s removed%s",
+            "Planned" if dry_run else "Synced",
+            self.field,
+            *(f"{result[name]:,}" for name in ("updates", "websites", "entries_added", "entries_removed")),
+            "".join(f"\n{line}" for line in (*result["changes"], *more)),
+        )
         Outcome(outcome.done, {**unread, **outcome.failures}).raise_failures()
         return result
 

@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_analytics.exceptions import UnsafePlanError
-from airflow_provider_analytics.operators.base import AnalyticsOperator, no_retry_where_useless
+from airflow_provider_analytics.operators.base import AnalyticsOperator, FailWithoutRetry
 from airflow_provider_analytics.operators.links import REPORT_URL_KEY, SnapshotReportLink
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
@@ -228,6 +228,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             options=options,
             filters=filters,
             late=late,
+            clean=hook.client.for_output,
         )
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:
@@ -310,7 +311,7 @@ class CompareSnapshotsOperator(BaseOperator):
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.compare import compare_snapshots
 
-        with no_retry_where_useless():
+        with FailWithoutRetry():
             one_of("on_change", self.on_change, ON_CHANGE)
             result = compare_snapshots(
                 storage_path(str(self.base_path), "base_path"),

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow.providers.common.compat.sdk import AirflowFailException, mask_secret
+from airflow.providers.common.compat.sdk import mask_secret
 
-from airflow_provider_analytics.operators.base import AnalyticsOperator, for_xcom
+from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -87,12 +87,13 @@ class ListWebsitesOperator(AnalyticsOperator):
             limit = whole_number("max_records", self.max_records, at_least=1)
             websites = hook.list_websites(**{name: getattr(self, name) for name in filters})
             if len(websites) > limit:
-                raise AirflowFailException(
-                    f"The list has {len(websites)} websites, more than max_records={limit}: too many for XCom. "
-                    "Use SnapshotWebsitesOperator, which writes the list to storage and returns its path."
+                raise permanent_failure(
+                    f"The list has {len(websites):,} websites, more than max_records={limit}: too many for XCom. "
+                    "Use SnapshotWebsitesOperator, which writes the list to storage and returns its path.",
+                    "the list stays as long",
                 )
-            self.log.info("Read %d websites.", len(websites))
-            return [for_xcom(website, hook) for website in websites]
+            self.log.info("Read %s websites.", f"{len(websites):,}")
+            return [hook.client.for_output(website) for website in websites]
 
 
 class GetWebsiteOperator(AnalyticsOperator):
@@ -103,12 +104,14 @@ class GetWebsiteOperator(AnalyticsOperator):
         GetWebsiteOperator(task_id="read", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match, ignoring case. (templated)
+    :param domain: domain of the website, instead of its id; exact match, ignoring case, a dot at the end and whether
+        it is written in punycode. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the website record, a dict as the service returns it, without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
         the connection cannot be used.
-    :raises NotFoundError: if there is no such website.
+    :raises NotFoundError: if there is no website with this id.
+    :raises DomainNotFoundError: if no website has the domain.
     """
 
     template_fields: Sequence[str] = ("website_id", "domain", "analytics_conn_id")
@@ -128,7 +131,9 @@ class GetWebsiteOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the website."""
         with self.connected() as hook:
-            return for_xcom(hook.get_website(_find_id(hook, self.website_id, self.domain)), hook)
+            website = hook.get_website(_find_id(hook, self.website_id, self.domain))
+            self.log.info("Read website %s.", _name(website))
+            return hook.client.for_output(website)
 
 
 class _SettingsOperator(AnalyticsOperator):
@@ -239,6 +244,7 @@ class CreateWebsiteOperator(_SettingsOperator):
         """Look up the domain, and create the website if it is missing."""
         from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.api.fields import CREATE_FIELDS, create_form
+        from airflow_provider_analytics.exceptions import NotAppliedError
 
         with self.connected() as hook:
             settings = self._settings(CREATE_FIELDS, context)
@@ -246,18 +252,24 @@ class CreateWebsiteOperator(_SettingsOperator):
             create_form(self.domain, **settings)  # checks the values before anything is sent
             existing = hook.find_website(self.domain)
             if existing is not None:
-                return for_xcom(self._treat(hook, existing["id"], settings), hook)
-            created = hook.create_website(self.domain, **settings)
+                return hook.client.for_output(self._treat(hook, existing["id"], settings))
+            try:
+                created = hook.create_website(self.domain, **settings)
+            except NotAppliedError as error:
+                raise permanent_failure(
+                    str(error), f"the website now exists and if_exists={self.if_exists!r} decides about it"
+                ) from None
             self.log.info("Created website %s with id %s.", self.domain, created["id"])
-            return for_xcom(created, hook)
+            return hook.client.for_output(created)
 
     def _treat(self, hook: AnalyticsHook, website_id: int | str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the existing website, after applying ``if_exists``."""
         from airflow_provider_analytics.api.fields import differing_fields
 
         if self.if_exists == "fail":
-            raise AirflowFailException(
-                f"Website {self.domain} already exists, with id {website_id}; if_exists='skip' or 'update' allows that."
+            raise permanent_failure(
+                f"Website {self.domain} already exists, with id {website_id}; if_exists='skip' or 'update' allows it.",
+                "the website stays there",
             )
         # Fetched again: a list row may lack fields.
         existing = hook.get_website(website_id)
@@ -283,7 +295,8 @@ class UpdateWebsiteOperator(_SettingsOperator):
         UpdateWebsiteOperator(task_id="hide", domain="shop.example.com", privacy="private", favorite=True)
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match, ignoring case. (templated)
+    :param domain: domain of the website, instead of its id; exact match, ignoring case, a dot at the end and whether
+        it is written in punycode. (templated)
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. (templated)
     :param password: password of the statistics page; has effect only with privacy ``password``. May be a template, such
@@ -298,7 +311,8 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :return: the website record, a dict as the service returns it, without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, several
         websites have the domain, or the connection cannot be used.
-    :raises NotFoundError: if there is no such website.
+    :raises NotFoundError: if there is no website with this id.
+    :raises DomainNotFoundError: if no website has the domain.
     """
 
     template_fields: Sequence[str] = (
@@ -347,8 +361,8 @@ class UpdateWebsiteOperator(_SettingsOperator):
             settings = self._settings(UPDATE_FIELDS, context)
             update_form(boolean_texts=("false", "true"), **settings)  # checks the values before anything is sent
             updated = hook.update_website(_find_id(hook, self.website_id, self.domain), **settings)
-            self.log.info("Updated website %s.", updated["id"])
-            return for_xcom(updated, hook)
+            self.log.info("Updated website %s: %s.", _name(updated), ", ".join(settings))
+            return hook.client.for_output(updated)
 
 
 class DeleteWebsiteOperator(AnalyticsOperator):
@@ -359,7 +373,8 @@ class DeleteWebsiteOperator(AnalyticsOperator):
         DeleteWebsiteOperator(task_id="retire", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match, ignoring case. (templated)
+    :param domain: domain of the website, instead of its id; exact match, ignoring case, a dot at the end and whether
+        it is written in punycode. (templated)
     :param ignore_missing: succeed if the website does not exist, so that the task can run again; default True. The
         account must be readable in that case, since with a wrong base URL every website is missing. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -367,7 +382,8 @@ class DeleteWebsiteOperator(AnalyticsOperator):
         website.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
         the connection cannot be used.
-    :raises NotFoundError: if there is no such website and ``ignore_missing`` is False.
+    :raises NotFoundError: if there is no website with this id and ``ignore_missing`` is False.
+    :raises DomainNotFoundError: if no website has the domain and ``ignore_missing`` is False.
     """
 
     template_fields: Sequence[str] = ("website_id", "domain", "ignore_missing", "analytics_conn_id")
@@ -389,20 +405,22 @@ class DeleteWebsiteOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the website."""
         from airflow_provider_analytics.api.checks import flag
-        from airflow_provider_analytics.exceptions import NotFoundError
+        from airflow_provider_analytics.exceptions import DomainNotFoundError, NotFoundError
 
         with self.connected() as hook:
             ignore_missing = flag("ignore_missing", self.ignore_missing)
             try:
-                hook.delete_website(_find_id(hook, self.website_id, self.domain))
+                website_id = _find_id(hook, self.website_id, self.domain)
+                hook.delete_website(website_id)
                 deleted = True
-            except NotFoundError:
+                self.log.info("Deleted website %s.", f"{self.domain} (id {website_id})" if self.domain else website_id)
+            except (DomainNotFoundError, NotFoundError):
                 if not ignore_missing:
                     raise
                 # With a wrong base URL every website is "not found", and none would ever be deleted.
                 hook.get_account()
                 deleted = False
-        self.log.info("%s website %s.", "Deleted" if deleted else "Found no", self.website_id or self.domain)
+                self.log.info("Deleted nothing: there is no website %s.", self.website_id or self.domain)
         return {"website_id": self.website_id, "domain": self.domain, "deleted": deleted}
 
 
@@ -410,10 +428,10 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     """Return the id of the website, given by id or domain.
 
     :raises ValueError: unless exactly one of the two is given.
-    :raises NotFoundError: if no website has the domain.
+    :raises DomainNotFoundError: if no website has the domain.
     """
     from airflow_provider_analytics.api.fields import check_website_id
-    from airflow_provider_analytics.exceptions import NotFoundError
+    from airflow_provider_analytics.exceptions import DomainNotFoundError
 
     if (website_id is None) == (domain is None):
         raise ValueError(
@@ -423,11 +441,16 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
         return check_website_id(website_id)
     website = hook.find_website(str(domain))
     if website is None:
-        raise NotFoundError(
-            404, "GET", "/api/v1/websites", f"no website in the complete list has the domain {domain!r}."
-        )
+        error = DomainNotFoundError(str(domain))
+        error.where = hook.client.settings.where
+        raise error
     found: int | str = website["id"]
     return found
+
+
+def _name(website: Mapping[str, Any]) -> str:
+    domain = website.get("domain")
+    return f"{domain} (id {website['id']})" if isinstance(domain, str) else f"{website['id']}"
 
 
 def _check_rendered(name: str, value: object) -> None:

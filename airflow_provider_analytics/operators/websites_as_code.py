@@ -237,7 +237,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             if not flag("force", self.force):
                 plan.raise_if_unsafe(float(self.max_removal_fraction))
             passwords = _passwords(plan)
-            with audit_trail(self.audit_path, context) as applied:
+            with audit_trail(self.audit_path, context, hook.client.redact) as applied:
                 outcome = apply_plan(
                     hook.client, plan, workers=int(self.max_workers), passwords=passwords, applied=applied
                 )

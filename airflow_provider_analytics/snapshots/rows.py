@@ -1,7 +1,7 @@
 """Convert website records to typed rows.
 
 Rows have the fields of docs/interface.md, Fields, with fixed names and types. A value that is missing or does not fit
-its type is null. The complete record is kept as JSON text in ``record``, without passwords.
+its type is null. The complete record is kept as JSON text in ``record``, without secrets.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,8 @@ from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
 
 Row = dict[str, Any]
+#: Removes secrets from a record.
+Clean = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 #: Column name to type, in the order of the files. Ids are text, because the service may use text.
 COLUMNS = {
@@ -71,21 +73,23 @@ def typed_rows(
     observed_at: str,
     exclude_ips_as: str,
     report: FieldReport,
+    clean: Clean = without_secrets,
 ) -> Iterator[Row]:
     """Yield one row per record, in the same order, and update ``report``.
 
     :param snapshot_date: YYYY-MM-DD.
     :param observed_at: when reading the list began, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
+    :param clean: removes secrets from a record, such as ``AnalyticsClient.for_output``.
     :raises SnapshotError: if a record has no usable id.
     """
     for record in records:
-        clean = without_addresses(without_secrets(record), exclude_ips_as)
+        kept = without_addresses(clean(record), exclude_ips_as)
         report.websites += 1
-        report.seen.update(clean)
+        report.seen.update(kept)
         if exclude_ips_as == "drop" and "exclude_ips" in record:
             report.seen.add("exclude_ips")
-        yield typed_row(clean, snapshot_date=snapshot_date, observed_at=observed_at, misfits=report.misfits)
+        yield typed_row(kept, snapshot_date=snapshot_date, observed_at=observed_at, misfits=report.misfits)
 
 
 def typed_row(clean: Mapping[str, Any], *, snapshot_date: str, observed_at: str, misfits: Counter[str]) -> Row:

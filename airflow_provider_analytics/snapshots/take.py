@@ -15,6 +15,7 @@ import msgspec
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import formats, guards, layout, rows
 from airflow_provider_analytics.snapshots.diff import KINDS, compare, ignored_fields, read_changes, write_changes
@@ -89,6 +90,7 @@ def take_snapshot(
     options: Options,
     filters: dict[str, Any] | None = None,
     late: bool = False,
+    clean: rows.Clean = without_secrets,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Snapshot:
     """Read the list, publish it as the snapshot of a day, and return the snapshot.
@@ -102,6 +104,7 @@ def take_snapshot(
     :param options: format and guards.
     :param filters: filters of the list.
     :param late: whether the list is stored under an earlier day on request.
+    :param clean: removes secrets from a record, such as ``AnalyticsClient.for_output``.
     :param clock: returns the current time.
     :raises ValueError: if an option is not allowed; nothing was written.
     :raises UnsafePlanError: if a guard trips; nothing was written.
@@ -126,6 +129,7 @@ def take_snapshot(
                 observed_at=formats.utc_text(now),
                 exclude_ips_as=options.exclude_ips_as,
                 report=report,
+                clean=clean,
             )
             try:
                 file = formats.write_rows(typed, unnamed, options.file_format, options.compression)

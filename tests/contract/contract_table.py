@@ -130,17 +130,21 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint(
         "response-bodies",
         "Response bodies",
-        "A record may stand bare or under `data`, a list bare, under `data` or under one other key, with its numbers "
-        "at top level or under `meta`.",
+        "A record may stand bare, under `data` or under one other key, a list also below `data`, with its numbers "
+        "beside it or under `meta`. The extra `list_key` names the list.",
     ),
     OpenPoint("website-record", "Fields of a website record", "Only `id` is required; the rest is passed on as it is."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
-    OpenPoint("status-codes", "Status codes", "200, 201 and 204 mean success; 202 does not."),
+    OpenPoint(
+        "status-codes",
+        "Status codes",
+        "200, 201 and 204 mean success; 202 does not. A create or update whose answer shows no website is looked up.",
+    ),
     OpenPoint(
         "page-parameter",
         "How a page of the list is selected",
-        "By the query parameter `page`, from 1 up; the extra `page_parameter` changes it. A complete list must prove "
-        "that pages were selected.",
+        "As the links to the next page say; else by the query parameter `page`, from 1 or 0 up. The extra "
+        "`page_parameter` changes it. A complete list must prove that pages were selected.",
     ),
     OpenPoint(
         "error-codes", "Error codes", "By the HTTP status: one exception class for each that a caller can act on."
@@ -220,8 +224,8 @@ def render() -> str:
     lines += [f"| {point.text} | {point.answer}{held(point.id)} |" for point in OPEN_POINTS]
     lines += [
         "",
-        "Each of these assumptions stands in `airflow_provider_analytics/api/dialect.py`; a table at its head names the",
-        "extra that changes it, where there is one.",
+        "Each of these assumptions stands in `airflow_provider_analytics/api/dialect.py`; the table at its head names",
+        "the extra that changes it, where there is one.",
         "",
         "## Tests",
         "",

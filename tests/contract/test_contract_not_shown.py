@@ -106,15 +106,25 @@ def test_the_page_parameter_is_a_setting(
     sandbox.configure(page_parameter=name)
     assert len(client_with(page_parameter=name).list_websites()) == 250
     pages = [[value for key, value in request.query if key == name] for request in sandbox.requests]
-    assert pages == [[], ["2"], ["3"]]
+    assert sorted(pages) == [[], [], ["2"], ["3"]]
 
 
 @proves("page-parameter")
 def test_a_page_parameter_without_effect_is_noticed(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     sandbox.seed(250)
-    sandbox.configure(page_parameter="p", strict_parameters=False)
+    sandbox.configure(page_parameter="p", strict_parameters=False, links="absent")
     with pytest.raises(IncompleteListError, match="page_parameter"):
         client.list_websites()
+
+
+@proves("page-parameter")
+@pytest.mark.parametrize("metadata", ["meta", "flat"])
+def test_the_page_parameter_is_read_from_the_links_of_the_service(
+    client: AnalyticsClient, sandbox: SandboxServer, metadata: str
+) -> None:
+    sandbox.seed(250)
+    sandbox.configure(page_parameter="p", strict_parameters=False, metadata=metadata)
+    assert len(client.list_websites()) == 250
 
 
 @proves("error-codes")

@@ -114,14 +114,17 @@ class Server:
     def fewest_requests(self) -> int:
         """The arithmetic minimum of requests to a well-behaved server."""
         pages = max(1, -(-self.size // 100))
-        is_full = self.size > 0 and self.size % 100 == 0
-        if self.key is None or self.metadata == "none" or self.total == "absent":
+        has_numbers = self.key is not None and self.metadata != "none"
+        # Page 1 once more where nothing tells whether pages count from 0 or from 1.
+        probe = self.size >= 100 and not (has_numbers and self.echo == "right")
+        if not has_numbers or self.total == "absent":
             # Both directions, each up to the page that brings nothing.
-            one_way = pages + (self.size > 0)
-            return 2 * one_way
-        # One more where nothing but the total speaks for the end: the page is full, or its size is not known.
-        unknown = is_full if self.numbers != "total only" else is_full or 0 < self.size < 100
-        return pages + (unknown and self.numbers != "all")
+            return 2 * (pages + (self.size > 0)) + probe
+        # The page behind a last one that is full, or whose size is not known.
+        behind = self.size > 0 and (self.size % 100 == 0 or (self.size < 100 and self.numbers == "total only"))
+        # The closing head.
+        closing = pages > 1
+        return pages + behind + closing + probe
 
 
 def servers() -> Iterator[Server]:
@@ -141,13 +144,17 @@ def sample(count: int, seed: int) -> list[Server]:
     return random.Random(seed).sample(list(servers()), count)
 
 
+#: Address of the lists that are functions.
+URL = "https://stats.example.com/api/v1/websites"
+
+
 def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[[dict[str, str]], dialect.Page]:
     """Return what ``Listing`` fetches pages with, for a server that is a function."""
 
     def fetch(query: dict[str, str]) -> dialect.Page:
         head = {"Content-Type": "application/json"}
         answer = dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), str)
-        page = dialect.page(answer)
+        page = dialect.page(answer, URL, query)
         for row in page.rows:
             dialect.website_id(row, answer)
         return page

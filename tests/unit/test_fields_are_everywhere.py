@@ -52,11 +52,9 @@ class Recorder:
     def __init__(self, *_: Any) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
 
-    def __enter__(self) -> Self:
+    @property
+    def client(self) -> Self:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any, **arguments: Any) -> Any:
@@ -78,18 +76,18 @@ def documented(text: str | None) -> list[str]:
 
 
 @ON_CREATE
-def test_the_hook_takes_and_sends_it_on_create(field: Field) -> None:
+def test_the_hook_takes_and_sends_it_on_create(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     hook, client = AnalyticsHook(), Recorder()
-    hook.__dict__["client"] = client
+    monkeypatch.setattr(AnalyticsHook, "client", client)
     hook.create_website(**{"domain": "a.example", field.name: sample(field)})
     assert client.calls["create_website"][field.name] == sample(field)
     assert annotation(AnalyticsHook.create_website, field.name) == field.kind.argument
 
 
 @ON_UPDATE
-def test_the_hook_takes_and_sends_it_on_update(field: Field) -> None:
+def test_the_hook_takes_and_sends_it_on_update(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     hook, client = AnalyticsHook(), Recorder()
-    hook.__dict__["client"] = client
+    monkeypatch.setattr(AnalyticsHook, "client", client)
     hook.update_website(1, **{field.name: sample(field)})
     assert client.calls["update_website"][field.name] == sample(field)
     assert annotation(AnalyticsHook.update_website, field.name) == field.kind.argument
@@ -115,7 +113,6 @@ def run(operator: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Run an operator with a hook that records, and return what it told the hook to send."""
     hook = Recorder()
     monkeypatch.setattr("airflow_provider_analytics.hooks.analytics.AnalyticsHook", lambda conn_id: hook)
-    monkeypatch.setattr("airflow_provider_analytics.operators.websites.for_xcom", lambda record, hook: record)
     operator.execute({})
     return hook.calls.get("create_website") or hook.calls["update_website"]
 

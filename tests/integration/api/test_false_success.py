@@ -49,6 +49,11 @@ def refused(operation: str, *replies: bytes | Reply, kind: type[Exception] = Une
     return found
 
 
+def unclear(operation: str) -> type[Exception]:
+    """Return the error for an answer that is no success: only a create is looked up, and its error tells of that."""
+    return AmbiguousWriteError if operation == "create" else UnexpectedResponseError
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_good_answers_are_successes(operation: str) -> None:
     found, server = outcome(operation, http(200, GOOD[operation]))
@@ -61,8 +66,10 @@ def test_the_good_answers_are_successes(operation: str) -> None:
 def test_a_redirect_is_never_followed_and_the_other_host_hears_nothing(operation: str, status: int) -> None:
     with RawServer([http(200, GOOD[operation])]) as other:
         body = b"" if status == 304 else GOOD[operation]
-        error = refused(operation, http(status, body, headers=[("Location", f"{other.url}/elsewhere")]))
-        assert error.status == status
+        error = refused(
+            operation, http(status, body, headers=[("Location", f"{other.url}/elsewhere")]), kind=unclear(operation)
+        )
+        assert f"status {status}" in str(error) or f"{status} " in str(error)
         assert f"{other.url}/elsewhere" in str(error)
         assert other.connections == 0
 
@@ -105,12 +112,13 @@ BAD_BODIES: dict[str, bytes] = {
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", BAD_BODIES)
 def test_no_such_answer_is_a_success(operation: str, name: str) -> None:
-    error = refused(operation, BAD_BODIES[name])
-    # What an unclear create leads to is told by the look-up alone; here the first answer is the error.
-    assert error.method == OPERATIONS[operation].method
-    assert error.path.startswith(f"{PREFIX}/")
-    assert isinstance(error.status, int)
-    assert len(error.excerpt) <= dialect.EXCERPT_LENGTH
+    error = refused(operation, BAD_BODIES[name], kind=unclear(operation))
+    assert f"{PREFIX}/" in str(error)
+    if operation != "create":
+        # An update whose answer holds no record is followed by a show, which has this answer as well.
+        assert error.method in (OPERATIONS[operation].method, "GET")
+        assert isinstance(error.status, int)
+        assert len(error.excerpt) <= dialect.EXCERPT_LENGTH
 
 
 SHAPES: dict[str, Any] = {
@@ -128,12 +136,14 @@ SHAPES: dict[str, Any] = {
 
 @pytest.mark.parametrize(("operation", "body"), [(name, body) for name, bodies in SHAPES.items() for body in bodies])
 def test_json_of_another_shape_is_no_success(operation: str, body: Any) -> None:
-    assert refused(operation, http(200, body)).status == 200
+    refused(operation, http(200, body), *([EMPTY_LIST] if operation == "create" else []), kind=unclear(operation))
 
 
 def test_the_record_of_another_website_is_no_success() -> None:
     for operation in ("show", "update"):
-        assert "the response holds website 8" in str(refused(operation, http(200, {"data": {"id": 8}})))
+        assert "The response is about website 8, requested was website 7." in str(
+            refused(operation, http(200, {"data": {"id": 8}}))
+        )
 
 
 @pytest.mark.parametrize("operation", READS)

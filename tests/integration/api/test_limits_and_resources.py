@@ -14,8 +14,9 @@ from wire_client import Time, client_of
 
 from airflow_provider_analytics.api import transport
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.rate_limiter import RateLimiter
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.api.transport import MAX_WAIT, RateLimiter, Transport
+from airflow_provider_analytics.api.transport import MAX_WAIT, Transport
 from airflow_provider_analytics.exceptions import (
     AnalyticsTimeoutError,
     RateLimitError,

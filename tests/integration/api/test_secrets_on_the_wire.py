@@ -168,7 +168,8 @@ def test_a_password_is_in_the_body_only() -> None:
     with RawServer([http(201, {"id": 1})]) as server, client_of(server.url) as client:
         create(client)
         client.update_website(1, password=PASSWORD)
-        for request in server.requests:
+        assert [request.method for request in server.requests] == ["POST", "GET", "PATCH"]
+        for request in server.requests[::2]:
             assert quote_plus(PASSWORD).encode() in request.body
             assert quote_plus(PASSWORD).encode() not in request.raw.removesuffix(request.body)
 
@@ -199,7 +200,8 @@ def test_no_redirect_carries_the_key_to_another_host(operation: str, status: int
         with RawServer(replies) as server, client_of(server.url) as client:
             with pytest.raises(AnalyticsError):
                 do(client, operation)
-            assert len(server.requests) == 1
+            # A create is looked up, as it may have been applied.
+            assert len(server.requests) == 1 + (operation == "create")
         assert (other.connections, other.requests) == (0, [])
 
 

@@ -24,8 +24,8 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: What is wrong with the connection, and what the message says of it.
 CONNECTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "no_host": ({"host": None}, ["host", "missing"]),
-    "no_key": ({"password": None}, ["password", "missing"]),
+    "no_host": ({"host": None}, ["Base URL", "missing"]),
+    "no_key": ({"password": None}, ["API key", "missing"]),
     "masked_key": ({"password": "***"}, ["'***'", "mask"]),
     "unknown_extra": ({"extra": {"time_out": 5}}, ["'time_out'", "did you mean 'timeout'"]),
     "ftp": ({"host": "ftp://stats.example.com"}, ["'ftp'", "allowed: https, http"]),
@@ -34,7 +34,7 @@ CONNECTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "two_ports": ({"host": "https://stats.example.com:1", "port": 2}, ["two different ports"]),
     "all_at_once": (
         {"host": "ftp://x", "password": "", "extra": {"timeout": 0, "pages": 1}},
-        ["'ftp'", "API key (field password) is missing", "timeout=0", "'pages'"],
+        ["'ftp'", "API key is missing", "timeout=0", "'pages'"],
     ),
 }
 

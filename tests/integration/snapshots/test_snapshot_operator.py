@@ -52,7 +52,7 @@ def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: Any, 
     assert {row["snapshot_date"] for row in rows} == {today}
     assert len({row["observed_at"] for row in rows}) == 1
     assert "password" not in content.decode().lower()
-    assert manifest["requests"] == 4  # the account, and three pages of a hundred
+    assert manifest["requests"] == 5  # the account, three pages of a hundred, and the newest again
 
 
 def test_a_rerun_replaces_the_partition(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_storage_that_refuses_is_tried_again(run_dag: RunDag, analytics_sandbox:
 
 def test_a_list_that_cannot_be_proven_is_not_published(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
     analytics_sandbox.seed(250)
-    analytics_sandbox.configure(page_parameter="p")
+    analytics_sandbox.configure(page_parameter="p", links="absent")
     task = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"]
     assert task.state == "failed"
     assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,11 @@ ERRORS: list[AnalyticsError] = [
     exceptions.AnalyticsTimeoutError("too late", "GET", "/p"),
     exceptions.UnexpectedResponseError("no JSON", 200, "GET", "/p", "<html>"),
     exceptions.IncompleteListError("total", "5 of 7", moved=True),
-    exceptions.AmbiguousWriteError("unknown", "POST", "/p", "a.example"),
+    exceptions.AmbiguousWriteError("unknown", "a.example"),
+    exceptions.BlockedError(403, "GET", "/p", "", None, ["page 'Just a moment...'", "CF-Ray 8f1"]),
+    exceptions.DomainNotFoundError("a.example"),
+    exceptions.OtherDomainError("www.a.example", "a.example", "7"),
+    exceptions.NotAppliedError("7", {"privacy": "is 'public', sent was 'private'"}),
     exceptions.DuplicateWebsiteError("a.example", ["1", "2"]),
     exceptions.UnsafePlanError("too much"),
     exceptions.BulkError({"a.example": "no"}, done=3),
@@ -55,13 +59,32 @@ def test_every_class_of_the_tree_is_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "hint"),
-    [(401, "password field of connection 'a'"), (403, "permission"), (404, "website id"), (429, "requests_per_minute")],
+    ("error", "begin"),
+    [
+        (exceptions.AuthenticationError, "The API key was not accepted: correct the API key of the connection"),
+        (exceptions.PermissionDeniedError, "The API key is valid, but lacks the permission for this request"),
+        (exceptions.BlockedError, "Something in front of the service blocked the request: see the extra headers"),
+        (exceptions.NotFoundError, "Not found: check website id 7, or the Base URL"),
+        (exceptions.ValidationError, "The service rejected a value"),
+        (exceptions.RateLimitError, "The service limits the rate of requests: set the extra requests_per_minute"),
+        (exceptions.ServerError, "The service failed"),
+        (AnalyticsApiError, "The service does not accept PATCH: set the extra update_method to PUT"),
+    ],
 )
-def test_messages_say_what_was_asked_what_came_back_and_what_to_do(status: int, hint: str) -> None:
-    text = str(AnalyticsApiError(status, "GET", "/api/v1/websites/7", "said no", None, "connection 'a'"))
-    assert text.startswith(f"GET /api/v1/websites/7 returned status {status}: said no")
-    assert hint in text
+def test_a_message_begins_with_what_is_wrong_and_ends_with_where(error: type[AnalyticsApiError], begin: str) -> None:
+    raised = error(405, "PATCH", "/api/v1/websites/7", "said no", None, ["Retry-After 42 s"])
+    raised.where = "https://stats.example.com/app, connection 'a'"
+    assert len(begin) <= 90
+    assert str(raised) == (
+        f"{begin} (405 Method Not Allowed, Retry-After 42 s). The service says: said no. "
+        "Request: PATCH /api/v1/websites/7. Service: https://stats.example.com/app, connection 'a'."
+    )
+
+
+def test_a_rejected_boolean_names_the_extra_that_sets_its_format() -> None:
+    rejected = exceptions.ValidationError(422, "PATCH", "/p", "bad", {"favorite": ["must be true or false"]})
+    assert "boolean_format" in str(rejected)
+    assert "boolean_format" not in str(exceptions.ValidationError(422, "PATCH", "/p", "bad", {"email": ["no"]}))
 
 
 def test_a_validation_error_tells_each_field() -> None:

@@ -106,7 +106,7 @@ def test_a_bad_connection_is_told_at_first_use_and_by_the_test_button(monkeypatc
         hook.get_account()
     worked, message = hook.test_connection()
     assert not worked
-    for part in ("host", "API key", "'timeout'"):
+    for part in ("Base URL", "API key", "'timeout'", "Correct this connection."):
         assert part in message
 
 
@@ -115,7 +115,7 @@ def test_field_behaviour_is_that_of_the_provider_info() -> None:
     assert set(behaviour) == {"hidden_fields", "relabeling", "placeholders"}
     # The port is shown: from 3.3.1 on, Airflow's Test button needs one on a saved connection.
     assert {"login", "schema"} == set(behaviour["hidden_fields"])
-    assert behaviour["relabeling"] == {"host": "Base URL", "password": "API key"}
+    assert set(behaviour["relabeling"]) == {"host", "password", "port"}
     declared = CONNECTION_TYPE["ui-field-behaviour"]
     assert {name.replace("_", "-"): value for name, value in behaviour.items()} == declared
 
@@ -125,6 +125,11 @@ def test_the_form_has_a_field_for_every_extra() -> None:
     for name, field in CONNECTION_TYPE["conn-fields"].items():
         # A type without null is a field that has to be filled in.
         assert "null" in field["schema"]["type"], name
+        # Airflow shows every member of an enum as a choice; Airflow 2 has text fields, whose help names the choices.
+        choices = field["schema"].get("enum", [])
+        assert None not in choices
+        for choice in choices:
+            assert choice in field["description"]
 
 
 @needs_wtforms

@@ -31,6 +31,7 @@ class Fields:
     login: str | None = None
     password: str | None = KEY
     extra: str | None = None
+    conn_type: str | None = "analytics"
 
 
 def stored(host: str, port: int | None = None, extra: dict[str, Any] | None = None) -> Connection:
@@ -171,6 +172,13 @@ EXTRA_VALUES: list[tuple[str, Any, Any]] = [
     ("verify", f" {__file__} ", __file__),
     ("proxies", {}, {}),
     ("proxies", '{"http": "http://proxy:3128"}', {"http": "http://proxy:3128"}),
+    ("client_cert", __file__, __file__),
+    ("client_cert", f"{__file__}, {__file__}", f"{__file__}, {__file__}"),
+    ("headers", {"CF-Access-Client-Id": "abc"}, {"CF-Access-Client-Id": "abc"}),
+    ("headers", '{"X-Pass": "two words"}', {"X-Pass": "two words"}),
+    ("parallel_requests", 1, 1),
+    ("parallel_requests", "8", 8),
+    ("list_key", "data.items", "data.items"),
     ("page_parameter", " p ", "p"),
     ("page_parameter", "page[number]", "page[number]"),
     ("boolean_format", "1/0", "1/0"),
@@ -199,10 +207,10 @@ def test_blank_text_never_turns_verification_off(blank: str) -> None:
 
 
 PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
-    ({"host": None}, ["host", "missing", "https://stats.example.com"]),
-    ({"host": ""}, ["host", "missing"]),
-    ({"host": "  "}, ["host", "missing"]),
-    ({"host": "", "port": 8443}, ["host", "missing"]),
+    ({"host": None}, ["Base URL", "missing", "https://stats.example.com"]),
+    ({"host": ""}, ["Base URL", "missing"]),
+    ({"host": "  "}, ["Base URL", "missing"]),
+    ({"host": "", "port": 8443}, ["Base URL", "missing"]),
     ({"host": "ftp://stats.example.com"}, ["ftp", "https, http"]),
     ({"host": "file:///etc/passwd"}, ["file", "https, http"]),
     ({"host": "https://"}, ["not a URL"]),
@@ -228,7 +236,7 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"schema": "/a/b/"}, ["'https://stats.example.com/a/b'"]),
     ({"schema": "https", "host": "stats.example.com"}, ["schema='https'", "'https://stats.example.com'"]),
     ({"schema": "http", "host": "https://127.0.0.1:8000/"}, ["'http://127.0.0.1:8000'"]),
-    ({"password": None}, ["API key", "password", "missing"]),
+    ({"password": None}, ["API key", "missing"]),
     ({"password": ""}, ["API key", "missing"]),
     ({"password": " \n"}, ["API key", "missing"]),
     ({"password": "***"}, ["'***'", "mask"]),
@@ -265,6 +273,19 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"extra": {"proxies": ["http://proxy:3128"]}}, ["proxies", "JSON object"]),
     ({"extra": {"proxies": {"https": None}}}, ["proxies", "'https'", "JSON object"]),
     ({"extra": {"proxies": {"ftp": "http://proxy:3128"}}}, ["proxies", "'ftp'"]),
+    ({"extra": {"client_cert": "/no/such.pem"}}, ["client_cert='/no/such.pem'", "no file"]),
+    ({"extra": {"client_cert": f"{__file__},/no/key"}}, ["'/no/key' is no file"]),
+    ({"extra": {"client_cert": 3}}, ["client_cert=3", "text"]),
+    ({"extra": {"headers": "X-Pass: a"}}, ["headers", "JSON object"]),
+    ({"extra": {"headers": {"X Pass": "a"}}}, ["headers", "'X Pass'", "name"]),
+    ({"extra": {"headers": {"X-Pass": "h1dden\nX: b"}}}, ["headers", "X-Pass", "one line"]),
+    ({"extra": {"headers": {"X-Pass": 3}}}, ["headers", "X-Pass", "text"]),
+    ({"extra": {"headers": {"authorization": "Basic abc"}}}, ["Authorization", "API key", "Proxy-Authorization"]),
+    ({"extra": {"headers": {"Content-Type": "a/b"}}}, ["Content-Type", "the client sets it"]),
+    ({"extra": {"parallel_requests": 0}}, ["parallel_requests=0", "1 to 8"]),
+    ({"extra": {"parallel_requests": 9}}, ["parallel_requests=9", "1 to 8"]),
+    ({"extra": {"list_key": "data..items"}}, ["list_key='data..items'", "separated by dots"]),
+    ({"extra": {"list_key": 3}}, ["list_key=3", "text"]),
     ({"extra": {"page_parameter": "a b"}}, ["page_parameter='a b'", "parameter name"]),
     ({"extra": {"page_parameter": 3}}, ["page_parameter=3", "text"]),
     ({"extra": {"boolean_format": "yes/no"}}, ["boolean_format='yes/no'", "true/false, 1/0"]),
@@ -295,10 +316,18 @@ def test_all_problems_are_reported_at_once() -> None:
         assert any(part in problem for problem in problems), part
 
 
+def test_a_key_in_the_login_gets_a_hint_and_is_not_shown() -> None:
+    problems = problems_of(password="", login=KEY)
+    assert problems == (
+        "The login is not used; enter the API key in the field API key (password).",
+        "The API key is missing.",
+    )
+
+
 def test_a_wrong_host_is_not_called_missing() -> None:
     problems = problems_of("https://stats.example.com:1", port=2, password="")
     assert len(problems) == 2
-    assert not any("host" in problem and "missing" in problem for problem in problems)
+    assert not any("Base URL" in problem and "missing" in problem for problem in problems)
 
 
 @pytest.mark.parametrize("host", ["https://user:s3cret@stats.example.com:1", "s3cret@stats.example.com"])
@@ -333,8 +362,16 @@ def test_the_key_in_a_wrong_field_is_not_shown(fields: dict[str, Any]) -> None:
     assert quote(key, safe="") not in shown
 
 
-def test_neither_key_nor_proxies_are_in_the_repr() -> None:
-    shown = repr(settings_of(extra={"proxies": {"https": "http://user:s3cret@proxy:3128"}}))
+@pytest.mark.parametrize("conn_type", ["http", "generic", None])
+def test_a_connection_of_another_type_is_refused_before_anything_of_it_is_read(conn_type: str | None) -> None:
+    (problem,) = problems_of("ftp://", conn_type=conn_type, extra={"token": 1})
+    assert f"of type {conn_type!r}, not 'analytics'" in problem
+    assert "not sent" in problem
+
+
+def test_neither_key_nor_headers_nor_proxies_are_in_the_repr() -> None:
+    extra = {"proxies": {"https": "http://user:s3cret@proxy:3128"}, "headers": {"X-Pass": "s3cret"}}
+    shown = repr(settings_of(extra=extra))
     assert KEY not in shown
     assert "s3cret" not in shown
 

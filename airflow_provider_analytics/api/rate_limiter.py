@@ -1,0 +1,67 @@
+"""When the next request may be sent."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+#: Waits longer than this many seconds are announced.
+ANNOUNCED_FROM = 5.0
+
+log = logging.getLogger(__name__)
+
+
+def until(seconds: float) -> str:
+    """Return the time of day in so many seconds, for log lines."""
+    return f"{datetime.now(UTC) + timedelta(seconds=seconds):%H:%M:%S} UTC"
+
+
+class RateLimiter:
+    """At most ``per_minute`` requests in any 60 s, shared by all threads.
+
+    :param per_minute: the limit; None for no limit besides :meth:`pause`.
+    :param sleep: waits for a number of seconds.
+    :param clock: returns the seconds of a monotonic clock.
+    """
+
+    def __init__(self, per_minute: int | None, sleep: Callable[[float], None], clock: Callable[[], float]) -> None:
+        self._passed: deque[float] = deque(maxlen=per_minute or 0)
+        self._sleep = sleep
+        self._clock = clock
+        self._not_before = 0.0
+        self._reason = ""
+        self._announced_until = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Wait until the next request may be sent."""
+        with self._lock:
+            now = self._clock()
+            turn, reason = max(now, self._not_before), self._reason
+            if self._passed.maxlen:
+                if len(self._passed) == self._passed.maxlen and self._passed[0] + 60.0 > turn:
+                    turn, reason = self._passed[0] + 60.0, f"requests_per_minute is {self._passed.maxlen}"
+                self._passed.append(turn)
+            # Once for all threads that wait at the same time.
+            announced = turn - now > ANNOUNCED_FROM and turn > self._announced_until
+            if announced:
+                self._announced_until = turn + ANNOUNCED_FROM
+        if announced:
+            log.info("Waiting %.0f s, until %s: %s", turn - now, until(turn - now), reason)
+        if turn > now:
+            self._sleep(turn - now)
+
+    def pause(self, seconds: float, reason: str) -> None:
+        """Delay all requests until ``seconds`` from now.
+
+        :param reason: what the log says of it.
+        """
+        if seconds <= 0:
+            return
+        with self._lock:
+            not_before = self._clock() + seconds
+            if not_before > self._not_before:
+                self._not_before, self._reason = not_before, reason

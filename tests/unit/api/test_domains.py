@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_analytics.api.domains import domain_key, same_domain
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("www.example.com", "WWW.Example.COM.", id="letter case and trailing dot"),
+        pytest.param("bücher.example", "xn--bcher-kva.example", id="U-label and A-label"),
+        pytest.param("BÜCHER.example", "bücher.example", id="letter case beyond ASCII"),
+        pytest.param("bu\u0308cher.example", "bücher.example", id="composed and decomposed"),
+        pytest.param("straße.example", "xn--strae-oqa.example", id="sharp s stays"),
+        pytest.param("ドメイン。example", "ドメイン.example", id="ideographic full stop"),
+        pytest.param("_dmarc.BÜCHER.example", "_dmarc.xn--bcher-kva.example", id="one label that IDNA rejects"),
+        pytest.param("Under_Score.example", "under_score.example", id="underscore"),
+        pytest.param("βόλος.example", "xn--nxasmm1c.example", id="final sigma stays"),
+    ],
+)
+def test_these_are_the_same_domain(one: str, other: str) -> None:
+    assert same_domain(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("straße.example", "strasse.example"),
+        ("www.example.com", "example.com"),
+        ("bücher.example", "bucher.example"),
+        ("βόλος.example", "βόλοσ.example"),
+        ("example.com", "example.com.evil.example"),
+    ],
+)
+def test_these_are_not(one: str, other: str) -> None:
+    assert not same_domain(one, other)
+
+
+@given(st.text(max_size=30))
+def test_every_text_has_a_key_that_is_its_own_key(text: str) -> None:
+    key = domain_key(text)
+    assert domain_key(key) == key or not key.isascii()
+    assert isinstance(key, str)
