@@ -168,8 +168,7 @@ class AnalyticsClient:
             record = self._created(domain, error.problem(), error)
         if "domain" not in record:
             record = self.get_website(record["id"])
-        if isinstance(record.get("domain"), str) and not same_domain(record["domain"], domain):
-            raise OtherDomainError(domain, self._transport.redact(record["domain"]), str(record["id"]))
+        self._check_domain(record, domain)
         return self._as_sent(record, settings)
 
     @_located
@@ -195,6 +194,22 @@ class AnalyticsClient:
         return self._as_sent(_of_website(asked, record, answer), settings)
 
     @_located
+    def confirm_website(
+        self, website_id: int | str, domain: str | None = None, **settings: Unpack[UpdateSettings]
+    ) -> dict[str, Any]:
+        """Read a website after a write, and return its record if it shows what was sent.
+
+        The response to a write may only repeat what was sent.
+
+        :raises OtherDomainError: if the service shows another domain than the one sent.
+        :raises NotAppliedError: if the service shows other settings than those sent.
+        """
+        shown = self.get_website(website_id)
+        if domain is not None:
+            self._check_domain(shown, domain)
+        return self._as_sent(shown, settings, is_shown=True)
+
+    @_located
     def delete_website(self, website_id: int | str) -> None:
         """Delete a website.
 
@@ -216,7 +231,7 @@ class AnalyticsClient:
     @_located
     def _page(self, query: Mapping[str, str]) -> dialect.Page:
         answer = self._transport.request("GET", _WEBSITES, query=query)
-        page = dialect.page(answer, self._transport.url(_WEBSITES), query, self.settings.list_key)
+        page = dialect.page(answer, self._transport.url(_WEBSITES), self.settings.list_key)
         for row in page.rows:
             dialect.website_id(row, answer)
         return page
@@ -232,7 +247,17 @@ class AnalyticsClient:
                 log.info("Created the website %s, although the response was lost: %s", domain, why)
                 return found
             outcome = f"{why} The domain is not in the list, but the service may still be working on it."
-        raise AmbiguousWriteError(f"{outcome} The request is not sent again.", domain) from cause
+        raise self._unclear(domain, outcome, cause) from None
+
+    def _unclear(self, domain: str, why: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
+        error = AmbiguousWriteError(f"{why} The request is not sent again.", domain)
+        error.earlier = () if cause is None else (*cause.earlier, cause)
+        return error
+
+    def _check_domain(self, record: Mapping[str, Any], domain: str) -> None:
+        shown = record.get("domain")
+        if isinstance(shown, str) and not same_domain(shown, domain):
+            raise OtherDomainError(domain, self.redact(shown), str(record["id"]))
 
     def _as_sent(
         self, record: dict[str, Any], settings: Mapping[str, Any], *, is_shown: bool = False
@@ -250,7 +275,7 @@ class AnalyticsClient:
         raise NotAppliedError(
             str(record["id"]),
             {
-                name: self._transport.redact(
+                name: self.redact(
                     f"is {fields.normalise(name, record[name])!r}, sent was {fields.normalise(name, sent[name])!r}"
                 )
                 for name in differing

@@ -31,6 +31,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import msgspec
 
+from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
 
 API_PREFIX = "/api/v1"
@@ -97,10 +98,10 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Following:
-    """How the service says that the next page is selected.
+class Selection:
+    """How a link of the service selects a page.
 
-    :param parameter: query parameter, the one of the link that was not sent; None if the link names none.
+    :param parameter: query parameter, the one that docs/interface.md does not name; None if there is no such one.
     :param value: its value, a page number or a cursor.
     """
 
@@ -112,6 +113,7 @@ class Following:
 class Page:
     """A page of the list, with the metadata of the service; None for what it does not state.
 
+    :param first: the first page, as a link of the service selects it; None if there is no such link.
     :param following: the next page; None if there is none, or if the service does not link pages.
     """
 
@@ -120,7 +122,8 @@ class Page:
     current_page: int | None = None
     last_page: int | None = None
     per_page: int | None = None
-    following: Following | None = None
+    first: Selection | None = None
+    following: Selection | None = None
 
 
 def record(answer: Answer) -> dict[str, Any]:
@@ -169,14 +172,13 @@ def acknowledged(answer: Answer) -> None:
         raise answer.unexpected("The response does not confirm the request.")
 
 
-def page(answer: Answer, url: str, query: Mapping[str, str], list_key: str | None = None) -> Page:
+def page(answer: Answer, url: str, list_key: str | None = None) -> Page:
     """Return the rows and the page metadata of a list response.
 
     The rows stand bare, under ``data``, under the only other key that holds a list of objects, or so within an object
     under ``data``. The metadata stand beside them or under ``meta``; numbers may be text.
 
     :param url: URL of the request without its query, to tell links of the service from others.
-    :param query: query parameters of the request.
     :param list_key: key of the list, with a dot for each object on the way; None: as described.
     """
     found = _json(answer)
@@ -193,30 +195,44 @@ def page(answer: Answer, url: str, query: Mapping[str, str], list_key: str | Non
         current_page=number(meta.get("current_page")),
         last_page=number(meta.get("last_page")),
         per_page=number(meta.get("per_page")),
-        following=_following(meta, url, query),
+        first=_first(meta, url),
+        following=_following(meta, url),
     )
 
 
-def _following(meta: Mapping[str, Any], url: str, query: Mapping[str, str]) -> Following | None:
+def _first(meta: Mapping[str, Any], url: str) -> Selection | None:
+    """Return how the service selects the first page: by ``links.first`` or ``first_page_url``."""
+    link = _linked(meta, "first") or meta.get("first_page_url")
+    return _selection(link, url) if isinstance(link, str) and link else None
+
+
+def _following(meta: Mapping[str, Any], url: str) -> Selection | None:
     """Return how the service selects the next page: by ``links.next``, ``next_page_url``, ``next`` or ``next_cursor``.
 
     A link is never followed: only its query is read, and only if it leads to the same address as the request. A link
     that leads elsewhere, as behind some proxies, says only that there is a next page.
     """
-    links = meta.get("links")
-    for link in (links.get("next") if isinstance(links, dict) else None, meta.get("next_page_url"), meta.get("next")):
+    for link in (_linked(meta, "next"), meta.get("next_page_url"), meta.get("next")):
         if isinstance(link, str) and link:
-            return _selection(link, url, query)
+            return _selection(link, url)
     cursor = meta.get("next_cursor")
-    return Following(None, str(cursor)) if isinstance(cursor, (str, int)) and cursor != "" else None
+    return Selection(None, str(cursor)) if isinstance(cursor, (str, int)) and cursor != "" else None
 
 
-def _selection(link: str, url: str, query: Mapping[str, str]) -> Following:
-    target, base = urlsplit(urljoin(url, link)), urlsplit(url)
+def _linked(meta: Mapping[str, Any], name: str) -> Any:
+    links = meta.get("links")
+    return links.get(name) if isinstance(links, dict) else None
+
+
+def _selection(link: str, url: str) -> Selection:
+    try:
+        target, base = urlsplit(urljoin(url, link)), urlsplit(url)
+    except ValueError:
+        return Selection(None, None)
     if (target.scheme, target.netloc.lower(), target.path) != (base.scheme, base.netloc.lower(), base.path):
-        return Following(None, None)
-    others = [(name, value) for name, value in parse_qsl(target.query) if name not in query]
-    return Following(*others[0]) if len(others) == 1 else Following(None, None)
+        return Selection(None, None)
+    others = [(name, value) for name, value in parse_qsl(target.query) if name not in ListFilters.__annotations__]
+    return Selection(*others[0]) if len(others) == 1 else Selection(None, None)
 
 
 def _list_in(found: Any, answer: Answer, list_key: str | None) -> tuple[list[Any], list[Mapping[str, Any]]]:

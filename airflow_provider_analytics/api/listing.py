@@ -407,7 +407,10 @@ class _Reading:
             used.add(cursor)
 
     def _selection(self, page: Page) -> str | None:
-        """Take the name of the page parameter from the link to the next page; return its value if it is a cursor."""
+        """Take the page parameter from the links to the first and the next page; return a cursor, if there is one."""
+        if page.first is not None and page.first.value in ("0", "1"):
+            self._parameter = self._parameter or page.first.parameter
+            self._base = int(page.first.value) if self._base is None else self._base
         following = page.following
         if following is None or following.value is None:
             return None
@@ -430,6 +433,10 @@ class _Reading:
 
     def _take(self, page: Page, number: int) -> list[dict[str, Any]]:
         """Note the rows of a page and return them; none if the page repeats the one before."""
+        ids = [str(row["id"]) for row in page.rows]
+        if ids and number > 1 and self._last_ids == ids:
+            self.repeated = True
+            return []
         shown = page.current_page
         if self._base is None and shown in (0, 1) and number == 1:
             self._base = shown
@@ -441,10 +448,6 @@ class _Reading:
             )
         if number > 1 and page.total != self.total:
             raise _moved("total", f"page 1 names the total {self.total}, page {number} names {page.total}.")
-        ids = [str(row["id"]) for row in page.rows]
-        if ids and number > 1 and self._last_ids == ids:
-            self.repeated = True
-            return []
         for website_id in ids:
             if website_id in self.ids:
                 raise _moved("distinct ids", f"website {website_id} came twice; the list changed while it was read.")

@@ -255,6 +255,7 @@ class CreateWebsiteOperator(_SettingsOperator):
                 return hook.client.for_output(self._treat(hook, existing["id"], settings))
             try:
                 created = hook.create_website(self.domain, **settings)
+                created = hook.client.confirm_website(created["id"], self.domain, **settings)
             except NotAppliedError as error:
                 raise permanent_failure(
                     str(error), f"the website now exists and if_exists={self.if_exists!r} decides about it"
@@ -284,7 +285,9 @@ class CreateWebsiteOperator(_SettingsOperator):
             )
             return existing
         self.log.info("Website %s already exists, with id %s; updating: %s.", self.domain, website_id, listed)
-        return hook.update_website(website_id, **{name: settings[name] for name in differing})
+        changes = {name: settings[name] for name in differing}
+        hook.update_website(website_id, **changes)
+        return hook.client.confirm_website(website_id, **changes)
 
 
 class UpdateWebsiteOperator(_SettingsOperator):
@@ -360,7 +363,9 @@ class UpdateWebsiteOperator(_SettingsOperator):
         with self.connected() as hook:
             settings = self._settings(UPDATE_FIELDS, context)
             update_form(boolean_texts=("false", "true"), **settings)  # checks the values before anything is sent
-            updated = hook.update_website(_find_id(hook, self.website_id, self.domain), **settings)
+            website_id = _find_id(hook, self.website_id, self.domain)
+            hook.update_website(website_id, **settings)
+            updated = hook.client.confirm_website(website_id, **settings)
             self.log.info("Updated website %s: %s.", _name(updated), ", ".join(settings))
             return hook.client.for_output(updated)
 

@@ -167,7 +167,7 @@ class _Service:
             website = self._store.add(unique=not options.allow_duplicates, **_stored(values, options))
         except DuplicateDomainError as error:
             raise _invalid({"domain": ["The domain has already been taken."]}) from error
-        return self._written("create", options.create_status, website, options)
+        return self._written("create", options.create_status, website, values, options)
 
     async def show_website(self, request: Request) -> Response:
         options = self._options_for(request)
@@ -181,7 +181,7 @@ class _Service:
         _refuse_query(request, options)
         values = await _form(request, UPDATE_FIELDS, options)
         website = self._store.update(website_id, _stored(values, options)) or {}
-        return self._written("update", options.update_status, website, options)
+        return self._written("update", options.update_status, website, values, options)
 
     async def delete_website(self, request: Request) -> Response:
         options = self._options_for(request)
@@ -195,8 +195,11 @@ class _Service:
         _refuse_query(request, options)
         return JSONResponse(render_account(ACCOUNT, options))
 
-    def _written(self, operation: str, status: int, website: Mapping[str, Any], options: Options) -> Response:
-        return _write_answer(operation, status, render_record(website, options, self._secrets(options)), options)
+    def _written(
+        self, operation: str, status: int, website: Mapping[str, Any], sent: Mapping[str, Any], options: Options
+    ) -> Response:
+        shown = {**website, **sent} if operation in options.echoes else website
+        return _write_answer(operation, status, render_record(shown, options, self._secrets(options)), options)
 
     def _secrets(self, options: Options) -> Secrets:
         reveals = any("{password}" in template for template in options.extra_fields.values())

@@ -82,6 +82,8 @@ class Options(BaseModel):
     empty_answers: frozenset[Write] = frozenset()
     #: Operations whose response holds a message in place of the record.
     message_answers: frozenset[Write] = frozenset()
+    #: Operations whose response shows what was sent, whatever is stored.
+    echoes: frozenset[Literal["create", "update"]] = frozenset()
     #: How a domain is stored: as it was sent, as A-labels (punycode), as U-labels, in lower case, or without a leading
     #: ``www.``.
     domain_as: Literal["sent", "ascii", "unicode", "lower", "without www"] = "sent"

@@ -218,10 +218,13 @@ def normalise(domain: str, how: str) -> str:
         return domain.lower()
     if how == "without www":
         return domain.removeprefix("www.")
-    if how == "ascii":
-        return idna.encode(domain, uts46=True).decode()
-    if how == "unicode":
-        return idna.decode(domain, uts46=True)
+    try:
+        if how == "ascii":
+            return idna.encode(domain, uts46=True).decode()
+        if how == "unicode":
+            return idna.decode(domain, uts46=True)
+    except idna.IDNAError:  # an underscore, say
+        return domain.lower()
     return domain
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import parse_qsl
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class Request:
     headers: dict[str, str]
     body: bytes
     raw: bytes = field(repr=False)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Query parameters."""
+        return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
 
 
 @dataclass(frozen=True)

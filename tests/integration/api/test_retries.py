@@ -287,7 +287,7 @@ def test_a_create_whose_answer_is_lost_is_looked_up_and_never_repeated(fault: st
         else:
             with pytest.raises(AmbiguousWriteError) as caught:
                 client.create_website("new.example")
-            assert isinstance(caught.value.__cause__, FAULTS[fault][1])
+            assert isinstance(caught.value.earlier[-1], FAULTS[fault][1])
         assert [request.method for request in server.requests].count("POST") == 1
 
 

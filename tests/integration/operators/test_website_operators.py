@@ -207,7 +207,7 @@ def test_create_where_one_is(
     if sent is None:
         assert sandbox.websites() == [before]
     else:
-        assert dict(sandbox.requests[-1].form) == sent
+        assert dict(sandbox.requests[-2].form) == sent
         assert tasks["create"].returned == sandbox.websites()[0]
 
 

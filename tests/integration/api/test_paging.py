@@ -1,0 +1,208 @@
+"""Pages selected as the service says, and lists that are read with several requests at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from raw_server import RawServer, Request, http
+from wire_client import Time, client_of
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.exceptions import IncompleteListError, UnexpectedResponseError
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+ClientWith = Callable[..., AnalyticsClient]
+
+
+@pytest.fixture
+def client_with(analytics_sandbox: SandboxServer) -> Iterator[ClientWith]:
+    made: list[AnalyticsClient] = []
+
+    def make(**settings: Any) -> AnalyticsClient:
+        made.append(client_of(analytics_sandbox.url, api_key=analytics_sandbox.api_key, **settings))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "links name another parameter": {"page_parameter": "p"},
+    "a flat link": {"page_parameter": "p", "metadata": "flat"},
+    "a parameter with brackets": {"page_parameter": "page[number]"},
+    "from 0": {"first_page": 0},
+    "from 0, without links": {"first_page": 0, "links": "absent"},
+    "from 0, without any number": {"first_page": 0, "metadata": "none"},
+    "a cursor in a link": {"paging": "cursor", "page_parameter": "after"},
+    "a cursor alone": {"paging": "cursor", "page_parameter": "cursor", "links": "absent"},
+    "a list below data": {"list_key": "data.data"},
+    "a bare list": {"list_key": None},
+}
+
+
+@pytest.mark.parametrize("websites", [0, 1, 100, 101, 250])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_list_is_read_whole(
+    client_with: ClientWith, analytics_sandbox: SandboxServer, shape: str, websites: int
+) -> None:
+    analytics_sandbox.seed(websites)
+    analytics_sandbox.configure(strict_parameters=False, **SHAPES[shape])
+    queries: tuple[dict[str, Any], ...] = ({}, {"sort_by": "domain", "sort": "asc"})
+    for query in queries:
+        found = client_with().list_websites(**query)
+        assert {website["id"] for website in found} == set(range(1, websites + 1))
+
+
+@pytest.mark.parametrize("name", ["items", "data.items", "result.websites"])
+def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: SandboxServer, name: str) -> None:
+    analytics_sandbox.seed(120)
+    analytics_sandbox.configure(list_key=name)
+    assert len(client_with(list_key=name).list_websites()) == 120
+    with pytest.raises(UnexpectedResponseError, match=r"under 'other\.key', which the extra list_key names"):
+        client_with(list_key="other.key").list_websites()
+
+
+@pytest.mark.parametrize("cap", [100, 200, 230])
+@pytest.mark.parametrize("links", ["given", "absent"])
+def test_a_total_that_is_capped_is_not_believed(
+    client_with: ClientWith, analytics_sandbox: SandboxServer, cap: int, links: str
+) -> None:
+    analytics_sandbox.seed(250)
+    analytics_sandbox.configure(total_cap=cap, links=links)
+    with pytest.raises(IncompleteListError):
+        client_with().list_websites()
+
+
+def page_of(query: dict[str, str], size: int, **meta: Any) -> dict[str, Any]:
+    number, per_page = int(query.get("page", "1")), int(query["per_page"])
+    ids = sorted(range(1, size + 1), reverse=query["sort"] == "desc")[(number - 1) * per_page : number * per_page]
+    last = -(-size // per_page)
+    numbers = {"total": size, "current_page": number, "last_page": last, "per_page": per_page}
+    return {"data": [{"id": n, "domain": f"{n}.example"} for n in ids], "meta": {**numbers, **meta}}
+
+
+LINKS: dict[str, Any] = {
+    "another host": "https://elsewhere.example/api/v1/websites?page=2",
+    "another path": "/other/websites?page=2",
+    "another scheme": "https://127.0.0.1/api/v1/websites?page=2",
+    "no query": "/api/v1/websites",
+    "two parameters": "/api/v1/websites?page=2&token=x",
+    "no link": "nonsense",
+    "a number": 2,
+    "an object": {"href": "/api/v1/websites?page=2"},
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_link_that_says_nothing_changes_nothing_and_is_never_followed(link: str) -> None:
+    def respond(request: Request) -> bytes:
+        body = page_of(request.query, 250)
+        if int(request.query.get("page", "1")) < 3:
+            body["links"] = {"next": LINKS[link]}
+        return http(200, body)
+
+    with RawServer(respond) as server, client_of(server.url) as client:
+        assert len(client.list_websites()) == 250
+        assert {request.target.partition("?")[0] for request in server.requests} == {"/api/v1/websites"}
+
+
+def test_a_link_on_the_page_that_should_be_the_last_is_a_contradiction() -> None:
+    def respond(request: Request) -> bytes:
+        return http(200, {**page_of(request.query, 250), "links": {"next": "/api/v1/websites?page=4"}})
+
+    with (
+        RawServer(respond) as server,
+        client_of(server.url) as client,
+        pytest.raises(IncompleteListError, match="page 3 completes the total of 250, yet links") as caught,
+    ):
+        client.list_websites()
+    assert caught.value.check == "next link"
+
+
+def test_a_cursor_that_comes_again_is_an_error() -> None:
+    def respond(request: Request) -> bytes:
+        number = len(server.requests)
+        return http(200, {"data": [{"id": number}], "next_cursor": "again"})
+
+    with RawServer(respond) as server, client_of(server.url) as client:
+        with pytest.raises(IncompleteListError, match="names the cursor 'again' again"):
+            client.list_websites()
+        assert len(server.requests) == 2
+
+
+# Several requests at the same time
+
+
+class Held:
+    """Serves a list, and lets no page go before so many requests wait at the same time."""
+
+    def __init__(self, size: int, parties: int) -> None:
+        self.size = size
+        self.most = self.now = 0
+        self._lock = threading.Lock()
+        self._barrier = threading.Barrier(parties)
+
+    def __call__(self, request: Request) -> bytes:
+        query = request.query
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        if 2 <= int(query.get("page", "1")) <= 5:
+            self._barrier.wait(30)
+        with self._lock:
+            self.now -= 1
+        return http(200, page_of(query, self.size))
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 4])
+def test_so_many_pages_are_requested_at_the_same_time_and_given_out_in_order(parallel: int) -> None:
+    service = Held(450, parallel)
+    with RawServer(service) as server, client_of(server.url, parallel_requests=parallel) as client:
+        assert [website["id"] for website in client.iter_websites()] == list(range(450, 0, -1))
+    assert service.most == parallel
+
+
+def test_no_request_is_begun_once_the_consumer_stops_or_a_page_fails() -> None:
+    before = threading.active_count()
+    with RawServer(lambda request: http(200, page_of(request.query, 5000))) as server, client_of(server.url) as client:
+        listing = client.iter_websites()
+        for _ in range(150):
+            next(listing)
+        listing.close()
+        sent = len(server.requests)
+        assert sent <= 6
+        assert list(listing) == []
+        assert len(server.requests) == sent
+
+    def failing(request: Request) -> bytes:
+        query = request.query
+        return http(404) if query.get("page") == "3" else http(200, page_of(query, 5000))
+
+    with RawServer(failing) as server, client_of(server.url) as client:
+        with pytest.raises(Exception, match="404"):
+            client.list_websites()
+        assert len(server.requests) <= 7
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("analytics-list")]
+    assert threading.active_count() <= before + 2
+
+
+def test_retry_after_of_a_page_holds_for_all_of_them() -> None:
+    time = Time()
+    refused = threading.Event()
+
+    def respond(request: Request) -> bytes:
+        query = request.query
+        if query.get("page") == "3" and not refused.is_set():
+            refused.set()
+            return http(429, headers=[("Retry-After", "20")])
+        return http(200, page_of(query, 950))
+
+    with RawServer(respond) as server, client_of(server.url, time, parallel_requests=2) as client:
+        assert len(client.list_websites()) == 950
+    assert max(time.slept) == 20.0
+    assert time.now >= 1020.0
