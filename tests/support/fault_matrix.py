@@ -1,14 +1,16 @@
-"""Every way a list may be served, tried: ``python tests/support/fault_matrix.py [--all]``.
+"""Every way a list may be served and a write be taken, tried: ``python tests/support/fault_matrix.py [--all]``.
 
-Each case holds when the client returns exactly the websites the server had, or refuses with a typed error; and
-when a well-behaved server is asked no more often than arithmetic demands. Moving lists hold when nothing that was
-there all the time is missing and nothing that never was is present.
+Each case of a list holds when the client returns exactly the websites the server had, or refuses with a typed error;
+and when a well-behaved server is asked no more often than arithmetic demands. Moving lists hold when nothing that was
+there all the time is missing and nothing that never was is present. For writes see ``write_matrix.py``.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import logging
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -16,17 +18,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from list_model import MovingList, Server, page_function, sample, servers
+from write_matrix import Writer, service, write, writers
 
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.exceptions import IncompleteListError, UnexpectedResponseError
 
 #: One axis after the other around the ordinary shape, in every combination.
-_ORDINARY = {"key": "data", "metadata": "meta", "text_numbers": False}
+_ORDINARY = {"key": "data", "metadata": "meta", "text_numbers": False, "numbers": "all"}
 
 
 def read(serve: Callable[[Mapping[str, str]], bytes], query: dict[str, str]) -> tuple[list[str], Listing]:
     """Read a list once through the dialect, without a socket; return the ids and the listing with its proof."""
-    listing = Listing(page_function(serve), query, "page")
+    listing = Listing(page_function(serve), query)
     return [str(row["id"]) for row in listing], listing
 
 
@@ -97,7 +100,7 @@ MOVES = {
 
 
 def groups(complete: bool = False) -> dict[str, list[Any]]:
-    """Return the cases by group: for lists that stand still servers, for moving ones pairs of move and seed."""
+    """Return the cases by group: servers, pairs of a move and a seed for moving lists, and writers."""
     every = list(servers())
     if complete:
         found: dict[str, list[Any]] = {"every shape": every}
@@ -113,6 +116,7 @@ def groups(complete: bool = False) -> dict[str, list[Any]]:
     readings = 5000 if complete else 500
     for name, move in MOVES.items():
         found[f"moving: {name}"] = [(move, seed) for seed in range(readings)]
+    found["writes"] = list(writers())
     return found
 
 
@@ -120,8 +124,13 @@ def run(cases: Iterable[Any]) -> tuple[collections.Counter[str], list[str]]:
     """Try the cases; return the counts of tried, held and failed ones, and what failed."""
     counts: collections.Counter[str] = collections.Counter()
     failures = []
+    writing = contextlib.ExitStack()
+    sandbox = None
     for case in cases:
-        if isinstance(case, Server):
+        if isinstance(case, Writer):
+            sandbox = sandbox or writing.enter_context(service())
+            problem = write(sandbox, case)
+        elif isinstance(case, Server):
             problem = still(case)
         else:
             problem, taken = case[0].try_once(case[1])
@@ -130,6 +139,7 @@ def run(cases: Iterable[Any]) -> tuple[collections.Counter[str], list[str]]:
         counts["failed" if problem else "held"] += 1
         if problem:
             failures.append(f"{case}: {problem}")
+    writing.close()
     return counts, failures
 
 
@@ -138,6 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0] if __doc__ else None)
     parser.add_argument("--all", action="store_true", help="every combination of the axes (minutes)")
     complete = parser.parse_args(arguments).all
+    logging.disable()  # what the tasks log
     total: collections.Counter[str] = collections.Counter()
     lines = [f"{'':42}{'tried':>8}{'held':>8}{'failed':>8}"]
     for name, cases in groups(complete).items():

@@ -14,15 +14,19 @@ from airflow_provider_analytics.api import dialect
 
 SIZES = (0, 1, 2, 10, 99, 100, 101, 200, 250, 300)
 CAP = 25
+CAPPED_TOTAL = 100
+#: Address of the lists that are functions.
+URL = "https://stats.example.com/api/v1/websites"
 
 AXES: dict[str, tuple[Any, ...]] = {
     "key": (None, "data", "websites"),
     "metadata": ("none", "top", "meta"),
-    "total": ("right", "absent", "low", "high", "rows", "changing"),
+    "total": ("right", "absent", "low", "high", "rows", "changing", "capped"),
     "numbers": ("all", "no last_page", "total only"),
     "echo": ("right", "absent", "wrong"),
     "text_numbers": (False, True),
-    "page": ("honoured", "ignored", "from 0", "clamped", "repeated"),
+    "page": ("honoured", "ignored", "from 0", "clamped", "repeated", "named p"),
+    "links": ("null", "right", "always", "elsewhere"),
     "sort": ("honoured", "ignored"),
     "per_page": ("honoured", "ignored", "capped"),
     "size": SIZES,
@@ -33,9 +37,11 @@ AXES: dict[str, tuple[Any, ...]] = {
 class Server:
     """One way to serve the list. The defaults are a well-behaved server.
 
-    ``total``: ``rows`` counts the rows of the page only, ``changing`` is right on the first page only.
+    ``total``: ``rows`` counts the rows of the page only, ``changing`` is right on the first page only, ``capped`` stops
+    at 100, and the last page with it.
     ``page``: ``from 0`` counts explicit numbers from 0, ``clamped`` serves the last page for any later one,
-    ``repeated`` serves page 2 again for page 3.
+    ``repeated`` serves page 2 again for page 3, ``named p`` reads another parameter.
+    ``links``: to the next page, ``null`` on every page, ``right``, ``always`` there, or to ``elsewhere``.
     """
 
     key: str | None = "data"
@@ -45,6 +51,7 @@ class Server:
     echo: str = "right"
     text_numbers: bool = False
     page: str = "honoured"
+    links: str = "null"
     sort: str = "honoured"
     per_page: str = "honoured"
     size: int = 250
@@ -56,13 +63,15 @@ class Server:
 
     def answer(self, query: Mapping[str, str]) -> bytes:
         """Return the body for a list request."""
-        asked = int(query.get("page", "1"))
+        name = "p" if self.page == "named p" else "page"
+        asked = int(query.get(name, "1"))
         size = {"honoured": int(query.get("per_page", "100")), "ignored": max(1, self.size), "capped": CAP}[
             self.per_page
         ]
         last = max(1, -(-self.size // size))
         served = {
             "honoured": asked,
+            "named p": asked,
             "ignored": 1,
             "from 0": asked + ("page" in query),
             "clamped": min(asked, last),
@@ -73,9 +82,16 @@ class Server:
         ordered = ids[::-1] if newest_first else ids
         shown = ordered[(served - 1) * size : served * size]
         rows = [{"id": self._number(n), "domain": f"{n}.example"} for n in shown]
-        return msgspec.json.encode(self._envelope(rows, asked, served, size, last))
+        following = served - (self.page == "from 0") + 1
+        link = {
+            "null": None,
+            "right": f"/api/v1/websites?sort=desc&{name}={following}" if served < last else None,
+            "always": f"{URL}?{name}={following}",
+            "elsewhere": f"https://elsewhere.example/?{name}=2" if served < last else None,
+        }[self.links]
+        return msgspec.json.encode(self._envelope(rows, asked, served, size, last, link))
 
-    def _envelope(self, rows: list[Any], asked: int, served: int, size: int, last: int) -> Any:
+    def _envelope(self, rows: list[Any], asked: int, served: int, size: int, last: int, link: str | None) -> Any:
         if self.key is None:
             return rows
         numbers: dict[str, Any] = {}
@@ -86,7 +102,10 @@ class Server:
                 "high": self.size + 7,
                 "rows": len(rows),
                 "changing": self.size + served - 1,
+                "capped": min(CAPPED_TOTAL, self.size),
             }[self.total]
+            if self.total == "capped":
+                last = min(last, max(1, -(-CAPPED_TOTAL // size)))
         if self.numbers != "total only":
             numbers["per_page"] = size
         if self.numbers == "all":
@@ -97,8 +116,8 @@ class Server:
         if self.metadata == "none":
             return {self.key: rows}
         if self.metadata == "top":
-            return {self.key: rows, **numbers}
-        return {self.key: rows, "links": {"next": None}, "meta": numbers}
+            return {self.key: rows, "next_page_url": link, **numbers}
+        return {self.key: rows, "links": {"next": link}, "meta": numbers}
 
     def _number(self, value: int) -> int | str:
         return str(value) if self.text_numbers else value
@@ -106,8 +125,13 @@ class Server:
     @property
     def is_well_behaved(self) -> bool:
         """Whether a client must get the complete list from this server."""
-        return (self.page, self.sort, self.per_page) == ("honoured",) * 3 and (
-            self.metadata == "none" or self.key is None or (self.total in ("right", "absent") and self.echo != "wrong")
+        has_numbers = self.metadata != "none" and self.key is not None
+        is_named = self.page == "named p" and self.links == "right" and has_numbers and self.size > 100
+        return (
+            (self.page == "honoured" or is_named)
+            and (self.sort, self.per_page) == ("honoured",) * 2
+            and not (has_numbers and self.links == "always")
+            and (not has_numbers or (self.total in ("right", "absent") and self.echo != "wrong"))
         )
 
     @property
@@ -116,7 +140,8 @@ class Server:
         pages = max(1, -(-self.size // 100))
         has_numbers = self.key is not None and self.metadata != "none"
         # Page 1 once more where nothing tells whether pages count from 0 or from 1.
-        probe = self.size >= 100 and not (has_numbers and self.echo == "right")
+        tells = self.echo == "right" or (self.links == "right" and self.size > 100)
+        probe = self.size >= 100 and not (has_numbers and tells)
         if not has_numbers or self.total == "absent":
             # Both directions, each up to the page that brings nothing.
             return 2 * (pages + (self.size > 0)) + probe
@@ -134,7 +159,7 @@ def servers() -> Iterator[Server]:
         if server.key is None and server.metadata != "none":
             continue
         bare = server.key is None or server.metadata == "none"
-        if bare and (server.total, server.numbers, server.echo) != ("absent", "all", "absent"):
+        if bare and (server.total, server.numbers, server.echo, server.links) != ("absent", "all", "absent", "null"):
             continue
         yield server
 
@@ -142,10 +167,6 @@ def servers() -> Iterator[Server]:
 def sample(count: int, seed: int) -> list[Server]:
     """Return distinct combinations: every one of the axes' values many times, the same ones for the same seed."""
     return random.Random(seed).sample(list(servers()), count)
-
-
-#: Address of the lists that are functions.
-URL = "https://stats.example.com/api/v1/websites"
 
 
 def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[[dict[str, str]], dialect.Page]:

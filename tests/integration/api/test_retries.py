@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import lost_answers
 import pytest
 import urllib3.connection
 import urllib3.exceptions
@@ -384,3 +385,12 @@ def test_the_form_of_a_repeat_is_the_form_of_the_first_attempt() -> None:
         client.update_website(7, exclude_ips=["192.0.2.1", "192.0.2.2"])
         assert [request.body for request in server.requests] == [b"exclude_ips=192.0.2.1%0A192.0.2.2"] * 2
     assert json.loads(RECORD.partition(b"\r\n\r\n")[2])["data"] == WEBSITE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", lost_answers.ANSWERS)
+def test_whatever_becomes_of_the_answer_to_a_create_there_is_one_website(answer: str) -> None:
+    assert len(lost_answers.ANSWERS) == 24
+    assert {stores: lost_answers.try_once(answer, stores) for stores in lost_answers.STORES} == dict.fromkeys(
+        lost_answers.STORES, (1, True)
+    )
