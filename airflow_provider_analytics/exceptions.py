@@ -68,9 +68,9 @@ class AnalyticsConfigError(AnalyticsError):
 
     def problem(self) -> str:
         """Return all problems."""
+        ended = [problem if problem.endswith(".") else f"{problem}." for problem in self.problems]
         listed = " ".join(
-            f"({number}) {problem}" if len(self.problems) > 1 else problem
-            for number, problem in enumerate(self.problems, start=1)
+            f"({number}) {problem}" if len(ended) > 1 else problem for number, problem in enumerate(ended, start=1)
         )
         return f"{listed} Correct {self.source}."
 
@@ -108,12 +108,15 @@ class AnalyticsApiError(AnalyticsError):
         if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in ("PATCH", "PUT"):
             other = "PUT" if self.method == "PATCH" else "PATCH"
             return f"The service does not accept {self.method}: set the extra update_method to {other}"
+        if self.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            return "The proxy asks for a user name and a password: correct the extra proxies"
         return "The service refused the request"
 
     def problem(self) -> str:
         """Return what is wrong, what the service says, and the request."""
-        facts = ", ".join((_status_text(self.status), *self.facts))
-        said = f" The service says: {self.message}" if self.message else ""
+        status = _status_text(self.status)
+        facts = ", ".join((status, *self.facts))
+        said = f" The service says: {self.message}" if self.message and self.message not in status else ""
         fields = "; ".join(f"{field}: {' '.join(messages)}" for field, messages in sorted(self.errors.items()))
         listed = f" [{fields}]" if fields else ""
         text = f"{self.summary()} ({facts}).{said}{listed}".rstrip(".")
@@ -146,7 +149,7 @@ class BlockedError(AnalyticsApiError):
 
     def summary(self) -> str:
         """Return who refused, and what may help."""
-        return "Something in front of the service blocked the request: see the extra headers"
+        return "A firewall in front of the service blocked the request: set the extra 'headers'"
 
 
 class NotFoundError(AnalyticsApiError):
@@ -167,7 +170,7 @@ class ValidationError(AnalyticsApiError):
 
 
 class RateLimitError(AnalyticsApiError):
-    """Status 429 after all retries, or with a ``Retry-After`` that is too long to wait for."""
+    """Status 429 after all retries, or with a ``Retry-After`` that is too long to wait for within a task."""
 
     #: Seconds of ``Retry-After``; None if the service did not send it.
     retry_after: float | None = None
@@ -397,5 +400,5 @@ def _status_text(status: int) -> str:
 def _with_request(message: str, status: int | None, method: str, path: str, excerpt: str) -> str:
     request = " ".join(filter(None, (method, path)))
     seen = ", ".join(filter(None, (request, _status_text(status) if status is not None else "")))
-    tail = f" The response begins: {excerpt!r}" if excerpt else ""
+    tail = f" The response begins: {excerpt!r}." if excerpt else ""
     return f"{message}{f' Request: {seen}.' if seen else ''}{tail}"

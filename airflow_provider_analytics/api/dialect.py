@@ -23,8 +23,9 @@ from __future__ import annotations
 import html
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
@@ -52,6 +53,8 @@ MAX_MESSAGES = 50
 #: Length of the text that is redacted for an excerpt.
 _LOOKED_AT = 16 * 1024
 
+#: A reset above this number is a Unix timestamp, below it is seconds.
+_A_POINT_IN_TIME = 1_000_000_000
 _LIMIT_HEADERS = tuple(
     f"{prefix}-{name}"
     for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
@@ -87,7 +90,8 @@ class Answer:
         """Return the beginning of a text as one line: redacted, then cut to :data:`EXCERPT_LENGTH` characters."""
         # Cut before redacting as well: redacting 50 MiB to show 200 characters would take seconds. That cut may
         # split a secret, so the end of the redacted text is never shown, however much of the text is blank.
-        return " ".join(self.redact(text[:_LOOKED_AT])[: _LOOKED_AT // 4].split())[:EXCERPT_LENGTH]
+        line = " ".join(self.redact(text[:_LOOKED_AT])[: _LOOKED_AT // 4].split())
+        return line if len(line) <= EXCERPT_LENGTH else f"{line[: EXCERPT_LENGTH - 3]}..."
 
     def unexpected(self, why: str) -> UnexpectedResponseError:
         """Return the error for a response that is not accepted as a success.
@@ -282,15 +286,27 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
         found = None
     if not isinstance(found, dict):
         return (page_title(answer) or answer.excerpt() or "(empty response)"), {}
-    named = found.get("errors")
-    errors = {
-        answer.shorten(name): [_said(message, answer) for message in _as_list(messages)[:MAX_MESSAGES]]
-        for name, messages in list(named.items() if isinstance(named, dict) else ())[:MAX_MESSAGES]
-    }
+    errors: dict[str, list[str]] = {}
+    for name, messages in _by_field(found.get("errors")):
+        if len(errors) < MAX_MESSAGES or name in errors:
+            said = errors.setdefault(answer.shorten(name), [])
+            said += [_said(message, answer) for message in messages[: MAX_MESSAGES - len(said)]]
     for key in ("message", "error", "detail", "title"):
         if isinstance(found.get(key), str) and found[key].strip():
             return answer.shorten(found[key]), errors
     return answer.excerpt(), errors
+
+
+def _by_field(errors: object) -> Iterator[tuple[str, list[object]]]:
+    """Yield the fields of an error response with their messages: of an object, or of a list of objects."""
+    if isinstance(errors, dict):
+        yield from ((name, _as_list(messages)) for name, messages in errors.items())
+    for entry in errors if isinstance(errors, list) else ():
+        if isinstance(entry, dict):
+            name = next((entry[key] for key in ("field", "param", "name", "source") if key in entry), None)
+            message = next((entry[key] for key in ("message", "detail", "msg", "title") if key in entry), "")
+            if isinstance(name, str):
+                yield name, [message]
 
 
 def error_facts(answer: Answer) -> list[str]:
@@ -298,9 +314,21 @@ def error_facts(answer: Answer) -> list[str]:
     facts = []
     for name in ("Retry-After", "RateLimit", "RateLimit-Policy", *_LIMIT_HEADERS, *_REQUEST_ID_HEADERS):
         if value := answer.headers.get(name, "").strip():
-            unit = " s" if name == "Retry-After" and value.isdigit() else ""
-            facts.append(f"{name} {answer.shorten(value)[:60]}{unit}")
+            seconds = number(value) if name == "Retry-After" or name.endswith("-Reset") else None
+            if seconds is not None and seconds > _A_POINT_IN_TIME:
+                facts.append(f"{name} {_time_of_day(seconds)}")
+            elif seconds is not None:
+                facts.append(f"{name} {seconds} s, until {_time_of_day(time.time() + seconds)}")
+            else:
+                facts.append(f"{name} {answer.shorten(value)[:60]}")
     return facts
+
+
+def _time_of_day(timestamp: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(timestamp, UTC):%H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return "an unknown time"
 
 
 def page_title(answer: Answer) -> str:
@@ -341,8 +369,7 @@ def pause(headers: Mapping[str, str]) -> float:
         reset = number(headers.get(f"{prefix}-Reset")) if reset is None else reset
     if remaining != 0 or reset is None:
         return 0.0
-    is_point_in_time = reset > 1_000_000_000
-    return max(0.0, reset - time.time()) if is_point_in_time else float(reset)
+    return max(0.0, reset - time.time()) if reset > _A_POINT_IN_TIME else float(reset)
 
 
 def _json(answer: Answer) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -83,14 +84,8 @@ class Settings:
             problems.append(
                 f"requests_per_minute={self.requests_per_minute!r} is not allowed; allowed: 1 to {MAX_PER_MINUTE}."
             )
-        if isinstance(self.verify, str) and not (self.verify and Path(self.verify).exists()):
-            problems.append(f"verify={self.verify!r} is not allowed; allowed: true, false or an existing CA file.")
-        problems += [
-            f"client_cert={self.client_cert!r} is not allowed: {path!r} is no file; allowed: the path of a certificate "
-            "with its key, or the paths of both, separated by a comma."
-            for path in self.client_cert_paths
-            if not Path(path).is_file()
-        ]
+        problems += _verify_problems(self.verify)
+        problems += _client_cert_problems(self.client_cert_paths)
         problems += _proxy_problems(self.proxies)
         problems += _header_problems(self.headers)
         if not 1 <= self.parallel_requests <= MAX_PARALLEL:
@@ -153,13 +148,18 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
         raise ValueError(
             f"Base URL {text!r} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_SPELLING}."
         )
-    if not url.hostname or port == 0 or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)", text):
+    if (
+        url.hostname in ("http", "https")
+        or not url.hostname
+        or port == 0
+        or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)", text)
+    ):
         raise ValueError(f"Base URL {text!r} is not a URL; enter it {_SPELLING}.")
     if url.query or url.fragment:
         raise ValueError(f"Base URL {text!r} contains a query or a fragment; enter it {_SPELLING}.")
     path = url.path.rstrip("/")
-    if path.endswith(dialect.API_PREFIX):
-        raise ValueError(f"Base URL {text!r} ends with {dialect.API_PREFIX}, which is added automatically; remove it.")
+    if f"{dialect.API_PREFIX}/" in f"{path}/":
+        raise ValueError(f"Base URL {text!r} contains {dialect.API_PREFIX}, which is added automatically; remove it.")
     if url.scheme == "http" and not allow_insecure_http and not is_loopback(url.hostname):
         raise ValueError(
             f"Base URL {text!r} would send the key in clear text; use https, or set the extra allow_insecure_http."
@@ -185,9 +185,41 @@ def _api_key(text: str) -> str:
             "Enter the key itself."
         )
     # These messages omit the value: they are logged and shown.
+    if key.lower().startswith("bearer "):
+        raise ValueError("The API key begins with 'Bearer', which is added automatically; enter the key alone.")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise ValueError("The API key contains a space, a line break or a non-ASCII character; copy it again.")
     return key
+
+
+def _verify_problems(verify: bool | str) -> list[str]:
+    if not isinstance(verify, str):
+        return []
+    if not (verify and Path(verify).exists()):
+        return [f"verify={verify!r} is not allowed; allowed: true, false or an existing CA file."]
+    try:
+        ssl.create_default_context(cafile=None if Path(verify).is_dir() else verify)
+    except (ssl.SSLError, OSError) as error:
+        return [f"verify={verify!r} is no CA bundle in PEM format: {_reason(error)}."]
+    return []
+
+
+def _client_cert_problems(paths: Sequence[str]) -> list[str]:
+    allowed = "the path of a certificate with its key in PEM format, or the paths of both, separated by a comma"
+    missing = [f"client_cert={path!r} is no file; allowed: {allowed}." for path in paths if not Path(path).is_file()]
+    if missing or not paths:
+        return missing
+    try:
+        # An encrypted key would make OpenSSL ask for a password on the terminal.
+        context = ssl.create_default_context()
+        context.load_cert_chain(paths[0], paths[1] if len(paths) > 1 else None, password=lambda: "")
+    except (ssl.SSLError, OSError) as error:
+        return [f"client_cert={', '.join(paths)!r} cannot be used: {_reason(error)}; allowed: {allowed}."]
+    return []
+
+
+def _reason(error: OSError) -> str:
+    return re.sub(r"^\[\S+( \S+)?\] | \(_ssl\.c:\d+\)$", "", error.strerror or str(error))
 
 
 def _proxy_problems(proxies: Mapping[str, str]) -> list[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import http.client
 import io
 import logging
 import os
 import random
+import re
 import socket
+import ssl
 import threading
 import time
 import weakref
@@ -61,7 +64,7 @@ MAX_BACKOFF = 30.0
 POOL_SIZE = 8
 
 #: 520 to 530 are those that CDNs add to 5xx.
-_RETRIED_STATUSES = frozenset({500, 502, 503, 504, *range(520, 531)})
+_RETRIED_STATUSES = frozenset({408, 500, 502, 503, 504, *range(520, 531)})
 _ERRORS: dict[int, type[AnalyticsApiError]] = {
     401: AuthenticationError,
     403: PermissionDeniedError,
@@ -106,10 +109,18 @@ class Transport:
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
+        paths = settings.client_cert_paths
+        self._cert = (paths[0], paths[1]) if len(paths) > 1 else paths[0] if paths else None
         for secret in (settings.api_key, *settings.headers.values()):
             self.redact.add(secret)
+            scheme, _, credentials = secret.rpartition(" ")
+            if scheme and len(credentials) >= 8:
+                self.redact.add(credentials)
         for proxy in self._proxies.values():
-            self.redact.add(unquote(urlsplit(proxy).password or ""))
+            name, password = (unquote(part or "") for part in (urlsplit(proxy).username, urlsplit(proxy).password))
+            if password:
+                self.redact.add(password)
+                self.redact.add(base64.b64encode(f"{name}:{password}".encode()).decode())
         self._headers = _headers(settings)
         self._form_headers = _headers(settings, {"Content-Type": "application/x-www-form-urlencoded"})
         self._root: str | None = None
@@ -148,6 +159,7 @@ class Transport:
         *,
         query: Mapping[str, str] | None = None,
         form: Mapping[str, str] | None = None,
+        stopped: threading.Event | None = None,
     ) -> Answer:
         """Send a request, retry it if that is safe, and return a response with a success status.
 
@@ -159,6 +171,7 @@ class Transport:
         :param path: path below ``/api/v1``.
         :param query: query parameters.
         :param form: form fields, sent as ``application/x-www-form-urlencoded``.
+        :param stopped: set when nobody waits for the response any more: the request is not retried.
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
@@ -171,8 +184,10 @@ class Transport:
                 return self._attempt(prepared, method, path)
             except AnalyticsError as error:
                 error.earlier = tuple(earlier)
+                error.where = self.settings.where
                 last = error
-            if len(earlier) == self.settings.max_retries or not _may_be_repeated(last, method):
+            is_last = len(earlier) == self.settings.max_retries or (stopped is not None and stopped.is_set())
+            if is_last or not _may_be_repeated(last, method):
                 # Raised here, without the frames of the attempts below.
                 raise last.with_traceback(None)
             earlier.append(last)
@@ -184,7 +199,7 @@ class Transport:
         when = f", at {until(seconds)}" if seconds > ANNOUNCED_FROM else ""
         log.warning(
             "Retrying in %.1f s%s (attempt %d of %d failed): %s",
-            seconds, when, attempts, self.settings.max_retries + 1, error.problem(),
+            seconds, when, attempts, self.settings.max_retries + 1, error,
         )  # fmt: skip
         with self._stats_lock:
             self.stats.retries += 1
@@ -219,11 +234,11 @@ class Transport:
                 stream=True,
                 timeout=(self.settings.timeout, self.settings.timeout),
                 verify=self._verify,
-                cert=self.settings.client_cert,
+                cert=self._cert,
                 proxies=self._proxies,
             )
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._connection_error(error, method, path) from None
+            raise self._connection_error(error, method, path, self._clock() - started) from None
         with closing(response):
             answer = self._read(response, method, path, started)
         log.debug("%s %s: status %d in %.3f s", method, path, answer.status, self._clock() - started)
@@ -266,15 +281,20 @@ class Transport:
             timeout = self.settings.timeout
             raise broken(f"The response stalled for {timeout:g} s.", AnalyticsTimeoutError) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise broken(f"The response was cut off ({_kind(error)}).") from None
+            raise broken(f"The response was cut off: {_said(error)}.") from None
         except zlib.error:
             raise broken("The response is corrupt: its gzip stream cannot be read.") from None
         if unzip and not unzip.eof and received:
             raise broken("The response was cut off within its gzip stream.")
         return Answer(method, path, head.status, head.headers, bytes(body), self.redact)
 
-    def _connection_error(self, error: Exception, method: str, path: str) -> AnalyticsConnectionError:
-        """Return the typed error for an exception of requests, with ``sent`` and ``transient`` set."""
+    def _connection_error(
+        self, error: Exception, method: str, path: str, seconds: float = 0.0
+    ) -> AnalyticsConnectionError:
+        """Return the typed error for an exception of requests, with ``sent`` and ``transient`` set.
+
+        :param seconds: duration of the attempt.
+        """
         host, timeout = self.settings.host, self.settings.timeout
         cause = _cause(error)
         kind: type[AnalyticsConnectionError] = AnalyticsConnectionError
@@ -285,16 +305,22 @@ class Transport:
         elif isinstance(error, requests.ReadTimeout):
             kind = AnalyticsTimeoutError
             why = f"{host} did not respond within {timeout:g} s."
+            if seconds > 2 * timeout:
+                why = f"{host} did not finish its response within {seconds:.0f} s."
         elif isinstance(error, requests.exceptions.SSLError):
-            transient, sent = False, "CERTIFICATE_VERIFY_FAILED" not in str(error)
-            why = _tls_problem(host, str(error))
+            transient, sent = False, not isinstance(cause, ssl.SSLCertVerificationError)
+            why = self._tls_problem(cause)
         elif isinstance(error, requests.exceptions.ProxyError):
             # requests reports a proxy that accepted the request and then disconnected as one that was not reached.
             inner = getattr(cause, "original_error", cause)
-            sent = not isinstance(inner, urllib3.exceptions.NewConnectionError) and "Tunnel" not in str(inner)
-            why = f"The proxy to {host} failed: {_kind(inner)}."
+            is_refused = "Tunnel" in str(inner)
+            sent = not isinstance(inner, urllib3.exceptions.NewConnectionError) and not is_refused
+            transient = not re.search("Tunnel connection failed: 4", str(inner))
+            why = f"The proxy {self._proxy_name()} did not pass the request on to {host}: {_said(inner)}."
+            if is_refused:
+                why += " See the extra proxies."
         elif isinstance(cause, urllib3.exceptions.NewConnectionError):
-            sent, why = False, f"{host} cannot be reached: {_plain(cause)}."
+            sent, why = False, f"{host} cannot be reached: {_said(cause)}."
         elif isinstance(cause, (requests.exceptions.InvalidURL, urllib3.exceptions.LocationValueError)):
             transient, sent = False, False
             why = f"{host} is not a valid address: {cause}."
@@ -302,13 +328,41 @@ class Transport:
             # An exception that requests does not wrap is raised before it connects: a CA or client certificate.
             transient, sent = False, False
             why = f"The request to {host} cannot be sent: {error}."
-        elif self.settings.base_url.startswith("http://") and any(sign in repr(cause) for sign in _TLS_EXPECTED):
+        elif self._is_plain and any(sign in repr(cause) for sign in _TLS_EXPECTED):
             transient, why = False, _PLAIN_TO_TLS.format(host)
         else:
-            why = f"The connection to {host} was lost before a response arrived ({_kind(cause)})."
+            hint = " If it speaks https on this port, write https:// in the Base URL." if self._is_plain else ""
+            why = f"{host} broke the connection off before it responded: {_said(cause)}.{hint}"
         raised = kind(self.redact(why), method, path)
         raised.transient, raised.sent = transient, sent
         return raised
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.settings.base_url.startswith("http://")
+
+    def _proxy_name(self) -> str:
+        """Return the address of the proxy, without credentials."""
+        chosen = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
+        return chosen.rpartition("@")[2].rpartition("://")[2]
+
+    def _tls_problem(self, cause: BaseException) -> str:
+        host, said = self.settings.host, str(cause)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            reason = cause.verify_message
+            if "expired" in reason:
+                return f"The certificate of {host} has expired: the service has to renew it."
+            if "mismatch" in reason or "not valid for" in reason:
+                return f"The certificate of {host} is for another host: check the Base URL. ({reason.rstrip('.')})"
+            bundle = self._verify if isinstance(self._verify, str) else None
+            remedy = f"the CA bundle {bundle} did not sign it" if bundle else "set the extra verify to the CA bundle"
+            return f"The certificate of {host} is not trusted: {remedy}. ({reason.rstrip('.')})"
+        if any(sign in said for sign in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")):
+            return f"{host} does not speak https on this port: write http://, or the port of https."
+        if "CERTIFICATE_REQUIRED" in said.upper().replace(" ", "_") or "HANDSHAKE_FAILURE" in said.upper():
+            has = " another" if self.settings.client_cert else " a"
+            return f"{host} seems to require{has} client certificate: see the extra client_cert. ({_said(cause)})"
+        return f"TLS to {host} failed: {_said(cause)}."
 
     def _status_error(self, answer: Answer) -> AnalyticsError:
         """Return the typed error for a status that does not mean success."""
@@ -320,7 +374,7 @@ class Transport:
                     "If the service has moved there, change the Base URL."
                 )
             return answer.unexpected("The status means neither success nor an error.")
-        if self.settings.base_url.startswith("http://") and answer.status == 400:
+        if self._is_plain and answer.status == 400:
             said = answer.excerpt().lower()
             if any(sign in said for sign in _TLS_EXPECTED):
                 return answer.unexpected(_PLAIN_TO_TLS.format(self.settings.host))
@@ -365,44 +419,34 @@ def _is_transient(error: AnalyticsError) -> bool:
         return error.transient
     if isinstance(error, RateLimitError):
         return error.retry_after is None or error.retry_after <= MAX_WAIT
-    if isinstance(error, ServerError):
-        return error.status in _RETRIED_STATUSES and (error.retry_after or 0.0) <= MAX_WAIT
+    if isinstance(error, AnalyticsApiError):
+        return error.status in _RETRIED_STATUSES and (getattr(error, "retry_after", None) or 0.0) <= MAX_WAIT
     return False
 
 
 def _cause(error: BaseException) -> BaseException:
     """Return the innermost reason that urllib3 gave to requests."""
-    inner: Any = error
+    inner = error
     while True:
-        reason = getattr(inner, "reason", None) or (inner.args[0] if getattr(inner, "args", None) else None)
-        if not isinstance(reason, BaseException):
-            return inner  # type: ignore[no-any-return]
+        parts = (getattr(inner, "reason", None), *inner.args)
+        reason = next((part for part in parts if isinstance(part, BaseException)), None)
+        if reason is None:
+            return inner
         inner = reason
 
 
-def _kind(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:160]
-
-
-def _plain(error: BaseException) -> str:
-    """Return what a NewConnectionError says, without the name of the connection object."""
-    return str(error).rpartition(">: ")[2].rpartition(": Failed to establish a new connection: ")[2] or str(error)
-
-
-def _tls_problem(host: str, error: str) -> str:
-    if "WRONG_VERSION_NUMBER" in error or "RECORD_LAYER_FAILURE" in error or "HTTP_REQUEST" in error:
-        return f"{host} does not speak https on this port: write http://, or the port of https. ({error})"
-    if "CERTIFICATE_VERIFY_FAILED" in error and "mismatch" in error:
-        return f"The certificate of {host} is for another host: check the Base URL. ({error})"
-    if "CERTIFICATE_VERIFY_FAILED" in error:
-        return f"The certificate of {host} is not trusted: set the extra verify to the CA bundle. ({error})"
-    if (
-        "certificate required" in error.lower()
-        or "CERTIFICATE_REQUIRED" in error
-        or "handshake failure" in error.lower()
-    ):
-        return f"{host} may require a client certificate: set the extra client_cert. ({error})"
-    return f"TLS to {host} failed: {error}. For a private CA, set the extra verify to its CA bundle."
+def _said(error: BaseException) -> str:
+    """Return what an exception of requests, urllib3 or Python means, without the names of their objects."""
+    inner = _cause(error)
+    if isinstance(inner, http.client.RemoteDisconnected):
+        return "connection closed without a response"
+    if isinstance(inner, urllib3.exceptions.IncompleteRead):
+        return f"{inner.partial} of {inner.partial + inner.expected} bytes arrived"
+    if isinstance(inner, http.client.BadStatusLine):
+        return f"it is no HTTP response: {str(inner)[:60]}"
+    text = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
+    text = re.sub(r"^.*?\): (?=Failed to)", "", text).removeprefix("Failed to establish a new connection: ")
+    return re.sub(r"^\[Errno -?\d+\] ", "", text)[:160].rstrip(".") or type(inner).__name__
 
 
 def _headers(settings: Settings, more: Mapping[str, str] | None = None) -> requests.structures.CaseInsensitiveDict[str]:

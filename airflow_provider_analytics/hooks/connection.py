@@ -102,7 +102,7 @@ def _check_schema(connection: ConnectionLike) -> None:
     # Not shown: the part before an @ may be a secret.
     spelling = "" if "@" in host else f", {right!r}"
     raise ValueError(
-        f"schema={connection.schema!r} is not used: {what} belongs in the host{spelling}. "
+        f"schema={connection.schema!r} is not used: {what} belongs in the Base URL{spelling}. "
         "In a connection URI, write the whole base URL percent-encoded as the host, such as "
         "analytics://:KEY@https%3A%2F%2Fstats.example.com%2Fapp."
     )
@@ -123,7 +123,7 @@ def _host(connection: ConnectionLike) -> str:
     if port is None:
         return urlunsplit(url._replace(netloc=f"{url.netloc.rstrip(':')}:{connection.port}"))
     if port != int(connection.port):
-        raise ValueError(f"host={host!r} and port={connection.port} name two different ports; give only one.")
+        raise ValueError(f"Base URL {host!r} and Port {connection.port} name two different ports; give only one.")
     return host
 
 
@@ -138,7 +138,9 @@ def _extras(text: str | None) -> dict[str, Any]:
 
 
 def _unknown_extra(name: str) -> str:
-    near = nearest(name, EXTRAS, cutoff=0.5)
+    if name.lower() in ("api_key", "apikey", "key", "password", "token"):
+        return f"The extra {name!r} is unknown; the key belongs in the field API key."
+    near = nearest(name, EXTRAS)
     hint = f"did you mean {near!r}?" if near else f"allowed: {', '.join(EXTRAS)}."
     return f"The extra {name!r} is unknown; {hint}"
 

@@ -32,32 +32,48 @@ class Authority:
         self.path = folder / "ca.pem"
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def server_context(self, host: str) -> ssl.SSLContext:
-        """Return what a server needs to be believed as ``host``, an address or a name."""
+    def server_context(self, host: str, *, expired: bool = False, asks_clients: bool = False) -> ssl.SSLContext:
+        """Return what a server needs to be believed as ``host``, an address or a name.
+
+        :param expired: let the certificate be out of date.
+        :param asks_clients: refuse clients without a certificate of this authority.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self._signed(host, expired=expired))
+        if asks_clients:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(self.path)
+        return context
+
+    def client_files(self) -> tuple[Path, Path]:
+        """Return the files of a client's certificate and of its key."""
+        return self._signed("client.example")
+
+    def _signed(self, host: str, *, expired: bool = False) -> tuple[Path, Path]:
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
             name = x509.DNSName(host)
         certificate = (
-            self._builder(x509.Name([]), key)
+            self._builder(x509.Name([]), key, expired=expired)
             .add_extension(x509.SubjectAlternativeName([name]), critical=True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        path = self._folder / f"{host}.pem"
-        path.write_bytes(
+        files = self._folder / f"{host}.pem", self._folder / f"{host}.key"
+        files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        files[1].write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
-            + certificate.public_bytes(serialization.Encoding.PEM)
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
+        return files
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC)
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, expired: bool = False
+    ) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3 if expired else 0)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)

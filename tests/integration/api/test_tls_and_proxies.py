@@ -13,7 +13,12 @@ from certificates import Authority
 from raw_server import RawServer, http
 from wire_client import KEY, client_of
 
-from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
+from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
+    AnalyticsConfigError,
+    AnalyticsConnectionError,
+    ServerError,
+)
 
 RECORD = http(200, {"id": 7})
 PROXY_VARIABLES = [
@@ -91,6 +96,69 @@ def test_a_certificate_for_another_host_is_refused(authority: Authority) -> None
         with pytest.raises(AnalyticsConnectionError, match="is for another host"):
             client.get_website(7)
         assert server.requests == []
+
+
+def test_a_certificate_that_has_expired_is_called_that(authority: Authority) -> None:
+    context = authority.server_context("127.0.0.1", expired=True)
+    with RawServer([RECORD], tls=context) as server, client_of(server.url, verify=str(authority.path)) as client:
+        with pytest.raises(AnalyticsConnectionError, match="has expired: the service has to renew it") as caught:
+            client.get_website(7)
+        assert (client.stats.requests, caught.value.transient) == (1, False)
+
+
+def test_a_certificate_of_another_authority_than_that_of_the_settings(secure: RawServer, tmp_path: Path) -> None:
+    other = Authority(tmp_path)
+    with (
+        client_of(secure.url, verify=str(other.path)) as client,
+        pytest.raises(AnalyticsConnectionError, match=f"the CA bundle {other.path} did not sign it"),
+    ):
+        client.get_website(7)
+
+
+@pytest.mark.parametrize("files", ["one", "two"])
+def test_a_client_certificate_is_shown(authority: Authority, tmp_path: Path, files: str) -> None:
+    certificate, key = authority.client_files()
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    shown = str(both) if files == "one" else f"{certificate},{key}"
+    context = authority.server_context("127.0.0.1", asks_clients=True)
+    with RawServer([RECORD], tls=context) as server:
+        with client_of(server.url, verify=str(authority.path), client_cert=shown) as client:
+            assert client.get_website(7) == {"id": 7}
+        with (
+            client_of(server.url, verify=str(authority.path), max_retries=0) as client,
+            pytest.raises(AnalyticsConnectionError, match=r"client_cert|broke the connection off"),
+        ):
+            client.get_website(7)
+
+
+def test_http_to_a_server_with_tls_names_https(secure: RawServer) -> None:
+    with (
+        client_of(secure.url.replace("https", "http"), max_retries=0) as client,
+        pytest.raises(AnalyticsConnectionError, match="https"),
+    ):
+        client.get_website(7)
+
+
+def test_headers_of_the_settings_are_sent_and_hidden() -> None:
+    headers = {"CF-Access-Client-Id": "client-1234", "Proxy-Authorization": "Basic b3BzOnBhc3M="}
+    echo = http(500, {"message": "refused client-1234 b3BzOnBhc3M="})
+    with RawServer([RECORD, echo]) as server, client_of(server.url, headers=headers, max_retries=0) as client:
+        client.get_website(7)
+        sent = server.requests[0].headers
+        assert (sent["cf-access-client-id"], sent["proxy-authorization"]) == tuple(headers.values())
+        with pytest.raises(ServerError) as caught:
+            client.get_website(7)
+        assert caught.value.message == "refused *** ***"
+
+
+def test_a_proxy_that_echoes_its_password_does_not_show_it() -> None:
+    with RawServer([http(407, {"message": "auth: b3BzOlByb3h5UFctNTVxcQ== of ops"})]) as proxy:
+        proxies = {"http": proxy.url.replace("://", "://ops:ProxyPW-55qq@")}
+        client = client_of("http://stats.example.test", allow_insecure_http=True, proxies=proxies)
+        with client, pytest.raises(AnalyticsApiError, match="correct the extra proxies") as caught:
+            client.get_website(7)
+        assert caught.value.message == "auth: *** of ops"
 
 
 def test_https_to_a_server_without_tls_is_an_error_at_once() -> None:

@@ -118,7 +118,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "too many requests": ({"status": 429, "headers": {"Retry-After": "30"}}, ["429", "requests_per_minute"]),
     "redirect": ({"status": 302, "headers": {"Location": "https://elsewhere.example/"}}, ["302", "elsewhere.example"]),
     "no account": ({"body": {"error": "nothing here"}}, ["200", "nothing here"]),
-    "dropped": ({"drop": True}, ["was lost"]),
+    "dropped": ({"drop": True}, ["broke the connection off"]),
     "echo of the key": ({"status": 400, "echo": True}, ["400", "***"]),
 }
 

@@ -63,7 +63,10 @@ def test_every_class_of_the_tree_is_tried() -> None:
     [
         (exceptions.AuthenticationError, "The API key was not accepted: correct the API key of the connection"),
         (exceptions.PermissionDeniedError, "The API key is valid, but lacks the permission for this request"),
-        (exceptions.BlockedError, "Something in front of the service blocked the request: see the extra headers"),
+        (
+            exceptions.BlockedError,
+            "A firewall in front of the service blocked the request: set the extra 'headers'",
+        ),
         (exceptions.NotFoundError, "Not found: check website id 7, or the Base URL"),
         (exceptions.ValidationError, "The service rejected a value"),
         (exceptions.RateLimitError, "The service limits the rate of requests: set the extra requests_per_minute"),

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import certifi
 import pytest
 from airflow.models.connection import Connection
+from certificates import Authority
 
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.hooks.connection import EXTRAS, settings_from_connection
 
+CA_BUNDLE = certifi.where()
 KEY = "k3y/With+Odd:@Signs%"
 BASE_URL = "https://Stats.Example.com:8443/App"
 EXTRA = {"timeout": 5, "verify": False, "max_retries": 0, "proxies": {"https": "http://proxy:3128"}}
@@ -168,12 +172,11 @@ EXTRA_VALUES: list[tuple[str, Any, Any]] = [
     ("verify", "1", True),
     ("verify", 0, False),
     ("verify", "FALSE", False),
-    ("verify", __file__, __file__),
-    ("verify", f" {__file__} ", __file__),
+    ("verify", CA_BUNDLE, CA_BUNDLE),
+    ("verify", f" {CA_BUNDLE} ", CA_BUNDLE),
     ("proxies", {}, {}),
     ("proxies", '{"http": "http://proxy:3128"}', {"http": "http://proxy:3128"}),
-    ("client_cert", __file__, __file__),
-    ("client_cert", f"{__file__}, {__file__}", f"{__file__}, {__file__}"),
+    ("client_cert", "", None),
     ("headers", {"CF-Access-Client-Id": "abc"}, {"CF-Access-Client-Id": "abc"}),
     ("headers", '{"X-Pass": "two words"}', {"X-Pass": "two words"}),
     ("parallel_requests", 1, 1),
@@ -199,6 +202,16 @@ def test_extra(name: str, value: Any, expected: Any) -> None:
 
 def test_every_extra_is_tried() -> None:
     assert {name for name, _, _ in EXTRA_VALUES} == set(EXTRAS)
+
+
+def test_a_client_certificate_in_one_file_or_two(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).client_files()
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    for value in (str(both), f"{certificate}, {key}"):
+        assert settings_of(extra={"client_cert": value}).client_cert == value
+    (problem,) = problems_of(extra={"client_cert": str(certificate)})
+    assert "cannot be used" in problem
 
 
 @pytest.mark.parametrize("blank", [" ", "\n", "\t "])
@@ -266,6 +279,12 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"extra": {"max_retries": "inf"}}, ["max_retries='inf'", "whole number"]),
     ({"extra": {"requests_per_minute": 0}}, ["requests_per_minute=0", "1 to 100000"]),
     ({"extra": {"verify": "/no/such/file"}}, ["verify='/no/such/file'", "true, false"]),
+    ({"extra": {"verify": __file__}}, [f"verify={__file__!r}", "no CA bundle in PEM format", "no certificate"]),
+    ({"extra": {"client_cert": __file__}}, [f"client_cert={__file__!r}", "cannot be used", "PEM format"]),
+    ({"host": "https://https://stats.example.com"}, ["not a URL"]),
+    ({"host": "https://stats.example.com/api/v1/websites"}, ["/api/v1", "remove it"]),
+    ({"password": "Bearer k3y"}, ["API key", "begins with 'Bearer'"]),
+    ({"extra": {"api_key": "x"}}, ["'api_key'", "the key belongs in the field API key"]),
     ({"extra": {"verify": "yes"}}, ["verify='yes'", "true, false"]),
     ({"extra": {"verify": 3}}, ["verify=3"]),
     ({"extra": {"verify": []}}, ["verify=[]"]),
@@ -273,7 +292,7 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"extra": {"proxies": ["http://proxy:3128"]}}, ["proxies", "JSON object"]),
     ({"extra": {"proxies": {"https": None}}}, ["proxies", "'https'", "JSON object"]),
     ({"extra": {"proxies": {"ftp": "http://proxy:3128"}}}, ["proxies", "'ftp'"]),
-    ({"extra": {"client_cert": "/no/such.pem"}}, ["client_cert='/no/such.pem'", "no file"]),
+    ({"extra": {"client_cert": "/no/such.pem"}}, ["client_cert='/no/such.pem' is no file"]),
     ({"extra": {"client_cert": f"{__file__},/no/key"}}, ["'/no/key' is no file"]),
     ({"extra": {"client_cert": 3}}, ["client_cert=3", "text"]),
     ({"extra": {"headers": "X-Pass: a"}}, ["headers", "JSON object"]),
