@@ -33,8 +33,14 @@ A message begins with what is wrong or what to do; service and connection stand 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+
+#: Limits of what a message lists: fields or websites, messages of a field, characters of a reason.
+_SHOWN = 10
+_SHOWN_MESSAGES = 3
+_LENGTH_OF_A_REASON = 300
 
 
 class AnalyticsError(Exception):
@@ -51,7 +57,8 @@ class AnalyticsError(Exception):
         return super().__str__()
 
     def __str__(self) -> str:
-        return f"{self.problem()} Service: {self.where}." if self.where else self.problem()
+        attempts = f" {len(self.earlier) + 1} attempts failed." if self.earlier else ""
+        return f"{self.problem()}{attempts} Service: {self.where}." if self.where else self.problem()
 
 
 class AnalyticsConfigError(AnalyticsError):
@@ -117,7 +124,10 @@ class AnalyticsApiError(AnalyticsError):
         status = _status_text(self.status)
         facts = ", ".join((status, *self.facts))
         said = f" The service says: {self.message}" if self.message and self.message not in status else ""
-        fields = "; ".join(f"{field}: {' '.join(messages)}" for field, messages in sorted(self.errors.items()))
+        shown = sorted(self.errors.items())[:_SHOWN]
+        fields = "; ".join(f"{field}: {' '.join(messages[:_SHOWN_MESSAGES])}" for field, messages in shown)
+        if len(self.errors) > _SHOWN:
+            fields += f"; and {len(self.errors) - _SHOWN} more"
         listed = f" [{fields}]" if fields else ""
         text = f"{self.summary()} ({facts}).{said}{listed}".rstrip(".")
         hint = (
@@ -141,7 +151,7 @@ class PermissionDeniedError(AnalyticsApiError):
 
     def summary(self) -> str:
         """Return what is missing."""
-        return "The API key is valid, but lacks the permission for this request"
+        return "The API key lacks the permission for this request"
 
 
 class BlockedError(AnalyticsApiError):
@@ -153,7 +163,7 @@ class BlockedError(AnalyticsApiError):
 
 
 class NotFoundError(AnalyticsApiError):
-    """Status 404: the website does not exist, or the service is not at this base URL."""
+    """Status 404 or 410: the website does not exist, or the service is not at this base URL."""
 
     def summary(self) -> str:
         """Return what to check."""
@@ -339,7 +349,8 @@ class OtherDomainError(AnalyticsError):
         """Return both domains, and what to write."""
         return (
             f"The service shows another domain than {self.domain!r}: {self.shown!r}, website id {self.website_id}. "
-            f"If it writes the domain so, write domain={self.shown!r}; otherwise the response is about another website."
+            f"If it writes the domain so, write domain={self.shown!r}. If these are two websites, create this one with "
+            "the hook."
         )
 
 
@@ -358,7 +369,7 @@ class NotAppliedError(AnalyticsError):
     def problem(self) -> str:
         """Return the fields."""
         listed = "; ".join(f"{field} {difference}" for field, difference in self.fields.items())
-        return f"The service accepted the values but shows others on website {self.website_id}: {listed}."
+        return f"The service accepted the write, but website {self.website_id} shows something else: {listed}."
 
 
 class UnsafePlanError(AnalyticsError):
@@ -378,9 +389,18 @@ class BulkError(AnalyticsError):
         super().__init__(self.failures, done)
 
     def problem(self) -> str:
-        """Return every failure."""
-        listed = "; ".join(f"{website}: {why}" for website, why in sorted(self.failures.items()))
-        return f"{len(self.failures)} websites failed, {self.done} succeeded. {listed}"
+        """Return the failures by reason, with the first websites of each."""
+        by_reason: dict[str, list[str]] = {}
+        for website, why in self.failures.items():
+            # The same reason on another website differs in the path of the request.
+            by_reason.setdefault(re.sub(r" Request: \S+ \S+\.", "", why), []).append(website)
+        lines = [f"{len(self.failures):,} websites failed, {self.done:,} succeeded."]
+        for why, websites in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:_SHOWN]:
+            more = f" and {len(websites) - _SHOWN:,} more" if len(websites) > _SHOWN else ""
+            lines.append(f"{', '.join(websites[:_SHOWN])}{more}: {why[:_LENGTH_OF_A_REASON]}")
+        if len(by_reason) > _SHOWN:
+            lines.append(f"And {len(by_reason) - _SHOWN:,} more reasons.")
+        return "\n".join(lines)
 
 
 class SnapshotError(AnalyticsError):

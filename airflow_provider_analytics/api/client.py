@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
-from airflow_provider_analytics.api.domains import check_domain, same_domain
+from airflow_provider_analytics.api.domains import check_domain, may_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.kinds import Privacy, Secret
 from airflow_provider_analytics.api.listing import Listing, read_again
@@ -26,6 +27,7 @@ from airflow_provider_analytics.exceptions import (
     NotFoundError,
     OtherDomainError,
     UnexpectedResponseError,
+    ValidationError,
 )
 
 _WEBSITES = "/websites"
@@ -48,7 +50,8 @@ def _located(
             return method(self, *args, **kwargs)
         except AnalyticsError as error:
             error.where = error.where or self.settings.where
-            raise
+            # A log shows the frames of the caller: what failed inside stands in the message.
+            raise error.with_traceback(None) from None
 
     return located
 
@@ -104,7 +107,14 @@ class AnalyticsClient:
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
         """Return an iterator that reads the list once; see :class:`Listing` for when its records may be used."""
         query = fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
-        return Listing(self._page, query, self.settings.page_parameter, parallel=self.settings.parallel_requests)
+        stopped = threading.Event()
+        return Listing(
+            functools.partial(self._page, stopped=stopped),
+            query,
+            self.settings.page_parameter,
+            parallel=self.settings.parallel_requests,
+            stopped=stopped,
+        )
 
     @_located
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[dict[str, Any]]:
@@ -132,17 +142,22 @@ class AnalyticsClient:
         :raises DuplicateWebsiteError: if several websites have the domain.
         """
         wanted = check_domain(domain)
-        try:
-            found = self.list_websites(search=wanted.removesuffix("."), search_by="domain")
-        except IncompleteListError as error:
-            log.info("Reading the whole list, as the search for %s is not proven complete: %s", wanted, error.problem())
-            found = []
-        matches = [record for record in found if _has_domain(record, wanted)]
-        if not matches:
-            matches = read_again(lambda listing: _matches(listing, wanted), self.iter_websites)
+        matches = self._search(wanted) or read_again(lambda listing: _matches(listing, wanted), self.iter_websites)
         if len(matches) > 1:
             raise DuplicateWebsiteError(wanted, [str(record["id"]) for record in matches])
         return matches[0] if matches else None
+
+    def _search(self, wanted: str) -> list[dict[str, Any]]:
+        """Return the websites of a domain that the service's search finds, in whatever way it writes them."""
+        found: dict[str, dict[str, Any]] = {}
+        for spelling in spellings(wanted):
+            try:
+                for record in self.list_websites(search=spelling, search_by="domain"):
+                    if _has_domain(record, wanted):
+                        found[str(record["id"])] = record
+            except (IncompleteListError, NotFoundError, ValidationError) as error:
+                log.info("Searched for %s without a result that can be used: %s", spelling, error.problem())
+        return list(found.values())
 
     @_located
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
@@ -182,16 +197,58 @@ class AnalyticsClient:
         form = fields.update_form(boolean_texts=self.settings.boolean_texts, **settings)
         asked = fields.check_website_id(website_id)
         self._hide_password(form, form.get("privacy"))
+        record = None
         try:
             answer = self._transport.request(self.settings.update_method, _path(asked), form=form)
+            record = dialect.record_or_none(answer)
+            if record is not None:
+                _of_website(asked, record, answer)
         except UnexpectedResponseError as error:
             if error.status not in dialect.UNCONFIRMED:
                 raise
-            return self._as_sent(self.get_website(asked), settings, is_shown=True)
-        record = dialect.record_or_none(answer)
         if record is None:
-            return self._as_sent(self.get_website(asked), settings, is_shown=True)
-        return self._as_sent(_of_website(asked, record, answer), settings)
+            shown = self._as_sent(self.get_website(asked), settings, is_shown=True)
+        else:
+            shown = self._as_sent(record, settings)
+        if "password" in form and "privacy" not in form and "privacy" in shown:
+            self._warn_without_effect(shown["privacy"])
+        return shown
+
+    @_located
+    def check_domain_is_kept(self, domain: str) -> None:
+        """Raise if the service seems to write this domain in another way, so that every create adds a website.
+
+        That is so if a website has a domain of :func:`domains.may_become`. Websites of both domains can be created with
+        :meth:`create_website`.
+
+        :raises OtherDomainError: with that website.
+        """
+        for other in sorted(may_become(check_domain(domain))):
+            for record in self._search(other):
+                raise OtherDomainError(domain, self.redact(str(record["domain"])), str(record["id"]))
+
+    @_located
+    def check_single(self, domain: str) -> None:
+        """Raise if the service's search finds several websites of a domain.
+
+        :raises DuplicateWebsiteError: if it does.
+        """
+        found = self._search(check_domain(domain))
+        if len(found) > 1:
+            raise DuplicateWebsiteError(domain, [str(record["id"]) for record in found])
+
+    @_located
+    def confirm_deleted(self, website_id: int | str) -> None:
+        """Read a website after it was deleted, and raise if the service still shows it.
+
+        :raises NotAppliedError: if it does.
+        """
+        try:
+            shown = self.get_website(website_id)
+        except NotFoundError:
+            return
+        if not (shown.get("deleted") or shown.get("deleted_at")):
+            raise NotAppliedError(str(website_id), {"website": "still exists after it was deleted"})
 
     @_located
     def confirm_website(
@@ -229,8 +286,8 @@ class AnalyticsClient:
         return dialect.account(self._transport.request("GET", _ACCOUNT))
 
     @_located
-    def _page(self, query: Mapping[str, str]) -> dialect.Page:
-        answer = self._transport.request("GET", _WEBSITES, query=query)
+    def _page(self, query: Mapping[str, str], stopped: threading.Event) -> dialect.Page:
+        answer = self._transport.request("GET", _WEBSITES, query=query, stopped=stopped)
         page = dialect.page(answer, self._transport.url(_WEBSITES), self.settings.list_key)
         for row in page.rows:
             dialect.website_id(row, answer)
@@ -267,26 +324,23 @@ class AnalyticsClient:
         Fields that a record does not show, and passwords, cannot be compared.
         """
         sent = {name: value for name, value in settings.items() if not isinstance(fields.FIELDS[name].kind, Secret)}
-        differing = [name for name in fields.differing_fields(record, sent) if name in record]
-        if not differing:
-            return record
-        if not is_shown:  # a response to a write may show the state before it
+        differing = fields.differing_fields(record, sent)
+        if differing and not is_shown:  # a response to a write may show the state before it, or a part of the record
             return self._as_sent(self.get_website(record["id"]), settings, is_shown=True)
-        raise NotAppliedError(
-            str(record["id"]),
-            {
-                name: self.redact(
-                    f"is {fields.normalise(name, record[name])!r}, sent was {fields.normalise(name, sent[name])!r}"
-                )
-                for name in differing
-            },
-        )
+        shown = {name: self.redact(_difference(name, record[name], sent[name])) for name in differing if name in record}
+        if shown:
+            raise NotAppliedError(str(record["id"]), shown)
+        return record
 
     def _hide_password(self, form: Mapping[str, str], privacy: str | None) -> None:
         if "password" not in form:
             return
         self._transport.redact.add(form["password"])
-        if privacy not in (None, str(Privacy.PASSWORD.value)):
+        if privacy is not None:
+            self._warn_without_effect(privacy)
+
+    def _warn_without_effect(self, privacy: object) -> None:
+        if not fields.same_setting("privacy", privacy, Privacy.PASSWORD):
             log.warning(
                 "The password has no effect: privacy is %s, and a password is used only with %s.",
                 fields.normalise("privacy", privacy),
@@ -302,6 +356,19 @@ def _of_website(asked: str, record: dict[str, Any], answer: dialect.Answer) -> d
     if str(record["id"]) != asked:
         raise answer.unexpected(f"The response is about website {record['id']}, requested was website {asked}.")
     return record
+
+
+def _difference(field: str, shown: Any, sent: Any) -> str:
+    """Return how a field differs from what was sent, bounded in length."""
+    before, after = fields.normalise(field, shown), fields.normalise(field, sent)
+    if not (isinstance(before, tuple) and isinstance(after, tuple)):
+        return f"is {str(before)[:100]!r}, sent was {str(after)[:100]!r}"
+    parts = []
+    for verb, entries in (("lacks", set(after) - set(before)), ("has besides", set(before) - set(after))):
+        if entries:
+            more = f" and {len(entries) - 3:,} more" if len(entries) > 3 else ""
+            parts.append(f"{verb} {', '.join(sorted(entries)[:3])}{more}")
+    return " and ".join(parts) or "has the entries in another way"
 
 
 def _has_domain(record: Mapping[str, Any], wanted: str) -> bool:

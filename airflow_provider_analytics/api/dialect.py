@@ -45,6 +45,8 @@ BOOLEAN_FORMATS = {"true/false": ("false", "true"), "1/0": ("0", "1")}
 UPDATE_METHODS = ("PATCH", "PUT")
 #: Not 202: it means that nothing has been done yet.
 SUCCESS = frozenset({200, 201, 204})
+#: Statuses of a page behind the last one, where it is no empty page.
+NO_SUCH_PAGE = frozenset({400, 404, 410, 416, 422})
 #: Statuses of an update that says nothing of its outcome: the website is asked for instead.
 UNCONFIRMED = frozenset({202, 203, 205, 206})
 EXCERPT_LENGTH = 200
@@ -90,7 +92,9 @@ class Answer:
         """Return the beginning of a text as one line: redacted, then cut to :data:`EXCERPT_LENGTH` characters."""
         # Cut before redacting as well: redacting 50 MiB to show 200 characters would take seconds. That cut may
         # split a secret, so the end of the redacted text is never shown, however much of the text is blank.
-        line = " ".join(self.redact(text[:_LOOKED_AT])[: _LOOKED_AT // 4].split())
+        # Control characters, and those that turn the direction of a line, would change what a log shows.
+        plain = "".join(character if character.isprintable() else " " for character in text[:_LOOKED_AT])
+        line = " ".join(self.redact(plain)[: _LOOKED_AT // 4].split())
         return line if len(line) <= EXCERPT_LENGTH else f"{line[: EXCERPT_LENGTH - 3]}..."
 
     def unexpected(self, why: str) -> UnexpectedResponseError:
@@ -172,7 +176,10 @@ def acknowledged(answer: Answer) -> None:
     if is_empty(answer):
         return
     found = _json(answer)
-    if not isinstance(found, dict) or found.get("deleted") is False:
+    inner = _unwrapped(found)
+    if not isinstance(found, dict) or any(
+        part.get("deleted") is False for part in (found, inner) if isinstance(part, dict)
+    ):
         raise answer.unexpected("The response does not confirm the request.")
 
 
@@ -419,7 +426,8 @@ def _says_failure(found: Mapping[str, Any]) -> bool:
     status = number(found.get("status"))
     return (
         bool(found.get("error") or found.get("errors"))
-        or found.get("success") is False
+        or str(found.get("success", True)).lower() in ("false", "0")
+        or str(found.get("status")).lower() in ("error", "fail", "failed")
         or (status is not None and status >= 400)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import idna
 
@@ -31,6 +32,31 @@ def same_domain(one: str, other: str) -> bool:
     return domain_key(one) == domain_key(other)
 
 
+def spellings(domain: str) -> list[str]:
+    """Return the ways in which a service may write a domain: as given, as A-labels, as U-labels."""
+    key = domain_key(domain)
+    try:
+        unicode = idna.decode(key)
+    except idna.IDNAError:
+        unicode = key
+    return (
+        list(dict.fromkeys((domain.removesuffix("."), key, unicode))) if key != unicode else [domain.removesuffix(".")]
+    )
+
+
+def may_become(domain: str) -> set[str]:
+    """Return the keys of other domains that a service may make of this one.
+
+    It may drop ``www.``, or follow the older IDNA 2003, by which ``straße`` is ``strasse``.
+    """
+    own = domain_key(domain)
+    keys = {own}
+    if not domain.isascii():
+        with suppress(UnicodeError):
+            keys.add(domain.encode("idna").decode().lower().removesuffix("."))  # Python's codec follows IDNA 2003
+    return (keys | {key.removeprefix("www.") for key in keys}) - {own}
+
+
 def domain_key(domain: str) -> str:
     """Normalise a domain so that equal domains compare equal: A-labels in lower case, without a trailing dot.
 
@@ -40,7 +66,7 @@ def domain_key(domain: str) -> str:
     if domain.isascii():
         return domain.lower().removesuffix(".")
     try:
-        mapped = idna.uts46_remap(domain, std3_rules=False, transitional=False)
+        mapped = idna.uts46_remap(domain, std3_rules=False)
     except idna.IDNAError:
         mapped = domain.lower()
     return ".".join(map(_a_label, mapped.split("."))).removesuffix(".")

@@ -117,7 +117,7 @@ def update_form(*, boolean_texts: BooleanTexts, **settings: Unpack[UpdateSetting
     """
     form = _form(UPDATE_FIELDS, settings, boolean_texts)
     if not form:
-        raise ValueError(f"nothing to update: give at least one of {', '.join(UPDATE_FIELDS)}")
+        raise ValueError(f"Nothing to update: give at least one of {', '.join(UPDATE_FIELDS)}")
     return form
 
 

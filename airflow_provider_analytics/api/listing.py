@@ -22,8 +22,9 @@ may change while it is read. So a list counts as complete only if the reading pr
     ignores the page parameter shows another end of the list, unless one page holds all of it; one that ignores the
     sort order as well shows the same first row, and is rejected.
 
-A full last page is always followed by one more request, whose page must be empty: a total that is capped, or counts
-the page and not the list, is not believed. A link to a next page on the last page contradicts the total.
+A full last page is always followed by one more request, whose page must be empty or refused: a total that is capped, or
+counts the page and not the list, is not believed. The oldest websites are asked for then, too, and must be among those
+read: a service may cap the rows as well. A link to a next page on the last page contradicts the total.
 
 A website that stops being a favourite and becomes one again moves the rows of a ``favorite`` filter without a trace.
 So where the favourites fill more than one page, all websites are read and the favourites are picked out of them, if
@@ -44,14 +45,14 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import count
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, TypeVar
 
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.exceptions import IncompleteListError
+from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
 
 #: Maximum number of readings of a list that changes while it is read.
 MAX_READINGS = 4
@@ -103,6 +104,7 @@ class Listing(Iterator[dict[str, Any]]):
     :param query: filters and order; :data:`DEFAULT_QUERY` completes it.
     :param page_parameter: name of the query parameter that selects a page; None: as the service says.
     :param parallel: maximum number of pages read at the same time.
+    :param stopped: set when nobody waits for pages any more.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
@@ -110,7 +112,13 @@ class Listing(Iterator[dict[str, Any]]):
     proof: Proof | None
 
     def __init__(
-        self, fetch: Callable[[Query], Page], query: Query, page_parameter: str | None = None, *, parallel: int = 1
+        self,
+        fetch: Callable[[Query], Page],
+        query: Query,
+        page_parameter: str | None = None,
+        *,
+        parallel: int = 1,
+        stopped: Event | None = None,
     ) -> None:
         self.proof = None
         self._fetch_page = fetch
@@ -119,6 +127,7 @@ class Listing(Iterator[dict[str, Any]]):
         self._query = DEFAULT_QUERY | query
         self._page_parameter = page_parameter
         self._parallel = parallel
+        self._stopped = stopped or Event()
         self._progress = _Progress()
         self._records = self._read()
 
@@ -154,6 +163,8 @@ class Listing(Iterator[dict[str, Any]]):
 
     def _prove(self, reading: _Reading) -> Proof:
         """Return the proof of a reading; read the head again, or the other direction, where the proof needs it."""
+        if reading.ends_full and (reading.is_one_page or reading.can_be_closed):
+            reading.check_oldest()
         if reading.is_one_page:
             return Proof("one page", len(reading.ids), reading.total, self._fetched)
         if reading.can_be_closed:
@@ -252,6 +263,11 @@ class _Reading:
         self.first_id: str | None = None
         self._fetch = listing._fetch
         self._parallel = listing._parallel
+        self._stopped = listing._stopped
+        #: The error of a page behind the last one, which a service may refuse.
+        self.refusal: AnalyticsApiError | None = None
+        #: Whether the last page held as many websites as it could.
+        self.ends_full = False
         self.query = query
         self._newest: list[dict[str, Any]] = []
         self._head_total: int | None = None
@@ -335,11 +351,39 @@ class _Reading:
                 return
             if number > MAX_PAGES:
                 raise IncompleteListError("pages", f"there was no end after {MAX_PAGES:,} pages.")
-            page = self._fetch(self.query | {parameter: str(base + number - 1)})
+            self.ends_full = len(last) >= self._full
+            page = self._page_behind(self.query | {parameter: str(base + number - 1)})
             last = self._take(page, number)
             if not last:
                 return
             yield last
+
+    def _page_behind(self, query: Query) -> Page:
+        """Return a page that may be behind the last one: some services refuse it."""
+        try:
+            return self._fetch(query)
+        except AnalyticsApiError as error:
+            if error.status not in dialect.NO_SUCH_PAGE:
+                raise
+            self.refusal = error
+            return Page([], self.total)
+
+    def check_oldest(self) -> None:
+        """Raise if the oldest websites are not among those read."""
+        page = self._fetch(self.query | _HEAD | {"sort": "asc"})
+        oldest = [str(row["id"]) for row in page.rows]
+        missing = [website_id for website_id in oldest if website_id not in self.ids]
+        if missing:
+            raise IncompleteListError(
+                "oldest websites",
+                f"the pages end after {len(self.ids):,} websites, and website {missing[0]} is none of them: the "
+                "service shows only a part of a longer list.",
+            )
+        if len(self.ids) > len(oldest) and oldest and oldest[0] == self.first_id:
+            raise IncompleteListError(
+                "sort order",
+                f"the oldest website is {oldest[0]}, as is the newest: the service ignores the sort order.",
+            )
 
     def _numbering(self, first: Page, rows: list[dict[str, Any]], parameter: str) -> tuple[int, Page | None]:
         """Return the number of the first page, and the second page if it was read to find out."""
@@ -367,6 +411,7 @@ class _Reading:
         pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
         waiting: deque[tuple[int, Future[Page]]] = deque()
         left = iter(numbers)
+        is_complete = False
         try:
             for number in left:
                 waiting.append((number, pool.submit(self._fetch, self._numbered(parameter, base, number))))
@@ -374,14 +419,21 @@ class _Reading:
                     break
             while waiting:
                 number, future = waiting.popleft()
+                error = future.exception()
+                if error is not None:
+                    raise error.with_traceback(None)
                 page = future.result()
                 following = next(left, None)
                 if following is not None:
                     query = self._numbered(parameter, base, following)
                     waiting.append((following, pool.submit(self._fetch, query)))
                 yield number, page
+            is_complete = True
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            if not is_complete:
+                # Requests under way are not waited for: the task may have been stopped, or timed out.
+                self._stopped.set()
+            pool.shutdown(wait=is_complete, cancel_futures=True)
 
     def _numbered(self, parameter: str, base: int, number: int) -> Query:
         return self.query | {parameter: str(base + number - 1)}
@@ -416,9 +468,9 @@ class _Reading:
             return None
         self._parameter = self._parameter or following.parameter
         number = dialect.number(following.value)
-        if number is None:
-            return following.value
-        if self._base is None and number in (1, 2):
+        if number not in (1, 2):
+            return following.value  # a cursor, or an offset
+        if self._base is None:
             self._base = number - 1
         return None
 
@@ -508,7 +560,7 @@ def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], 
             return consume(listing)
         except IncompleteListError as error:
             if not error.moved:
-                raise
+                raise error.with_traceback(None) from None
             if reading == MAX_READINGS:
                 seen = f"{error.seen} This was reading {reading}, the last one."
                 raise IncompleteListError(error.check, seen, True) from None
@@ -530,6 +582,8 @@ def _compare(there: _Reading, back: _Reading) -> None:
     if there.total != back.total:
         raise _moved("total", f"one direction named the total {there.total}, the other one {back.total}.")
     if there.ids != back.ids:
+        if there.refusal is not None:
+            raise there.refusal
         repeated = there.repeated or back.repeated
         seen = (
             f"{len(there.ids - back.ids)} websites were found in the first direction only, "

@@ -57,10 +57,14 @@ def without_secrets(value: Any, redact: Callable[[str], str] | None = None) -> A
     :param redact: applied to every remaining text.
     """
     if isinstance(value, Mapping):
-        return {name: without_secrets(inner, redact) for name, inner in value.items() if not is_secret_key(name)}
+        kept = ((name, inner) for name, inner in value.items() if not is_secret_key(name))
+        return {redact(name) if redact else name: without_secrets(inner, redact) for name, inner in kept}
     if isinstance(value, list):
         return [without_secrets(inner, redact) for inner in value]
-    return redact(value) if redact and isinstance(value, str) else value
+    if redact is None or value is None or isinstance(value, bool):
+        return value
+    text = redact(str(value))
+    return text if isinstance(value, str) or text == MASK else value
 
 
 def is_secret_key(name: str) -> bool:

@@ -148,9 +148,10 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
         raise ValueError(
             f"Base URL {text!r} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_SPELLING}."
         )
+    hostname = url.hostname or ""
     if (
-        url.hostname in ("http", "https")
-        or not url.hostname
+        hostname in ("http", "https")
+        or not all(hostname.rstrip(".").split("."))
         or port == 0
         or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)", text)
     ):
@@ -158,9 +159,9 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
     if url.query or url.fragment:
         raise ValueError(f"Base URL {text!r} contains a query or a fragment; enter it {_SPELLING}.")
     path = url.path.rstrip("/")
-    if f"{dialect.API_PREFIX}/" in f"{path}/":
+    if f"{dialect.API_PREFIX}/" in f"{path}/".lower():
         raise ValueError(f"Base URL {text!r} contains {dialect.API_PREFIX}, which is added automatically; remove it.")
-    if url.scheme == "http" and not allow_insecure_http and not is_loopback(url.hostname):
+    if url.scheme == "http" and not allow_insecure_http and not is_loopback(hostname):
         raise ValueError(
             f"Base URL {text!r} would send the key in clear text; use https, or set the extra allow_insecure_http."
         )

@@ -69,6 +69,7 @@ _ERRORS: dict[int, type[AnalyticsApiError]] = {
     401: AuthenticationError,
     403: PermissionDeniedError,
     404: NotFoundError,
+    410: NotFoundError,
     422: ValidationError,
     429: RateLimitError,
 }
@@ -276,10 +277,15 @@ class Transport:
                     too_large = Answer(method, path, head.status, head.headers, bytes(body), self.redact)
                     raise too_large.unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
                 if self._clock() > deadline:
-                    raise broken("The response did not end in time.", AnalyticsTimeoutError)
+                    raise broken(
+                        f"The response did not end within {self._clock() - started:.0f} s.", AnalyticsTimeoutError
+                    )
         except urllib3.exceptions.ReadTimeoutError:
-            timeout = self.settings.timeout
-            raise broken(f"The response stalled for {timeout:g} s.", AnalyticsTimeoutError) from None
+            timeout, seconds = self.settings.timeout, self._clock() - started
+            why = f"The response stalled for {timeout:g} s."
+            if seconds > 2 * timeout:
+                why = f"The response did not end within {seconds:.0f} s."
+            raise broken(why, AnalyticsTimeoutError) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise broken(f"The response was cut off: {_said(error)}.") from None
         except zlib.error:
@@ -362,7 +368,8 @@ class Transport:
         if "CERTIFICATE_REQUIRED" in said.upper().replace(" ", "_") or "HANDSHAKE_FAILURE" in said.upper():
             has = " another" if self.settings.client_cert else " a"
             return f"{host} seems to require{has} client certificate: see the extra client_cert. ({_said(cause)})"
-        return f"TLS to {host} failed: {_said(cause)}."
+        hint = " It may require a client certificate: see the extra client_cert." if "EOF" in said else ""
+        return f"TLS to {host} failed: {_said(cause)}.{hint}"
 
     def _status_error(self, answer: Answer) -> AnalyticsError:
         """Return the typed error for a status that does not mean success."""
@@ -455,6 +462,8 @@ def _headers(settings: Settings, more: Mapping[str, str] | None = None) -> reque
             "Accept": "application/json",
             # Nothing but gzip: its end shows whether a body is complete.
             "Accept-Encoding": "gzip",
+            # A page out of the cache of a proxy would be a page of another list.
+            "Cache-Control": "no-cache",
             "Connection": "keep-alive",
             "User-Agent": f"airflow-provider-analytics/{__version__}",
             **settings.headers,
@@ -561,5 +570,6 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = self._pools
+        if "SOCKS" not in type(manager).__name__:  # which connects in its own way
+            manager.pool_classes_by_scheme = self._pools
         return manager

@@ -73,6 +73,11 @@ class AnalyticsHook(BaseHook):
                 self._client = AnalyticsClient(settings)
             return self._client
 
+    @property
+    def where(self) -> str:
+        """Service and connection, for errors."""
+        return self._client.settings.where if self._client else f"connection {self.analytics_conn_id!r}"
+
     def get_conn(self) -> AnalyticsClient:
         """Return the client."""
         return self.client

@@ -10,6 +10,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from airflow_provider_analytics.exceptions import (
     AnalyticsConfigError,
+    AnalyticsConnectionError,
+    AnalyticsError,
     AuthenticationError,
     DuplicateWebsiteError,
     OtherDomainError,
@@ -66,6 +68,8 @@ class FailWithoutRetry:
     ) -> None:
         """Raise ``AirflowFailException`` for a permanent error; its text holds the cause."""
         reason = next((reason for permanent, reason in PERMANENT_ERRORS.items() if isinstance(error, permanent)), None)
+        if isinstance(error, AnalyticsConnectionError) and not error.transient:
+            reason = "the connection has to be corrected first"
         if reason is not None:
             raise permanent_failure(str(error), reason) from None
 
@@ -91,6 +95,8 @@ class Connected(FailWithoutRetry):
     ) -> None:
         """Close the hook; raise ``AirflowFailException`` for a permanent error."""
         self._hook.close()
+        if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
+            error.where = self._hook.where
         super().__exit__(kind, error, traceback)
 
 

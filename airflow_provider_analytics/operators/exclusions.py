@@ -138,14 +138,21 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             "applied": len(outcome.done),
         }
         result = hook.client.for_output(result)
-        more = [f"and {result['changes_left_out']:,} more"] if result["changes_left_out"] else []
-        self.log.info(
-            "%s %s on %s of %s websites: %s entries added, %s removed%s",
-            "Planned" if dry_run else "Synced",
-            self.field,
-            *(f"{result[name]:,}" for name in ("updates", "websites", "entries_added", "entries_removed")),
-            "".join(f"\n{line}" for line in (*result["changes"], *more)),
-        )
+        if dry_run:
+            more = [f"and {result['changes_left_out']:,} more"] if result["changes_left_out"] else []
+            self.log.info(
+                "Planned %s for %s of %s websites: %s entries to add, %s to remove%s",
+                self.field,
+                *(f"{result[name]:,}" for name in ("updates", "websites", "entries_added", "entries_removed")),
+                "".join(f"\n{line}" for line in (*result["changes"], *more)),
+            )
+        else:
+            self.log.info(
+                "Synced %s on %s of the %s websites that differed; %s compared, %s failed",
+                self.field,
+                *(f"{result[name]:,}" for name in ("applied", "updates", "websites")),
+                f"{len(unread) + len(outcome.failures):,}",
+            )
         Outcome(outcome.done, {**unread, **outcome.failures}).raise_failures()
         return result
 

@@ -7,15 +7,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import quote, urlsplit
 
-from airflow.providers.common.compat.sdk import (
-    AirflowFailException,
-    AirflowSkipException,
-    Asset,
-    BaseOperator,
-)
+from airflow.providers.common.compat.sdk import AirflowSkipException, Asset, BaseOperator
 
 from airflow_provider_analytics.exceptions import UnsafePlanError
-from airflow_provider_analytics.operators.base import AnalyticsOperator, FailWithoutRetry
+from airflow_provider_analytics.operators.base import AnalyticsOperator, FailWithoutRetry, permanent_failure
 from airflow_provider_analytics.operators.links import REPORT_URL_KEY, SnapshotReportLink
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
@@ -241,14 +236,16 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.data_uris = [_uri(snapshot.partition / file.name) for file in manifest.files]
         for uri in self.data_uris:
             collector.add_output_asset(context=self, uri=uri)
+        url = None
         if manifest.report:
             relative = f"{snapshot.partition.name}/{manifest.report}"
             if self.report_base_url:
                 url = f"{self.report_base_url.rstrip('/')}/websites/{relative}"
             else:
                 url = _uri(snapshot.partition / manifest.report)
-            if urlsplit(url).scheme in {"http", "https", "file"}:
-                context["ti"].xcom_push(key=REPORT_URL_KEY, value=url)
+        # Stored without a report as well: Airflow asks for it after the task, and logs an error where there is nothing.
+        is_link = url is not None and urlsplit(url).scheme in {"http", "https", "file"}
+        context["ti"].xcom_push(key=REPORT_URL_KEY, value=url if is_link else None)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return the written files for OpenLineage; called only if its provider is installed."""
@@ -325,7 +322,9 @@ class CompareSnapshotsOperator(BaseOperator):
         self.log.info("Compared %s", summary)
         if result["added"] or result["removed"] or result["changed"]:
             if self.on_change == "fail":
-                raise AirflowFailException(f"The website list changed, {summary}. See {result['markdown']}")
+                raise permanent_failure(
+                    f"The website list changed, {summary}. See {result['markdown']}.", "on_change='fail' asks for it"
+                )
             if self.on_change == "skip":
                 raise AirflowSkipException(f"The website list changed, {summary}. See {result['markdown']}")
         return result

@@ -132,7 +132,7 @@ class GetWebsiteOperator(AnalyticsOperator):
         """Fetch the website."""
         with self.connected() as hook:
             website = hook.get_website(_find_id(hook, self.website_id, self.domain))
-            self.log.info("Read website %s.", _name(website))
+            self.log.info("Read website %s.", hook.client.redact(_name(website)))
             return hook.client.for_output(website)
 
 
@@ -244,24 +244,41 @@ class CreateWebsiteOperator(_SettingsOperator):
         """Look up the domain, and create the website if it is missing."""
         from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.api.fields import CREATE_FIELDS, create_form
-        from airflow_provider_analytics.exceptions import NotAppliedError
+        from airflow_provider_analytics.exceptions import DomainNotFoundError
 
         with self.connected() as hook:
             settings = self._settings(CREATE_FIELDS, context)
             one_of("if_exists", self.if_exists, IF_EXISTS)
             create_form(self.domain, **settings)  # checks the values before anything is sent
             existing = hook.find_website(self.domain)
-            if existing is not None:
-                return hook.client.for_output(self._treat(hook, existing["id"], settings))
-            try:
-                created = hook.create_website(self.domain, **settings)
-                created = hook.client.confirm_website(created["id"], self.domain, **settings)
-            except NotAppliedError as error:
-                raise permanent_failure(
-                    str(error), f"the website now exists and if_exists={self.if_exists!r} decides about it"
-                ) from None
-            self.log.info("Created website %s with id %s.", self.domain, created["id"])
-            return hook.client.for_output(created)
+            if existing is None:
+                hook.client.check_domain_is_kept(self.domain)
+                created = self._create(hook, settings)
+                if created is not None:
+                    return hook.client.for_output(created)
+                existing = hook.find_website(self.domain)  # somebody else created it meanwhile
+            if existing is None:
+                raise DomainNotFoundError(self.domain)
+            return hook.client.for_output(self._treat(hook, existing["id"], settings))
+
+    def _create(self, hook: AnalyticsHook, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Create the website and return what the service shows of it; None if the domain was taken meanwhile."""
+        from airflow_provider_analytics.exceptions import NotAppliedError, ValidationError
+
+        try:
+            created = hook.create_website(self.domain, **settings)
+            shown = hook.client.confirm_website(created["id"], self.domain, **settings)
+        except ValidationError as error:
+            if "domain" in error.errors and hook.find_website(self.domain) is not None:
+                return None
+            raise
+        except NotAppliedError as error:
+            reason = f"the website now exists and if_exists={self.if_exists!r} decides about it"
+            raise permanent_failure(str(error), reason) from None
+        self.log.info("Created website %s with id %s.", self.domain, created["id"])
+        # Two tasks may have created it at the same time: then neither is green.
+        hook.client.check_single(self.domain)
+        return shown
 
     def _treat(self, hook: AnalyticsHook, website_id: int | str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the existing website, after applying ``if_exists``."""
@@ -362,11 +379,14 @@ class UpdateWebsiteOperator(_SettingsOperator):
 
         with self.connected() as hook:
             settings = self._settings(UPDATE_FIELDS, context)
+            if not settings:
+                names = ", ".join(ARGUMENTS.get(name, name) for name in UPDATE_FIELDS)
+                raise ValueError(f"Nothing to update: give at least one of {names}")
             update_form(boolean_texts=("false", "true"), **settings)  # checks the values before anything is sent
             website_id = _find_id(hook, self.website_id, self.domain)
             hook.update_website(website_id, **settings)
-            updated = hook.client.confirm_website(website_id, **settings)
-            self.log.info("Updated website %s: %s.", _name(updated), ", ".join(settings))
+            updated = hook.client.confirm_website(website_id, self.domain, **settings)
+            self.log.info("Updated website %s: %s.", hook.client.redact(_name(updated)), ", ".join(settings))
             return hook.client.for_output(updated)
 
 
@@ -417,6 +437,7 @@ class DeleteWebsiteOperator(AnalyticsOperator):
             try:
                 website_id = _find_id(hook, self.website_id, self.domain)
                 hook.delete_website(website_id)
+                hook.client.confirm_deleted(website_id)
                 deleted = True
                 self.log.info("Deleted website %s.", f"{self.domain} (id {website_id})" if self.domain else website_id)
             except (DomainNotFoundError, NotFoundError):
@@ -438,7 +459,9 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     from airflow_provider_analytics.api.fields import check_website_id
     from airflow_provider_analytics.exceptions import DomainNotFoundError
 
-    if (website_id is None) == (domain is None):
+    if website_id is None and domain is None:
+        raise ValueError("Neither website_id nor domain is given; allowed: exactly one of the two")
+    if website_id is not None and domain is not None:
         raise ValueError(
             f"website_id={website_id!r} and domain={domain!r} are not allowed together; allowed: exactly one of the two"
         )

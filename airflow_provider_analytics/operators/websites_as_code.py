@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.exceptions import BulkError, SnapshotError, UnsafePlanError
-from airflow_provider_analytics.operators.base import AnalyticsOperator
+from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
@@ -242,7 +242,11 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
                     hook.client, plan, workers=int(self.max_workers), passwords=passwords, applied=applied
                 )
             result = self._result(plan, len(outcome.done))
-            self.log.info("Applied %d changes of this plan:\n%s", len(outcome.done), result["markdown"])
+            self.log.info(
+                "Applied %s of %s changes, %s failed. The plan was:\n%s",
+                *(f"{number:,}" for number in (len(outcome.done), len(plan.changes), len(outcome.failures))),
+                result["markdown"],
+            )
             outcome.raise_failures()
         return result
 
@@ -328,7 +332,9 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
             message = f"The websites differ from {self.config_path}: {'; '.join(result['changes'])}"
             if result["changes_left_out"]:
                 message += f"; and {result['changes_left_out']:,} more"
-            raise AirflowFailException(message) if self.on_drift == "fail" else AirflowSkipException(message)
+            if self.on_drift == "skip":
+                raise AirflowSkipException(message)
+            raise permanent_failure(message, "on_drift='fail' asks for it")
         return result
 
 

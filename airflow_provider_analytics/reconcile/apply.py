@@ -41,6 +41,7 @@ GIVE_UP_AFTER = 20
 
 log = logging.getLogger(__name__)
 
+_NOT_TRIED = f"Not tried: {GIVE_UP_AFTER} websites in a row failed, so the service seems to be down."
 _SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
 
 
@@ -160,7 +161,7 @@ def _each(
 ) -> tuple[list[tuple[Item, Result]], dict[str, str]]:
     done: list[tuple[Item, Result]] = []
     failures: dict[str, str] = {}
-    not_tried = in_a_row = 0
+    in_a_row = 0
     stop, lock = threading.Event(), threading.Lock()
 
     def guarded(item: Item) -> Result:
@@ -192,7 +193,7 @@ def _each(
                 except AuthenticationError:
                     raise
                 except _NotTriedError:
-                    not_tried += 1
+                    failures[name(item)] = _NOT_TRIED
                     continue
                 except (AnalyticsError, ValueError) as error:
                     failures[name(item)] = error.problem() if isinstance(error, AnalyticsError) else str(error)
@@ -200,11 +201,7 @@ def _each(
         finally:
             # Also if the task is stopped: requests in flight finish, the rest is cancelled.
             pool.shutdown(wait=True, cancel_futures=True)
-    if not_tried:
-        failures[f"{not_tried:,} websites"] = (
-            f"not tried: {GIVE_UP_AFTER} websites in a row failed, so the service seems to be down"
-        )
-    progress.say()
+            progress.say()
     return done, failures
 
 

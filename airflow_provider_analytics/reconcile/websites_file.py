@@ -271,6 +271,13 @@ def _check_shape(data: object, reader: _Reader) -> None:
                 reader.problems.append((reader.lines.get((*path, name), line), _unknown(name, known)))
         elif error.validator == "type" and error.instance is None:
             reader.problems.append((line, f"{where} is empty"))
+        elif PASSWORD_FROM in path:
+            allowed = "connection:NAME or variable:NAME"
+            reader.problems.append((line, f"{where} (value not shown) is not allowed; allowed: {allowed}"))
+        elif error.validator == "type" and ("object" in error.validator_value or "array" in error.validator_value):
+            # What stands there instead may hold a password.
+            kind = "settings by name" if "object" in error.validator_value else "a list"
+            reader.problems.append((line, f"{where} (value not shown) is not allowed; allowed: {kind}"))
         else:
             reader.problems.append((line, f"{where}: {error.message}"))
 

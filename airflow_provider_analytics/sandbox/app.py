@@ -7,6 +7,7 @@ lists every assumption, and :class:`airflow_provider_analytics.sandbox.options.O
 from __future__ import annotations
 
 import base64
+import functools
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -187,7 +188,8 @@ class _Service:
         options = self._options_for(request)
         website_id = self._existing_id(request)
         _refuse_query(request, options)
-        self._store.delete(website_id)
+        if not options.keeps_deleted:
+            self._store.delete(website_id)
         return _write_answer("delete", options.delete_status, render_deleted(website_id, options), options)
 
     async def show_account(self, request: Request) -> Response:
@@ -199,6 +201,8 @@ class _Service:
         self, operation: str, status: int, website: Mapping[str, Any], sent: Mapping[str, Any], options: Options
     ) -> Response:
         shown = {**website, **sent} if operation in options.echoes else website
+        if operation in options.short_answers:
+            shown = {name: shown[name] for name in ("id", "domain")}
         return _write_answer(operation, status, render_record(shown, options, self._secrets(options)), options)
 
     def _secrets(self, options: Options) -> Secrets:
@@ -224,15 +228,25 @@ class _Service:
         size = None if "per_page" in ignored else values.get("per_page", 100)
         if options.page_size_limit is not None:
             size = min(size or options.page_size_limit, options.page_size_limit)
-        websites, total = self._store.page(
+        find = functools.partial(
+            self._store.page,
             search="" if "search" in ignored else values.get("search", ""),
             search_matches=options.search_matches,
             favorite=None if "favorite" in ignored else values.get("favorite"),
             sort_by="id" if "sort" in ignored else values.get("sort_by", "id"),
             descending="sort" in ignored or values.get("sort", "desc") == "desc",
             limit=size,
-            offset=offset if options.paging == "cursor" else (served - first) * (size or 0),
         )
+        if options.behind_last != "empty" and size:
+            last = max(first, first - 1 - -find(offset=0)[1] // size)
+            if served > last and options.behind_last == "not found":
+                raise ApiError(HTTPStatus.NOT_FOUND, "Invalid page.")
+            served = min(served, last)
+        if options.paging != "cursor":
+            offset = (served - first) * (size or 0)
+        websites, total = find(offset=offset)
+        if options.row_cap is not None:
+            websites = websites[: max(0, options.row_cap - offset)]
         if size is None and served > first:
             websites = []
         shown = size or max(1, total)

@@ -55,6 +55,10 @@ class Options(BaseModel):
     total_offset: int = 0
     #: Total and last page stop at this number, as some search engines do. Later pages are served all the same.
     total_cap: int | None = Field(default=None, ge=1)
+    #: Maximum number of websites of a list that any page shows, as of a search window; ``total_cap`` caps the numbers.
+    row_cap: int | None = Field(default=None, ge=1)
+    #: A page behind the last one is empty, refused with status 404, or the last one again.
+    behind_last: Literal["empty", "not found", "last"] = "empty"
     #: Page number in the metadata. ``served`` and ``asked`` differ only if the page parameter is ignored or offset.
     current_page: Literal["served", "asked", "wrong", "absent"] = "served"
     #: Whether the metadata link to other pages.
@@ -84,9 +88,13 @@ class Options(BaseModel):
     message_answers: frozenset[Write] = frozenset()
     #: Operations whose response shows what was sent, whatever is stored.
     echoes: frozenset[Literal["create", "update"]] = frozenset()
-    #: How a domain is stored: as it was sent, as A-labels (punycode), as U-labels, in lower case, or without a leading
-    #: ``www.``.
-    domain_as: Literal["sent", "ascii", "unicode", "lower", "without www"] = "sent"
+    #: Operations whose response holds the id and the domain only.
+    short_answers: frozenset[Literal["create", "update"]] = frozenset()
+    #: Whether a delete is answered and not done.
+    keeps_deleted: bool = False
+    #: How a domain is stored: as it was sent, as A-labels (punycode), as U-labels, in lower case, without a leading
+    #: ``www.``, or as A-labels of the older IDNA 2003, by which ``straße`` is ``strasse``.
+    domain_as: Literal["sent", "ascii", "unicode", "lower", "without www", "IDNA 2003"] = "sent"
     #: Fields that are checked and never stored.
     ignored_fields: frozenset[str] = frozenset()
     #: Create a second website of the same domain instead of rejecting it.

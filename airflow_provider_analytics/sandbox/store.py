@@ -219,11 +219,13 @@ def normalise(domain: str, how: str) -> str:
     if how == "without www":
         return domain.removeprefix("www.")
     try:
+        if how == "IDNA 2003":
+            return domain.encode("idna").decode()  # Python's codec
         if how == "ascii":
             return idna.encode(domain, uts46=True).decode()
         if how == "unicode":
             return idna.decode(domain, uts46=True)
-    except idna.IDNAError:  # an underscore, say
+    except UnicodeError:  # an underscore, say
         return domain.lower()
     return domain
 

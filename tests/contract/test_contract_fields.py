@@ -151,9 +151,10 @@ def test_a_password_has_no_effect_without_privacy_2(
     stored = write(client, sandbox, way, privacy=privacy, password="no-effect")
     assert ("password", "no-effect") in last_form(sandbox)
     assert sandbox.stored_password(stored["id"]) is None
-    # What an update without privacy leads to depends on the website: no warning.
-    warned = any("has no effect" in message for message in caplog.messages)
-    assert warned == (way == "create" or privacy is not None)
+    assert [message for message in caplog.messages if "has no effect" in message] == [
+        f"The password has no effect: privacy is {'private' if privacy else 'public'}, and a password is used only "
+        "with password."
+    ]
 
 
 @proves("rule-password")
@@ -289,7 +290,7 @@ def test_an_update_sends_what_is_given_and_changes_nothing_else(
 @proves("update-optional")
 def test_an_update_of_nothing_is_refused_unsent(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     for settings in ({}, dict.fromkeys(SETTINGS)):
-        with pytest.raises(ValueError, match="nothing to update"):
+        with pytest.raises(ValueError, match="Nothing to update"):
             client.update_website(1, **settings)
     assert sandbox.requests == []
 

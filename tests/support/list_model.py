@@ -145,8 +145,9 @@ class Server:
         if not has_numbers or self.total == "absent":
             # Both directions, each up to the page that brings nothing.
             return 2 * (pages + (self.size > 0)) + probe
-        # The page behind a last one that is full, or whose size is not known.
-        behind = self.size > 0 and (self.size % 100 == 0 or (self.size < 100 and self.numbers == "total only"))
+        # The page behind a last one that is full, or whose size is not known, and the oldest websites.
+        is_full = self.size > 0 and (self.size % 100 == 0 or (self.size < 100 and self.numbers == "total only"))
+        behind = 2 * is_full
         # The closing head.
         closing = pages > 1
         return pages + behind + closing + probe

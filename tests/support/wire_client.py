@@ -13,7 +13,7 @@ from airflow_provider_analytics.api.transport import Transport
 
 KEY = "key-4f9a/+&=<tail>"
 WEBSITE_ID = 7
-WEBSITE = {"id": WEBSITE_ID, "domain": "new.example", "privacy": 0}
+WEBSITE = {"id": WEBSITE_ID, "domain": "new.example", "privacy": 0, "email": 1}
 
 
 class Time:

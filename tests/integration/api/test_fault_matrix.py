@@ -38,17 +38,17 @@ def test_every_case_holds(group: str) -> None:
         (Server(size=0), 1),
         (Server(size=1), 1),
         (Server(size=99), 1),
-        # One more behind a last page that is full, and the closing head for more than one page.
-        (Server(size=100), 2),
+        # The page behind a last one that is full, and the oldest websites; the closing head for more than one page.
+        (Server(size=100), 3),
         (Server(size=101), 3),
-        (Server(size=200), 4),
+        (Server(size=200), 5),
         (Server(size=250), 4),
-        (Server(size=10_000), 102),
-        (Server(size=200, numbers="no last_page"), 4),
+        (Server(size=10_000), 103),
+        (Server(size=200, numbers="no last_page"), 5),
         (Server(size=99, numbers="no last_page"), 1),
-        (Server(size=99, numbers="total only"), 2),
-        (Server(size=250, per_page="ignored"), 2),
-        (Server(size=250, per_page="capped"), 12),
+        (Server(size=99, numbers="total only"), 3),
+        (Server(size=250, per_page="ignored"), 3),
+        (Server(size=250, per_page="capped"), 13),
         (Server(size=0, key=None, metadata="none"), 2),
         # Page 1 once more, to see whether pages count from 0.
         (Server(size=250, key=None, metadata="none"), 9),
@@ -265,7 +265,8 @@ def test_memory_grows_by_ids_only() -> None:
 
     def serve(query: dict[str, str], size: int) -> Page:
         first = size - (int(query.get("page", "1")) - 1) * 100
-        kept = [{"id": n, "note": f"{n:07d}" * 300} for n in range(first, max(0, first - 100), -1)]
+        numbers = range(first, max(0, first - 100), -1) if query["sort"] == "desc" else range(1, 11)
+        kept = [{"id": n, "note": f"{n:07d}" * 300} for n in numbers]
         return Page(kept, size, None, -(-size // 100), 100)
 
     def peak(size: int) -> int:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from wire_client import client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.exceptions import OtherDomainError, UnexpectedResponseError
-from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, DeleteWebsiteOperator
+from airflow_provider_analytics.exceptions import (
+    DuplicateWebsiteError,
+    NotAppliedError,
+    OtherDomainError,
+    UnexpectedResponseError,
+)
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    UpdateWebsiteOperator,
+)
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
@@ -44,8 +55,6 @@ def test_a_create_every_night_is_one_website(analytics_sandbox: SandboxServer, s
 def test_a_create_that_becomes_another_domain_says_what_to_write(
     analytics_sandbox: SandboxServer, echoes: list[str]
 ) -> None:
-    from airflow.providers.common.compat.sdk import AirflowFailException
-
     analytics_sandbox.configure(domain_as="without www", echoes=echoes)
     with pytest.raises(AirflowFailException) as caught:
         CreateWebsiteOperator(task_id="t", domain="www.shop.example").execute({})
@@ -91,3 +100,136 @@ def test_what_a_search_does_not_find_is_looked_for_in_the_whole_list(
         found = client.find_website(domain)
         assert found is not None
     assert client.find_website("none.example") is None
+
+
+def posts(sandbox: SandboxServer) -> int:
+    return [request.operation for request in sandbox.requests].count("create")
+
+
+@pytest.mark.parametrize(
+    ("domain", "stored_as"), [("www.shop.example", "without www"), ("straße.example", "IDNA 2003")]
+)
+def test_a_service_that_writes_the_domain_in_another_way_gets_one_website_and_no_more(
+    analytics_sandbox: SandboxServer, domain: str, stored_as: str
+) -> None:
+    analytics_sandbox.configure(domain_as=stored_as, allow_duplicates=True)
+    for _ in range(3):
+        with pytest.raises(AirflowFailException, match="shows another domain"):
+            CreateWebsiteOperator(task_id="t", domain=domain).execute({})
+    assert posts(analytics_sandbox) == len(domains(analytics_sandbox)) == 1
+
+
+def test_both_spellings_of_a_domain_are_two_websites_of_one_domain(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer
+) -> None:
+    for domain in ("bücher.example", "xn--bcher-kva.example"):
+        analytics_sandbox.add_website(domain)
+    with pytest.raises(DuplicateWebsiteError):
+        client.find_website("bücher.example")
+
+
+@pytest.mark.parametrize("status", [404, 422])
+def test_a_search_that_is_refused_leads_to_the_whole_list(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer, status: int
+) -> None:
+    analytics_sandbox.add_website("shop.example")
+    analytics_sandbox.fault("list", target="search=", status=status, times=None)
+    found = client.find_website("shop.example")
+    assert found is not None
+    assert client.find_website("none.example") is None
+
+
+@pytest.fixture
+def second_writer(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody creates the website between the look-up and the create."""
+    create = AnalyticsClient.create_website
+
+    def raced(self: AnalyticsClient, domain: str, **settings: Any) -> dict[str, Any]:
+        analytics_sandbox.add_website(domain)
+        return create(self, domain, **settings)
+
+    monkeypatch.setattr(AnalyticsClient, "create_website", raced)
+
+
+@pytest.mark.usefixtures("second_writer")
+def test_two_creates_at_the_same_time_are_not_both_green(analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.configure(allow_duplicates=True)
+    with pytest.raises(AirflowFailException, match=r"2 websites have the domain 'new\.example': ids 2, 1"):
+        CreateWebsiteOperator(task_id="t", domain="new.example").execute({})
+
+
+@pytest.mark.usefixtures("second_writer")
+@pytest.mark.parametrize("if_exists", ["skip", "update", "fail"])
+def test_a_domain_that_was_taken_meanwhile_exists(analytics_sandbox: SandboxServer, if_exists: str) -> None:
+    create = CreateWebsiteOperator(task_id="t", domain="new.example", privacy=1, if_exists=if_exists)
+    if if_exists == "fail":
+        with pytest.raises(AirflowFailException, match="already exists"):
+            create.execute({})
+    else:
+        assert create.execute({})["privacy"] == (if_exists == "update")
+    assert domains(analytics_sandbox) == ["new.example"]
+
+
+# What an answer does not show
+
+
+def test_what_a_short_answer_does_not_show_is_read(client: AnalyticsClient, analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.configure(short_answers=["create", "update"])
+    website = client.create_website("a.example", privacy=1)
+    assert website["privacy"] == 1
+    assert client.update_website(website["id"], exclude_ips=["192.0.2.1"])["exclude_ips"] == "192.0.2.1"
+    analytics_sandbox.configure(ignored_fields=["privacy", "exclude_ips"])
+    with pytest.raises(NotAppliedError, match="something else: privacy is 'public', sent was 'private'"):
+        client.create_website("b.example", privacy=1)
+    many = [f"198.51.100.{number}" for number in range(1, 200)]
+    with pytest.raises(NotAppliedError) as caught:
+        client.update_website(2, exclude_ips=many)
+    assert "exclude_ips lacks 198.51.100.1, 198.51.100.10, 198.51.100.100 and 196 more" in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        ({}, NotAppliedError),
+        ({"empty_answers": ["delete"]}, NotAppliedError),
+        ({"delete_status": 204}, NotAppliedError),
+    ],
+    ids=str,
+)
+def test_a_delete_that_is_not_done_is_not_green(
+    analytics_sandbox: SandboxServer, answers: dict[str, Any], kind: type[Exception]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    analytics_sandbox.configure(keeps_deleted=True, **answers)
+    with pytest.raises(NotAppliedError, match="website still exists after it was deleted"):
+        DeleteWebsiteOperator(task_id="t", domain="a.example").execute({})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"data": {"id": 1, "deleted": False}},
+        {"success": 0},
+        {"success": "false"},
+        {"status": "error", "message": "no"},
+    ],
+    ids=str,
+)
+def test_a_delete_that_is_denied_with_status_200_is_an_error(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer, body: dict[str, Any]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    analytics_sandbox.fault("delete", body=body)
+    with pytest.raises(UnexpectedResponseError):
+        client.delete_website(1)
+
+
+def test_an_update_by_domain_is_about_that_domain(analytics_sandbox: SandboxServer) -> None:
+    """The website was deleted after the look-up, and its id given again."""
+    analytics_sandbox.add_website("a.example")
+    other = {"id": 1, "domain": "innocent.example", "privacy": 1}
+    analytics_sandbox.fault("update", body={"data": other})
+    analytics_sandbox.fault("show", body={"data": other}, times=None)
+    with pytest.raises(AirflowFailException, match=r"another domain than 'a\.example': 'innocent\.example'"):
+        UpdateWebsiteOperator(task_id="t", domain="a.example", privacy=1).execute({})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from raw_server import RawServer, Request, http
+from raw_server import RawServer, Reply, Request, http
 from wire_client import Time, client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -77,6 +77,41 @@ def test_a_total_that_is_capped_is_not_believed(
         client_with().list_websites()
 
 
+@pytest.mark.parametrize("websites", [100, 200, 201])
+@pytest.mark.parametrize("behind", ["not found", "last"])
+@pytest.mark.parametrize("metadata", ["meta", "none"])
+def test_a_page_behind_the_last_may_be_refused_or_the_last_one_again(
+    client_with: ClientWith, analytics_sandbox: SandboxServer, behind: str, websites: int, metadata: str
+) -> None:
+    analytics_sandbox.seed(websites)
+    analytics_sandbox.configure(behind_last=behind, metadata=metadata)
+    assert len(client_with().list_websites()) == websites
+
+
+@pytest.mark.parametrize("metadata", ["meta", "none"])
+@pytest.mark.parametrize("cap", [100, 200])
+def test_a_search_window_that_caps_the_rows_is_noticed(
+    client_with: ClientWith, analytics_sandbox: SandboxServer, cap: int, metadata: str
+) -> None:
+    analytics_sandbox.seed(250)
+    analytics_sandbox.configure(total_cap=cap, row_cap=cap, metadata=metadata)
+    with pytest.raises(IncompleteListError) as caught:
+        client_with().list_websites()
+    if metadata == "meta":
+        assert caught.value.check == "oldest websites"
+
+
+def test_an_offset_in_the_links_is_followed() -> None:
+    def respond(request: Request) -> bytes:
+        offset = int(request.query.get("offset", "0"))
+        ids = sorted(range(1, 251), reverse=request.query["sort"] == "desc")[offset : offset + 100]
+        link = f"/api/v1/websites?offset={offset + 100}" if offset + 100 < 250 else None
+        return http(200, {"results": [{"id": n} for n in ids], "count": 250, "next": link})
+
+    with RawServer(respond) as server, client_of(server.url) as client:
+        assert len(client.list_websites()) == 250
+
+
 def page_of(query: dict[str, str], size: int, **meta: Any) -> dict[str, Any]:
     number, per_page = int(query.get("page", "1")), int(query["per_page"])
     ids = sorted(range(1, size + 1), reverse=query["sort"] == "desc")[(number - 1) * per_page : number * per_page]
@@ -113,7 +148,8 @@ def test_a_link_that_says_nothing_changes_nothing_and_is_never_followed(link: st
 
 def test_a_link_on_the_page_that_should_be_the_last_is_a_contradiction() -> None:
     def respond(request: Request) -> bytes:
-        return http(200, {**page_of(request.query, 250), "links": {"next": "/api/v1/websites?page=4"}})
+        following = int(request.query.get("page", "1")) + 1
+        return http(200, {**page_of(request.query, 250), "links": {"next": f"/api/v1/websites?page={following}"}})
 
     with (
         RawServer(respond) as server,
@@ -173,10 +209,9 @@ def test_no_request_is_begun_once_the_consumer_stops_or_a_page_fails() -> None:
         for _ in range(150):
             next(listing)
         listing.close()
-        sent = len(server.requests)
-        assert sent <= 6
         assert list(listing) == []
-        assert len(server.requests) == sent
+        _join_readers()
+        assert len(server.requests) <= 6
 
     def failing(request: Request) -> bytes:
         query = request.query
@@ -185,8 +220,42 @@ def test_no_request_is_begun_once_the_consumer_stops_or_a_page_fails() -> None:
     with RawServer(failing) as server, client_of(server.url) as client:
         with pytest.raises(Exception, match="404"):
             client.list_websites()
+        _join_readers()
         assert len(server.requests) <= 7
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("analytics-list")]
+
+
+class StoppedError(BaseException):
+    """As Airflow raises it where a task is stopped or times out."""
+
+
+def test_a_task_that_is_stopped_waits_for_nothing_and_nothing_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = threading.Event()
+
+    def respond(request: Request) -> bytes | Reply:
+        if "page" not in request.query:
+            return http(200, page_of(request.query, 5000))
+        waiting.set()
+        return Reply(then="hang")
+
+    def stop(_: Any) -> None:
+        assert waiting.wait(30)
+        raise StoppedError
+
+    monkeypatch.setattr("concurrent.futures.Future.exception", stop)
+    time = Time()
+    with RawServer(respond) as server, client_of(server.url, time, timeout=0.3, max_retries=3) as client:
+        with pytest.raises(StoppedError):
+            client.list_websites()
+        _join_readers()
+        # Page 1, and the four that were read ahead.
+        assert len(server.requests) <= 5
+    assert time.slept == []
+
+
+def _join_readers() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("analytics-list"):
+            thread.join(30)
 
 
 def test_retry_after_of_a_page_holds_for_all_of_them() -> None:

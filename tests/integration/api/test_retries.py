@@ -386,8 +386,8 @@ def test_every_repeat_is_logged_with_attempt_wait_and_reason(caplog: pytest.LogC
 
 def test_the_form_of_a_repeat_is_the_form_of_the_first_attempt() -> None:
     with RawServer([http(500), RECORD]) as server, client_of(server.url) as client:
-        client.update_website(7, exclude_ips=["192.0.2.1", "192.0.2.2"])
-        assert [request.body for request in server.requests] == [b"exclude_ips=192.0.2.1%0A192.0.2.2"] * 2
+        client.update_website(7, email=True, password="one two")
+        assert [request.body for request in server.requests] == [b"password=one+two&email=1"] * 2
     assert json.loads(RECORD.partition(b"\r\n\r\n")[2])["data"] == WEBSITE
 
 

@@ -71,7 +71,7 @@ def test_a_list_is_whole_or_refused(
 
 
 @pytest.mark.parametrize(
-    ("websites", "requests"), [(0, 1), (1, 1), (100, 2), (101, 3), (200, 4), (250, 4), (10_000, 102)]
+    ("websites", "requests"), [(0, 1), (1, 1), (100, 3), (101, 3), (200, 5), (250, 4), (10_000, 103)]
 )
 def test_requests_on_the_wire_are_the_arithmetic_minimum(
     client: AnalyticsClient, sandbox: SandboxServer, websites: int, requests: int

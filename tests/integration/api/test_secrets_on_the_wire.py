@@ -168,8 +168,9 @@ def test_a_password_is_in_the_body_only() -> None:
     with RawServer([http(201, {"id": 1})]) as server, client_of(server.url) as client:
         create(client)
         client.update_website(1, password=PASSWORD)
-        assert [request.method for request in server.requests] == ["POST", "GET", "PATCH"]
-        for request in server.requests[::2]:
+        writes = [request for request in server.requests if request.method != "GET"]
+        assert [request.method for request in writes] == ["POST", "PATCH"]
+        for request in writes:
             assert quote_plus(PASSWORD).encode() in request.body
             assert quote_plus(PASSWORD).encode() not in request.raw.removesuffix(request.body)
 

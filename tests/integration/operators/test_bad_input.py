@@ -70,7 +70,7 @@ ARGUMENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
     "password_empty": ("update", {"website_id": 1, "password": ""}, ["password", "not empty"]),
     "password_mask": ("update", {"website_id": 1, "password": "***"}, ["password is '***'"]),
-    "nothing_to_update": ("update", {"website_id": 1}, ["nothing to update", "favorite"]),
+    "nothing_to_update": ("update", {"website_id": 1}, ["Nothing to update", "favorite"]),
     "id_none": ("get", {"website_id": "None"}, ["website_id='None'"]),
     "id_true": ("delete", {"website_id": True}, ["website_id=True"]),
     "id_path": ("delete", {"website_id": "1/../2"}, ["website_id='1/../2'"]),
@@ -82,10 +82,10 @@ MENDED_BY_JINJA = {"domain_line_end", "line_break_at_the_end"}
 
 #: What only an operator takes, and templates that render to something else than was meant.
 RENDERED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
-    "nothing_by_domain": ("update", {"domain": "a.example.com"}, ["nothing to update"]),
+    "nothing_by_domain": ("update", {"domain": "a.example.com"}, ["Nothing to update"]),
     "flag_by_domain": ("update", {"domain": "a.example.com", "email_reports": 3}, ["email=3", "True or False"]),
     "id_and_domain": ("delete", {"website_id": 1, "domain": "a.example.com"}, ["exactly one of the two"]),
-    "neither": ("get", {}, ["website_id=None and domain=None"]),
+    "neither": ("get", {}, ["Neither website_id nor domain is given"]),
     "ips_none": ("update", {"website_id": 1, "exclude_ips": "{{ none }}"}, ["exclude_ips='None'"]),
     "ips_list": ("update", {"website_id": 1, "exclude_ips": "{{ ['10.0.0.1'] }}"}, ["exclude_ips=", "native_obj"]),
     "params_list": ("create", {"domain": "a.example.com", "exclude_params": "{{ [] }}"}, ["exclude_params='[]'"]),

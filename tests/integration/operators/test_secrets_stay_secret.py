@@ -76,7 +76,7 @@ def test_what_an_answer_tells_of_secrets_is_not_returned(sandbox: SandboxServer,
     sandbox.fault("any", body={"data": told}, target=r"/(account|websites/1)$", times=None)
     new = {**told, "id": 2, "domain": "new.example.com"}
     sandbox.fault("create", body={"data": new})
-    sandbox.fault("show", body={"data": new})
+    sandbox.fault("show", body={"data": new}, times=None)
     meta = {"total": 1, "current_page": 1, "last_page": 1, "per_page": 10}
     sandbox.fault("list", body={"data": [told], "meta": meta}, target=r"per_page=10\b")
     create = {"domain": "new.example.com", "privacy": 2, "password": "s3cret-page"}

@@ -38,7 +38,7 @@ update_settings = st.fixed_dictionaries(
 def test_a_form_comes_back_as_it_was_given(given_settings: dict[str, Any]) -> None:
     wanted = {name: value for name, value in given_settings.items() if value is not None}
     if not wanted:
-        with pytest.raises(ValueError, match="nothing to update"):
+        with pytest.raises(ValueError, match="Nothing to update"):
             fields.update_form(boolean_texts=TEXTS, **given_settings)
         return
     form = fields.update_form(boolean_texts=TEXTS, **given_settings)
@@ -115,7 +115,8 @@ def test_base_urls(given_url: str, url: str) -> None:
         "https://a.example:x", "https://a.example:99999", "https://a.example?x=1", "https://a.example#x",
         "https://a.example/api/v1", "https://a.example/app/api/v1/", "https://a b.example", "https://a.example\\b",
         "http://a.example", "http://127.0.0.1.evil.example", "http://localhost.evil.example", "http://0x7f.1",
-        "http://[::ffff:8.8.8.8]", "https://[::1", "https://a.example/100%",
+        "http://[::ffff:8.8.8.8]", "https://[::1", "https://a.example/100%", "https://.example.com", "https://a..example.com",
+        "https://https://a.example", "https://a.example/API/v1/websites",
     ],
 )  # fmt: skip
 def test_base_urls_that_are_refused(url: str) -> None:
@@ -123,7 +124,7 @@ def test_base_urls_that_are_refused(url: str) -> None:
         Settings(base_url=url, api_key="key")
 
 
-@pytest.mark.parametrize("host", [".example.com", "*.example.com", "a..example.com", f"{'a' * 70}.example.com"])
+@pytest.mark.parametrize("host", ["*.example.com", f"{'a' * 70}.example.com"])
 def test_a_host_that_no_request_can_be_sent_to_is_an_error_of_this_package(host: str) -> None:
     transport = Transport(Settings(base_url=f"https://{host}", api_key="key"), sleep=lambda seconds: None)
     with pytest.raises(AnalyticsConnectionError, match="not a valid address") as caught:

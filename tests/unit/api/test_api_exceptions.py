@@ -62,7 +62,7 @@ def test_every_class_of_the_tree_is_tried() -> None:
     ("error", "begin"),
     [
         (exceptions.AuthenticationError, "The API key was not accepted: correct the API key of the connection"),
-        (exceptions.PermissionDeniedError, "The API key is valid, but lacks the permission for this request"),
+        (exceptions.PermissionDeniedError, "The API key lacks the permission for this request"),
         (
             exceptions.BlockedError,
             "A firewall in front of the service blocked the request: set the extra 'headers'",

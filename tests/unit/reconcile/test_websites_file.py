@@ -144,8 +144,14 @@ websites:
         pytest.param("websites:\n  a.example: {email: !x y}\n", "websites.yaml:2: invalid YAML", id="own tag"),
         pytest.param("websites:\n  a.example: {email: 2026-13-45}\n", "websites.yaml:2: .*cannot be read", id="date"),
         pytest.param("defaults: {}\n", "'websites' is a required property", id="no websites"),
-        pytest.param("- a.example\n", "the file: .*is not of type 'object'", id="a list"),
-        pytest.param("websites: {a.example: {password_from: x}}", "does not match", id="password reference"),
+        pytest.param(
+            "- a.example\n", "the file \\(value not shown\\) is not allowed; allowed: settings by name", id="a list"
+        ),
+        pytest.param(
+            "websites: {a.example: {password_from: x}}",
+            r"password_from \(value not shown\) is not allowed",
+            id="password reference",
+        ),
         pytest.param(
             "websites: {a.example: {exclude_ips: [1:2:3:4:5:6:7:8]}}", "is not of type 'string'", id="sexagesimal"
         ),
