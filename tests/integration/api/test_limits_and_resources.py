@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import time as real_time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, pairwise
+from typing import Any
 
 import pytest
 from raw_server import RawServer, Reply, http
@@ -169,6 +171,38 @@ def test_a_body_that_drips_is_left_at_the_deadline() -> None:
             client.get_website(7)
     # 50 s in all: ten times the timeout.
     assert 50 / 7 < next(ticks) / 7 < 20
+
+
+def test_a_head_that_drips_is_left_at_the_deadline() -> None:
+    """Every byte of the head arrives within the timeout, and the socket's timeout starts anew with each of them."""
+    with (
+        RawServer([Reply(b"HTTP/1.1 200 OK\r\nX-Slow: ", then="drip")]) as server,
+        client_of(server.url, timeout=0.05, max_retries=0) as client,
+        pytest.raises(AnalyticsTimeoutError),
+    ):
+        client.get_website(7)
+
+
+@pytest.mark.parametrize(
+    ("reply", "settings", "told"),
+    [
+        (RECORD, {"requests_per_minute": 1}, r"Waiting 60 s, until \d\d:\d\d:\d\d UTC: requests_per_minute is 1"),
+        (
+            http(200, {"id": 7}, headers=[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "42")]),
+            {},
+            r"Waiting 42 s, until \d\d:\d\d:\d\d UTC: the service says that its limit is used up",
+        ),
+    ],
+    ids=["its own limit", "the limit of the service"],
+)
+def test_a_long_wait_is_announced_with_its_reason_and_its_end(
+    caplog: pytest.LogCaptureFixture, reply: bytes, settings: dict[str, Any], told: str
+) -> None:
+    caplog.set_level("INFO")
+    with RawServer([reply]) as server, client_of(server.url, **settings) as client:
+        client.get_website(7)
+        client.get_website(7)
+    assert len([message for message in caplog.messages if re.fullmatch(told, message)]) == 1
 
 
 def test_connections_are_reused_and_closed() -> None:

@@ -171,6 +171,19 @@ def test_a_cursor_that_comes_again_is_an_error() -> None:
         assert len(server.requests) == 2
 
 
+def test_a_long_list_tells_its_progress(
+    client_with: ClientWith,
+    analytics_sandbox: SandboxServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.api.listing.PROGRESS_SECONDS", 0)
+    caplog.set_level("INFO")
+    analytics_sandbox.seed(1250)
+    client_with().list_websites()
+    assert "1,200 of 1,250 websites read" in caplog.messages
+
+
 # Several requests at the same time
 
 

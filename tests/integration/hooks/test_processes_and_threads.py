@@ -1,0 +1,89 @@
+"""One hook in several threads and processes: whose answer is it, and whose limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from raw_server import RawServer, Request, http
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.exceptions import AnalyticsConfigError
+from airflow_provider_analytics.hooks import analytics
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(url: str, **changes: Any) -> AnalyticsHook:
+        fields = {"conn_type": "analytics", "host": url, "password": "s3cret-key", **changes}
+        monkeypatch.setenv("AIRFLOW_CONN_SHARED", json.dumps(fields))
+        return AnalyticsHook("shared")
+
+    return make
+
+
+def echo(request: Request) -> bytes:
+    """Answer with the website that was asked for."""
+    return http(200, {"data": {"id": int(request.target.rpartition("/")[2])}})
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_process_that_forks_a_used_hook_reads_its_own_answers(connect: Any) -> None:
+    with RawServer(echo) as server, connect(server.url) as hook:
+        assert hook.get_website(1) == {"id": 1}
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            # No exception and no test report leaves the child.
+            try:
+                good = all(hook.get_website(number) == {"id": number} for number in range(1000, 1060))
+                os.write(writer, b"good" if good else b"mixed up")
+            except BaseException as error:
+                os.write(writer, repr(error).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        mine = [hook.get_website(number) for number in range(2000, 2060)]
+        told = os.read(reader, 1000)
+        os.close(reader)
+        os.waitpid(child, 0)
+        assert mine == [{"id": number} for number in range(2000, 2060)]
+        assert told == b"good"
+        # The child opened a connection of its own.
+        assert server.connections == 2
+
+
+def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[AnalyticsClient] = []
+    begin = threading.Barrier(16)
+
+    class Counted(AnalyticsClient):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(analytics, "AnalyticsClient", Counted)
+
+    def use(number: int) -> Any:
+        begin.wait(30)
+        return hook.get_website(number)
+
+    with RawServer(echo) as server, connect(server.url) as hook, ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(use, range(16))) == [{"id": number} for number in range(16)]
+    assert len(made) == 1
+
+
+def test_a_connection_of_another_type_sends_nothing(connect: Any) -> None:
+    with RawServer(echo) as server:
+        hook = connect(server.url, conn_type="http")
+        with pytest.raises(AnalyticsConfigError, match="of type 'http', not 'analytics'"):
+            hook.get_website(1)
+        worked, message = hook.test_connection()
+        assert (worked, server.connections) == (False, 0)
+        assert "s3cret-key" not in message
