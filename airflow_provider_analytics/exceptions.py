@@ -397,7 +397,7 @@ class BulkError(AnalyticsError):
         lines = [f"{len(self.failures):,} websites failed, {self.done:,} succeeded."]
         for why, websites in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:_SHOWN]:
             more = f" and {len(websites) - _SHOWN:,} more" if len(websites) > _SHOWN else ""
-            lines.append(f"{', '.join(websites[:_SHOWN])}{more}: {why[:_LENGTH_OF_A_REASON]}")
+            lines.append(f"{why[:_LENGTH_OF_A_REASON].rstrip('.')}: {', '.join(websites[:_SHOWN])}{more}.")
         if len(by_reason) > _SHOWN:
             lines.append(f"And {len(by_reason) - _SHOWN:,} more reasons.")
         return "\n".join(lines)

@@ -14,11 +14,11 @@ CONNECTION_TYPE: dict[str, Any] = {
     "ui-field-behaviour": {
         "hidden-fields": ["login", "schema"],
         # Airflow 3.3.1 and 3.3.2 test a saved connection only if it has a port.
-        "relabeling": {"host": "Base URL", "password": "API key", "port": "Port (some versions test only with one)"},
+        "relabeling": {"host": "Base URL", "password": "API key", "port": "Port (for the test)"},
         "placeholders": {
             "host": "https://stats.example.com",
             "password": "API key of the account",
-            "port": "443, if the Base URL names no other",
+            "port": "443: some versions of Airflow test only with a port",
         },
     },
     "conn-fields": {

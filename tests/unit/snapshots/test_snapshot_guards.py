@@ -33,7 +33,7 @@ def test_a_large_loss_is_refused(
     first = take(base, make_websites(before))
     night = first.manifest.observed_at + NIGHT
     if trips:
-        with pytest.raises(UnsafePlanError, match=f"the list has {after} websites.*{before}.*force=True"):
+        with pytest.raises(UnsafePlanError, match=f"The list has {after} websites.*{before}.*force=True"):
             take(base, make_websites(after), night, max_drop_fraction=fraction)
         assert read_snapshot(base, night.date()) is None
         assert take(base, make_websites(after), night, max_drop_fraction=fraction, force=True).manifest.count == after
