@@ -172,7 +172,7 @@ class Listing(Iterator[dict[str, Any]]):
             return Proof("closed reading", len(reading.ids), reading.total, self._fetched)
         back = _Reading(self, reading.query | {"sort": _opposite(reading.query["sort"])}, like=reading)
         for _ in back.pages():
-            self._progress.step(len(back.ids), back.total, "read in the other direction")
+            self._progress.step(len(back.ids), back.total, "Reading in the other direction")
         _compare(reading, back)
         return Proof("both directions", len(reading.ids), reading.total, self._fetched)
 
@@ -541,12 +541,12 @@ class _Progress:
     def __init__(self) -> None:
         self._said = time.monotonic()
 
-    def step(self, read: int, total: int | None, verb: str = "read") -> None:
+    def step(self, read: int, total: int | None, verb: str = "Reading") -> None:
         now = time.monotonic()
         if now - self._said >= PROGRESS_SECONDS:
             self._said = now
             of = f" of {total:,}" if total is not None else ""
-            log.info("%s%s websites %s", f"{read:,}", of, verb)
+            log.info("%s: %s%s websites", verb, f"{read:,}", of)
 
 
 def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], Listing]) -> Result:

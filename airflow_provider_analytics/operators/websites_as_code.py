@@ -72,7 +72,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
             raise BulkError(unread)
         return plan_websites(websites_file, [*named, *others], prune=prune)
 
-    def _result(self, plan: Plan, applied: int = 0) -> dict[str, Any]:
+    def _result(self, hook: AnalyticsHook, plan: Plan, applied: int = 0) -> dict[str, Any]:
         """Return the result of all these operators, bounded in size."""
         try:
             plan.raise_if_unsafe(float(self.max_removal_fraction))
@@ -80,12 +80,13 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         except UnsafePlanError as error:
             unsafe = str(error)
         warning = f"**Guard tripped:** {unsafe}\n\n" if unsafe else ""
-        return {
+        result = {
             **plan.to_dict(SHOWN_CHANGES),
             "unsafe": unsafe,
             "markdown": warning + plan.to_markdown(),
             "applied": applied,
         }
+        return hook.client.for_output(result)
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
@@ -146,10 +147,10 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 
         with self.connected() as hook:
             plan = self._plan(hook)
-            result = self._result(plan)
+            result = self._result(hook, plan)
             if self.plan_path:
                 write_text(self.plan_path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
-                write_text(f"{self.plan_path}.md", "plan_path", plan.to_markdown(len(plan.changes)))
+                write_text(f"{self.plan_path}.md", "plan_path", hook.client.redact(plan.to_markdown(len(plan.changes))))
         self.log.info("Planned %s:\n%s", self.config_path, result["markdown"])
         return result
 
@@ -241,7 +242,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
                 outcome = apply_plan(
                     hook.client, plan, workers=int(self.max_workers), passwords=passwords, applied=applied
                 )
-            result = self._result(plan, len(outcome.done))
+            result = self._result(hook, plan, len(outcome.done))
             self.log.info(
                 "Applied %s of %s changes, %s failed. The plan was:\n%s",
                 *(f"{number:,}" for number in (len(outcome.done), len(plan.changes), len(outcome.failures))),
@@ -326,7 +327,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            result = self._result(self._plan(hook))
+            result = self._result(hook, self._plan(hook))
         self.log.info("Compared the websites with %s:\n%s", self.config_path, result["markdown"])
         if result["changes"] and self.on_drift != "report":
             message = f"The websites differ from {self.config_path}: {'; '.join(result['changes'])}"

@@ -116,7 +116,7 @@ def complete_records(
         except NotFoundError:
             return None
 
-    shown, failures = _each(lacking, work, _name, workers, _Progress(len(records), len(lacking), "read"))
+    shown, failures = _each(lacking, work, _name, workers, _Progress(len(records), len(lacking), "Reading"))
     answers = {str(record["id"]): answer for record, answer in shown}
     asked = {str(record["id"]) for record in lacking}
     whole = [answers.get(str(record["id"])) if str(record["id"]) in asked else record for record in records]
@@ -130,26 +130,22 @@ class _NotTriedError(Exception):
 class _Progress:
     """Progress lines in the log, one every :data:`PROGRESS_SECONDS` and one at the end."""
 
-    def __init__(self, total: int, work: int, verb: str = "changed") -> None:
+    def __init__(self, total: int, work: int, verb: str = "Changing") -> None:
         self.total = max(total, work)
         self.done = self.total - work
         self.verb = verb
-        self.good = self.bad = 0
+        self.bad = 0
         self.said = time.monotonic()
 
     def step(self, *, good: bool) -> None:
         self.done += 1
-        self.good += good
         self.bad += not good
         if time.monotonic() - self.said >= PROGRESS_SECONDS:
             self.say()
 
     def say(self) -> None:
         self.said = time.monotonic()
-        log.info(
-            "%s/%s websites, %s %s, %s failed",
-            *(f"{self.done:,}", f"{self.total:,}", f"{self.good:,}", self.verb, f"{self.bad:,}"),
-        )
+        log.info("%s: %s of %s websites, %s failed", self.verb, f"{self.done:,}", f"{self.total:,}", f"{self.bad:,}")
 
 
 def _each(

@@ -21,7 +21,10 @@ _GROUPS = fault_matrix.groups()
 
 @pytest.mark.parametrize(
     "group",
-    [pytest.param(name, marks=pytest.mark.slow if len(cases) > 5000 else ()) for name, cases in _GROUPS.items()],
+    [
+        pytest.param(name, marks=pytest.mark.slow if len(cases) > 5000 or name == "writes" else ())
+        for name, cases in _GROUPS.items()
+    ],
 )
 def test_every_case_holds(group: str) -> None:
     counts, failures = fault_matrix.run(_GROUPS[group])

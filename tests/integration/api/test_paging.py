@@ -181,7 +181,7 @@ def test_a_long_list_tells_its_progress(
     caplog.set_level("INFO")
     analytics_sandbox.seed(1250)
     client_with().list_websites()
-    assert "1,200 of 1,250 websites read" in caplog.messages
+    assert "Reading: 1,200 of 1,250 websites" in caplog.messages
 
 
 # Several requests at the same time

@@ -171,7 +171,7 @@ def test_progress_is_logged_at_a_steady_pace(analytics_sandbox: SandboxServer, m
         plan = Plan(tuple(update(number) for number in [*range(1, 25), 99]), websites=1040)
         apply_plan(client, plan, workers=1)
     assert len(lines) == 3
-    assert lines[-1] == "1,040/1,040 websites, 24 changed, 1 failed"
+    assert lines[-1] == "Changing: 1,040 of 1,040 websites, 1 failed"
 
 
 def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer, distortion: Distortion) -> None:
