@@ -63,8 +63,8 @@ lint: install  ## Check style, format and types
 	@$(PY) -m mypy
 
 fault-matrix: install  ## Try every way a list may be served, a write be taken and an answer be lost
-	@$(PY) tests/support/fault_matrix.py --all
-	@$(PY) tests/support/lost_answers.py
+	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/fault_matrix.py --all
+	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/lost_answers.py
 
 formats: install  ## Write a snapshot in every format, read it back, and print the sizes
 	@$(PY) scripts/snapshot_formats.py

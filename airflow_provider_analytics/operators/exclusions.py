@@ -91,8 +91,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def _sync(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
         from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
         from airflow_provider_analytics.operators.audit import audit_trail
-        from airflow_provider_analytics.reconcile.apply import Outcome, apply_plan, complete_records
-        from airflow_provider_analytics.reconcile.exclusions import MODES, plan_exclusions
+        from airflow_provider_analytics.reconcile.apply import Outcome, apply_until_held, complete_records
+        from airflow_provider_analytics.reconcile.exclusions import MODES, Reconciler
         from airflow_provider_analytics.reconcile.ledger import owned_entries
         from airflow_provider_analytics.reconcile.selection import extra_entries
 
@@ -108,34 +108,45 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         extra = extra_entries(chosen, per_website, allow_no_match=allow_no_match)
         records, unread = complete_records(hook.client, chosen, [self.field], workers=workers)
         owned_before = owned_entries(ledger, records)
-        plan, owned = plan_exclusions(
-            self.field,
-            records,
-            lambda record: tuple(dict.fromkeys((*common, *extra.get(str(record["id"]), ())))),
-            mode=self.mode,
-            owned=owned_before,
-        )
+
+        def desired(record: Mapping[str, Any]) -> Entries:
+            return tuple(dict.fromkeys((*common, *extra.get(str(record["id"]), ()))))
+
+        planned = Reconciler(self.field, desired, mode=self.mode, owned=owned_before)
+        plan = planned.plan(records)
         if not flag("force", self.force):
             plan.raise_if_unsafe(max_removal_fraction)
         outcome = Outcome((), {})
         if not dry_run:
             if self.mode == "managed":
                 # Written before anything is sent: entries added by a task that is then killed must count as added.
-                both = {one: (*owned_before.get(one, ()), *entries) for one, entries in owned.items()}
-                self._write_ledger(context, ledger, records, both)
+                claimed = {one: (*owned_before.get(one, ()), *entries) for one, entries in planned.owned.items()}
+                self._write_ledger(context, ledger, records, claimed)
+            # Anew: what is owned follows from the records that are read right before each change.
+            reconciler = Reconciler(self.field, desired, mode=self.mode, owned=owned_before)
             with audit_trail(self.audit_path, context, hook.client.redact) as applied:
-                outcome = apply_plan(hook.client, plan, workers=workers, applied=applied)
+                outcome = apply_until_held(
+                    hook.client,
+                    plan,
+                    reconciler.change,
+                    reconciler.left,
+                    lambda ids: self._read_again(hook, ids, records=chosen, workers=workers),
+                    workers=workers,
+                    applied=applied,
+                )
             if self.mode == "managed":
-                undone = {change.website_id for change in plan.changes} - {change.website_id for change in outcome.done}
-                both |= {one: entries for one, entries in owned.items() if one not in undone}
-                self._write_ledger(context, ledger, records, both)
+                changed = {str(change.website_id) for change in plan.changes} - outcome.failed_ids
+                settled = {**planned.owned, **{one: reconciler.owned[one] for one in changed}}
+                settled |= {one: claimed[one] for one in outcome.failed_ids if one in claimed}
+                self._write_ledger(context, ledger, records, settled)
         result: dict[str, Any] = {
             "field": self.field,
             "mode": self.mode,
             "dry_run": dry_run,
             **plan.to_dict(SHOWN_CHANGES),
             "unchanged": len(records) - len(plan.changes),
-            "applied": len(outcome.done),
+            "applied": len({change.website_id for change in outcome.done}),
+            "verified": not dry_run and not outcome.failures and not unread,
         }
         result = hook.client.for_output(result)
         if dry_run:
@@ -155,6 +166,18 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             )
         Outcome(outcome.done, {**unread, **outcome.failures}).raise_failures()
         return result
+
+    def _read_again(
+        self, hook: AnalyticsHook, ids: Sequence[str], *, records: Sequence[Mapping[str, Any]], workers: int
+    ) -> list[Mapping[str, Any]]:
+        """Return the websites that were changed, with the fewest requests: from the list, or one by one."""
+        from airflow_provider_analytics.reconcile.apply import read_websites
+
+        pages = -(-len(records) // 100) + 2
+        if len(ids) <= pages or not all(self.field in record for record in records):
+            return list(read_websites(hook.client, ids, workers=workers))
+        wanted = set(ids)
+        return [record for record in hook.list_websites() if str(record["id"]) in wanted]
 
     def _desired(self, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
         """Return the entries for all websites, and those per selector; raise all problems at once."""
@@ -220,9 +243,10 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     """Sync the excluded IP addresses of many websites with one list (docs/exclusions.md).
 
-    Reads the list of websites, plans the changes, checks the guards, and only then sends one update per website that
-    differs. Lists compare as sets; order and comments of existing entries are kept. A website that fails does not stop
-    the others: :class:`BulkError` names all failed websites at the end, and a retry updates only what still differs.
+    Reads the list of websites, plans the changes, checks the guards, and only then changes each website that differs,
+    by what it shows at that moment. What was changed is read again at the end. Lists compare as sets; order and
+    comments of existing entries are kept. A website that fails does not stop the others: :class:`BulkError` names all
+    failed websites at the end, and a retry updates only what still differs.
 
     .. code-block:: python
 
@@ -257,8 +281,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param audit_path: folder (URL or absolute path) for one JSON line per changed field. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
-        numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates``, ``unchanged``, ``applied``,
-        ``entries_added`` and ``entries_removed``, the first 20 changes as one line each (``changes``), and the number
+        numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
+        ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``verified`` (whether what was changed was
+        read again and holds), the first 20 changes as one line each (``changes``), and the number
         of further changes (``changes_left_out``).
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.

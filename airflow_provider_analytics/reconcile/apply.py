@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -32,7 +32,14 @@ Result = TypeVar("Result")
 
 #: Callback for each applied change, with the website's id; called from several threads.
 Applied = Callable[[Change, str], None]
+#: Works the change of a website out from a record of it; None if nothing is to be changed.
+ChangeOf = Callable[[Mapping[str, Any]], Change | None]
 
+#: Number of times that a website is changed at most, while somebody else changes it, too.
+ROUNDS = 3
+#: Seconds to wait before what was changed is read again: an update of somebody else that is under way, and was worked
+#: out before, arrives meanwhile.
+SETTLE_SECONDS = 1.0
 #: Seconds between progress lines in the log.
 PROGRESS_SECONDS = 10.0
 #: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
@@ -42,6 +49,7 @@ GIVE_UP_AFTER = 20
 log = logging.getLogger(__name__)
 
 _NOT_TRIED = f"Not tried: {GIVE_UP_AFTER} websites in a row failed, so the service seems to be down."
+_STILL_DIFFERS = f"Still differs after {ROUNDS} rounds, as somebody else changes it"
 _SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
 
 
@@ -49,12 +57,14 @@ _SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
 class Outcome:
     """The result of applying a plan.
 
-    :param done: applied changes.
+    :param done: applied changes, each as it was sent.
     :param failures: website to error message.
+    :param failed_ids: ids of the websites that failed.
     """
 
     done: tuple[Change, ...]
     failures: Mapping[str, str]
+    failed_ids: frozenset[str] = frozenset()
 
     def raise_failures(self) -> None:
         """Raise :class:`BulkError` if any website failed."""
@@ -69,6 +79,7 @@ def apply_plan(
     workers: int,
     passwords: Mapping[str, str] | None = None,
     applied: Applied | None = None,
+    change_of: ChangeOf | None = None,
 ) -> Outcome:
     """Apply the changes of a plan concurrently; a website that fails does not stop the others.
 
@@ -78,18 +89,83 @@ def apply_plan(
     :param workers: maximum number of concurrent requests.
     :param passwords: ``password_from`` reference to password.
     :param applied: called after each applied change.
+    :param change_of: works each update out anew from the record that is read right before it is sent: nothing that
+        somebody else wrote since the plan was made is lost.
     :raises AuthenticationError: immediately, since every other request would fail too.
     """
 
-    def work(change: Change) -> None:
-        website_id = _APPLY[change.action](client, change, passwords or {})
-        if applied:
-            applied(change, website_id)
+    def work(planned: Change) -> Change | None:
+        change: Change | None = planned
+        if change_of and planned.action == "update":
+            change = change_of(_shown(client, planned))
+        if change is not None:
+            website_id = _APPLY[change.action](client, change, passwords or {})
+            if applied:
+                applied(change, website_id)
+        return change
 
     done, failures = _each(
         plan.changes, work, lambda change: change.website, workers, _Progress(plan.websites, len(plan.changes))
     )
-    return Outcome(tuple(change for change, _ in done), failures)
+    failed = frozenset(str(change.website_id) for change in plan.changes if change.website in failures)
+    return Outcome(tuple(sent for _, sent in done if sent is not None), failures, failed)
+
+
+def apply_until_held(
+    client: AnalyticsClient,
+    plan: Plan,
+    change_of: ChangeOf,
+    left_of: ChangeOf,
+    read: Callable[[Sequence[str]], Iterable[Mapping[str, Any]]],
+    *,
+    workers: int,
+    applied: Applied | None = None,
+) -> Outcome:
+    """Apply updates, read again what was changed, and repeat what does not hold; at most :data:`ROUNDS` times.
+
+    :param change_of: works each update out from the record that is read right before it is sent.
+    :param left_of: works out what is left to change from a record that was read afterwards.
+    :param read: returns the records of websites by their ids; those that no longer exist are left out.
+    :return: the outcome; websites that still differ at the end count as failed.
+    """
+    outcome = apply_plan(client, plan, workers=workers, applied=applied, change_of=change_of)
+    sent, failures, failed = list(outcome.done), dict(outcome.failures), set(outcome.failed_ids)
+    for round_number in range(1, ROUNDS + 1):
+        ids = [str(change.website_id) for change in outcome.done]
+        if ids:
+            time.sleep(SETTLE_SECONDS)
+        left = [change for change in map(left_of, read(ids) if ids else ()) if change is not None]
+        if not left:
+            break
+        if round_number == ROUNDS:
+            failures |= {change.website: f"{_STILL_DIFFERS}: {change.summary}." for change in left}
+            failed |= {str(change.website_id) for change in left}
+            break
+        log.info("Changing %s websites again, which somebody else changed at the same time.", f"{len(left):,}")
+        outcome = apply_plan(client, Plan(tuple(left)), workers=workers, applied=applied, change_of=change_of)
+        sent += outcome.done
+        failures |= outcome.failures
+        failed |= outcome.failed_ids
+    return Outcome(tuple(sent), failures, frozenset(failed))
+
+
+def read_websites(client: AnalyticsClient, website_ids: Sequence[str], *, workers: int) -> list[dict[str, Any]]:
+    """Return the records of websites; those that no longer exist are left out.
+
+    :raises BulkError: if websites cannot be read.
+    """
+
+    def work(website_id: str) -> dict[str, Any] | None:
+        try:
+            return client.get_website(website_id)
+        except NotFoundError:
+            return None
+
+    name = "id {}".format
+    shown, failures = _each(website_ids, work, name, workers, _Progress(len(website_ids), len(website_ids), "Checking"))
+    if failures:
+        raise BulkError(failures, len(shown))
+    return [record for _, record in shown if record is not None]
 
 
 def complete_records(
@@ -212,6 +288,15 @@ def _create(client: AnalyticsClient, change: Change, passwords: Mapping[str, str
 
 def _can_be_sent_on_create(name: str) -> bool:
     return FIELDS[name].on_create
+
+
+def _shown(client: AnalyticsClient, change: Change) -> dict[str, Any]:
+    """Return the record of the website to be changed, if its id still belongs to the domain of the plan."""
+    shown = client.get_website(str(change.website_id))
+    domain = shown.get("domain")
+    if change.domain and isinstance(domain, str) and not same_domain(domain, change.domain):
+        raise ValueError(f"not changed: id {change.website_id} now belongs to {domain!r}")
+    return shown
 
 
 def _update(client: AnalyticsClient, change: Change, passwords: Mapping[str, str]) -> str:

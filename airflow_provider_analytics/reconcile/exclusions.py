@@ -50,42 +50,70 @@ def reconcile(
     return after, tuple(dict.fromkeys([*(entry for entry in owned if entry in wanted), *new]))
 
 
-def plan_exclusions(
-    field: str,
-    records: Iterable[Mapping[str, Any]],
-    desired: Callable[[Mapping[str, Any]], Entries],
-    *,
-    mode: str,
-    owned: Mapping[str, Entries] | None = None,
-) -> tuple[Plan, dict[str, Entries]]:
-    """Return the plan for one exclusion list of these websites, and the entries owned afterwards by website id.
+class Reconciler:
+    """Works out the change of an exclusion list from the record of a website, and which entries the list owns there.
 
+    :param field: name of the list.
     :param desired: returns the desired entries of a record.
+    :param mode: see :func:`reconcile`.
     :param owned: website id to the entries that earlier runs added (mode ``managed``).
-    :raises UnsafePlanError: if records do not show the field in modes merge and managed: their current entries
-        would be lost.
     """
-    one_of("mode", mode, MODES)
-    changes, unseen, owned_after, compared = [], [], {}, []
-    for record in records:
+
+    def __init__(
+        self,
+        field: str,
+        desired: Callable[[Mapping[str, Any]], Entries],
+        *,
+        mode: str,
+        owned: Mapping[str, Entries] | None = None,
+    ) -> None:
+        one_of("mode", mode, MODES)
+        self.field = field
+        self.mode = mode
+        #: Website id to the entries that the list owns once its change is applied.
+        self.owned: dict[str, Entries] = dict(owned or {})
+        self._desired = desired
+
+    def shows(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a record shows the list."""
+        return self.field in record and isinstance(normalise(self.field, record[self.field]), tuple)
+
+    def change(self, record: Mapping[str, Any]) -> Change | None:
+        """Return the change of a website, or None if its list is as desired; update :attr:`owned`.
+
+        :raises UnsafePlanError: if the record does not show the list in modes merge and managed: its current entries
+            would be lost.
+        """
         domain, website_id = website_of(record)
-        lines = normalise(field, record[field]) if field in record else None
-        known = isinstance(lines, tuple)
-        if not known and mode != "replace":
-            unseen.append(domain or website_id)
-            continue
-        current: Entries = lines if isinstance(lines, tuple) else ()
-        after, owned_after[website_id] = reconcile(
-            field, current, desired(record), mode, (owned or {}).get(website_id, ())
+        known = self.shows(record)
+        if not known and self.mode != "replace":
+            raise UnsafePlanError(f"The record does not show {self.field}: its current entries would be lost.")
+        current: Entries = normalise(self.field, record[self.field]) if known else ()
+        after, self.owned[website_id] = reconcile(
+            self.field, current, self._desired(record), self.mode, self.owned.get(website_id, ())
         )
-        compared.append(record)
-        if after != current or not known:
-            change = FieldChange(field, current if known else None, after)
-            changes.append(Change("update", domain, website_id, (change,)))
-    if unseen:
-        listed = ", ".join(unseen[:_SHOWN_WEBSITES]) + (", ..." if len(unseen) > _SHOWN_WEBSITES else "")
-        raise UnsafePlanError(
-            f"the records of {len(unseen):,} websites do not show {field}, so mode={mode!r} would lose their current "
-            f"entries: {listed}. Exclude them with except_websites, or use mode='replace'. Nothing was sent."
-        )
-    return Plan.of(changes, compared), owned_after
+        if known and after == current:
+            return None
+        return Change("update", domain, website_id, (FieldChange(self.field, current if known else None, after),))
+
+    def left(self, record: Mapping[str, Any]) -> Change | None:
+        """Return what is left to change after it was applied; None, too, if the record does not show the list."""
+        return self.change(record) if self.shows(record) else None
+
+    def plan(self, records: Iterable[Mapping[str, Any]]) -> Plan:
+        """Return the plan for the list of these websites.
+
+        :raises UnsafePlanError: if records do not show the list in modes merge and managed.
+        """
+        compared = list(records)
+        unseen = [website_of(record) for record in compared if not self.shows(record)]
+        if unseen and self.mode != "replace":
+            names = [domain or website_id for domain, website_id in unseen]
+            listed = ", ".join(names[:_SHOWN_WEBSITES]) + (", ..." if len(names) > _SHOWN_WEBSITES else "")
+            raise UnsafePlanError(
+                f"The records of {len(names):,} websites do not show {self.field}, so mode={self.mode!r} would lose "
+                f"their current entries: {listed}. Exclude them with except_websites, or use mode='replace'. Nothing "
+                "was sent."
+            )
+        changes = [change for change in map(self.change, compared) if change is not None]
+        return Plan.of(changes, compared)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
-import logging
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -148,7 +147,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0] if __doc__ else None)
     parser.add_argument("--all", action="store_true", help="every combination of the axes (minutes)")
     complete = parser.parse_args(arguments).all
-    logging.disable()  # what the tasks log
     total: collections.Counter[str] = collections.Counter()
     lines = [f"{'':42}{'tried':>8}{'held':>8}{'failed':>8}"]
     for name, cases in groups(complete).items():

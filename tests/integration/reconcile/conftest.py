@@ -15,6 +15,12 @@ from fixture_types import Execute
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
+@pytest.fixture(autouse=True)
+def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test wait for the updates of others."""
+    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.SETTLE_SECONDS", 0)
+
+
 @pytest.fixture
 def execute() -> Execute:
     """Run one operator as a task would, without a DAG run: ``execute(Operator, argument=...)``."""

@@ -38,7 +38,9 @@ def test_merge_keeps_what_is_there_and_sends_only_differences(
     }
     assert (result["websites"], result["updates"], result["applied"], result["unchanged"]) == (3, 2, 2, 1)
     assert (result["entries_added"], result["entries_removed"]) == (3, 0)
-    assert operations(analytics_sandbox) == {"list": 1, "update": 2}
+    # Each website is shown before it is changed, and again afterwards.
+    assert operations(analytics_sandbox) == {"list": 1, "show": 4, "update": 2}
+    assert result["verified"] is True
     analytics_sandbox.clear_requests()
     again = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.8", "::ffff:203.0.113.7"])
     assert operations(analytics_sandbox) == {"list": 1}
@@ -60,7 +62,7 @@ def test_a_dry_run_returns_the_same_shape_and_digest_and_sends_nothing(
     assert operations(analytics_sandbox) == {"list": 1}
     assert list(tmp_path.iterdir()) == []
     real = execute(SyncExcludedIpsOperator, **arguments)
-    assert {**dry, "dry_run": False, "applied": 1} == real
+    assert {**dry, "dry_run": False, "applied": 1, "verified": True} == real
     assert dry["changes"] == ["update a.example (id 1): exclude_ips +1 -0"]
 
 
@@ -217,12 +219,13 @@ def test_each_applied_change_is_audited(analytics_sandbox: SandboxServer, execut
 def test_a_thousand_websites_cost_the_arithmetic_minimum(analytics_sandbox: SandboxServer, execute: Execute) -> None:
     analytics_sandbox.seed(1000)
     execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
-    assert operations(analytics_sandbox) == {"list": 13, "update": 1000}
+    # The list, a show and an update for each website, and the list again.
+    assert operations(analytics_sandbox) == {"list": 26, "show": 1000, "update": 1000}
     for website_id in range(1, 38):
         analytics_sandbox.change_website(website_id, exclude_ips="198.51.100.1")
     analytics_sandbox.clear_requests()
     result = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
-    assert operations(analytics_sandbox) == {"list": 13, "update": 37}
+    assert operations(analytics_sandbox) == {"list": 26, "show": 37, "update": 37}
     assert (result["updates"], len(result["changes"]), result["changes_left_out"]) == (37, 20, 17)
 
 
@@ -232,7 +235,7 @@ def test_ten_thousand_websites_with_a_hundred_differences(analytics_sandbox: San
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], exclude_ips=None if website["id"] % 100 == 0 else "203.0.113.7")
     result = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
-    assert operations(analytics_sandbox) == {"list": 103, "update": 100}
+    assert operations(analytics_sandbox) == {"list": 103, "show": 200, "update": 100}
     assert (result["websites"], result["applied"], result["unchanged"]) == (10_000, 100, 9_900)
     assert len(json.dumps(result)) < 3000
 

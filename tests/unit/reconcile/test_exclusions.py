@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.exceptions import UnsafePlanError
-from airflow_provider_analytics.reconcile.exclusions import plan_exclusions, reconcile
+from airflow_provider_analytics.reconcile.exclusions import Reconciler, reconcile
 
 ADDRESSES = st.ip_addresses().map(str).filter(lambda text: text not in ("0.0.0.0", "::", "::ffff:0:0"))
 
@@ -85,14 +85,15 @@ def test_managed_versions_leave_what_was_typed_and_the_last_version(
 )
 def test_line_ends_padding_and_order_make_no_difference(text: object) -> None:
     record = {"id": 1, "domain": "a.example", "exclude_ips": text}
-    plan, _ = plan_exclusions("exclude_ips", [record], lambda _: ("1.1.1.1", "2.2.2.2"), mode="replace")
+    plan = Reconciler("exclude_ips", lambda _: ("1.1.1.1", "2.2.2.2"), mode="replace").plan([record])
     assert plan.changes == ()
 
 
 @pytest.mark.parametrize("empty", [None, "", " \n", []])
 def test_an_empty_list_of_the_service_is_no_list(empty: object) -> None:
     record = {"id": 1, "domain": "a.example", "exclude_ips": empty}
-    plan, owned = plan_exclusions("exclude_ips", [record], lambda _: ("1.1.1.1",), mode="managed")
+    reconciler = Reconciler("exclude_ips", lambda _: ("1.1.1.1",), mode="managed")
+    plan, owned = reconciler.plan([record]), reconciler.owned
     assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
     assert owned == {"1": ("1.1.1.1",)}
 
@@ -101,6 +102,6 @@ def test_an_empty_list_of_the_service_is_no_list(empty: object) -> None:
 def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object]) -> None:
     for mode in ("merge", "managed"):
         with pytest.raises(UnsafePlanError, match="do not show exclude_ips"):
-            plan_exclusions("exclude_ips", [record], lambda _: ("1.1.1.1",), mode=mode)
-    plan, _ = plan_exclusions("exclude_ips", [record], lambda _: ("1.1.1.1",), mode="replace")
+            Reconciler("exclude_ips", lambda _: ("1.1.1.1",), mode=mode).plan([record])
+    plan = Reconciler("exclude_ips", lambda _: ("1.1.1.1",), mode="replace").plan([record])
     assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
