@@ -26,6 +26,7 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
             "file:///tmp/website_analytics", type="string", description="Folder for ledger and audit trail"
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
+        "force": Param(False, type="boolean", description="Apply the plan even if it removes very much"),
     },
     tags=["analytics"],
     doc_md=__doc__,
@@ -38,6 +39,7 @@ def sync_excluded_ips():
         ledger_path="{{ params.state_path }}/excluded_ips_ledger.json",
         audit_path="{{ params.state_path }}/audit",
         dry_run="{{ params.dry_run }}",
+        force="{{ params.force }}",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+from airflow_provider_analytics.exceptions import UnsafePlanError
 from airflow_provider_analytics.operators.base import AnalyticsOperator
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
@@ -14,9 +15,13 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.api.entries import Entries
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
+    from airflow_provider_analytics.reconcile.ledger import Ledger
 
 #: Maximum number of changes in the return value, one line each; the counts cover the rest.
 SHOWN_CHANGES = 20
+
+#: What ``adopt`` may be.
+ADOPT = ("matching",)
 
 _FILTERS = ("search", "search_by", "favorite")
 
@@ -38,6 +43,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         "mode",
         "ledger_path",
         "list_name",
+        "adopt",
         "allow_empty",
         "allow_no_match",
         "max_removal_fraction",
@@ -58,6 +64,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         mode: str,
         ledger_path: str | None,
         list_name: str | None,
+        adopt: str | None,
         allow_empty: bool,
         allow_no_match: bool,
         max_removal_fraction: float,
@@ -75,6 +82,9 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.mode = mode
         self.ledger_path = ledger_path
         self.list_name = list_name
+        self.adopt = adopt
+        #: The ledger as it was read or written last.
+        self._ledger_text: str | None = None
         self.allow_empty = allow_empty
         self.allow_no_match = allow_no_match
         self.max_removal_fraction = max_removal_fraction
@@ -92,8 +102,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.reconcile.apply import Outcome, apply_until_held, complete_records
-        from airflow_provider_analytics.reconcile.exclusions import MODES, Reconciler
-        from airflow_provider_analytics.reconcile.ledger import owned_entries
+        from airflow_provider_analytics.reconcile.exclusions import MODES, Reconciler, raise_if_list_is_cut
         from airflow_provider_analytics.reconcile.selection import extra_entries
 
         one_of("mode", self.mode, MODES)
@@ -102,43 +111,58 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         max_removal_fraction = fraction("max_removal_fraction", self.max_removal_fraction)
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         common, per_website = self._desired(allow_empty=flag("allow_empty", self.allow_empty))
-        ledger = self._read_ledger(context) if self.mode == "managed" else {}
+        if self.adopt is not None:
+            one_of("adopt", self.adopt, ADOPT)
+        ledger = self._read_ledger(hook, context) if self.mode == "managed" else None
 
         chosen = self._choose(hook, allow_no_match=allow_no_match)
         extra = extra_entries(chosen, per_website, allow_no_match=allow_no_match)
         records, unread = complete_records(hook.client, chosen, [self.field], workers=workers)
-        owned_before = owned_entries(ledger, records)
 
         def desired(record: Mapping[str, Any]) -> Entries:
             return tuple(dict.fromkeys((*common, *extra.get(str(record["id"]), ()))))
 
-        planned = Reconciler(self.field, desired, mode=self.mode, owned=owned_before)
+        def reconciler(owned: Mapping[str, Entries]) -> Reconciler:
+            return Reconciler(self.field, desired, mode=self.mode, owned=owned)
+
+        before = reconciler(ledger.owned(records) if ledger else {})
+        if ledger and self.adopt:
+            before.adopt_matching(records)
+        planned, current = reconciler(before.owned), reconciler(before.owned)
         plan = planned.plan(records)
+        unsafe = None
         if not flag("force", self.force):
-            plan.raise_if_unsafe(max_removal_fraction)
+            try:
+                plan.raise_if_unsafe(max_removal_fraction)
+                raise_if_list_is_cut(ledger.entries if ledger else (), common, max_removal_fraction)
+            except UnsafePlanError as error:
+                if not dry_run:
+                    raise
+                unsafe = str(error)
         outcome = Outcome((), {})
         if not dry_run:
-            if self.mode == "managed":
+            claimed = {one: (*before.owned.get(one, ()), *entries) for one, entries in planned.owned.items()}
+            if ledger:
                 # Written before anything is sent: entries added by a task that is then killed must count as added.
-                claimed = {one: (*owned_before.get(one, ()), *entries) for one, entries in planned.owned.items()}
-                self._write_ledger(context, ledger, records, claimed)
-            # Anew: what is owned follows from the records that are read right before each change.
-            reconciler = Reconciler(self.field, desired, mode=self.mode, owned=owned_before)
+                self._write_ledger(ledger.with_owned(records, claimed, common))
             with audit_trail(self.audit_path, context, hook.client.redact) as applied:
                 outcome = apply_until_held(
                     hook.client,
                     plan,
-                    reconciler.change,
-                    reconciler.left,
+                    current.change,
+                    current.left,
                     lambda ids: self._read_again(hook, ids, records=chosen, workers=workers),
                     workers=workers,
                     applied=applied,
                 )
-            if self.mode == "managed":
+            if ledger:
+                # What is owned follows from the records that were read right before each change.
                 changed = {str(change.website_id) for change in plan.changes} - outcome.failed_ids
-                settled = {**planned.owned, **{one: reconciler.owned[one] for one in changed}}
-                settled |= {one: claimed[one] for one in outcome.failed_ids if one in claimed}
-                self._write_ledger(context, ledger, records, settled)
+                settled = {**planned.owned, **{one: current.owned[one] for one in changed}}
+                unclear = outcome.failed_ids - outcome.refused_ids
+                settled |= {one: claimed[one] for one in unclear if one in claimed}
+                settled |= {one: before.owned.get(one, ()) for one in outcome.refused_ids}
+                self._write_ledger(ledger.with_owned(records, settled, common))
         result: dict[str, Any] = {
             "field": self.field,
             "mode": self.mode,
@@ -146,6 +170,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             **plan.to_dict(SHOWN_CHANGES),
             "unchanged": len(records) - len(plan.changes),
             "applied": len({change.website_id for change in outcome.done}),
+            "unsafe": unsafe,
             "verified": not dry_run and not outcome.failures and not unread,
         }
         result = hook.client.for_output(result)
@@ -211,33 +236,43 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         raise_unmatched([] if found else [f"websites: {self.websites!r}"], allow_no_match=allow_no_match)
         return choose(found, None, self.except_websites, allow_no_match=allow_no_match)
 
-    def _list_name(self, context: Context) -> str:
-        return self.list_name or f"{context['ti'].dag_id}.{self.task_id}"
-
-    def _read_ledger(self, context: Context) -> dict[str, dict[str, Any]]:
+    def _read_ledger(self, hook: AnalyticsHook, context: Context) -> Ledger:
         from airflow_provider_analytics.hooks.object_storage import read_text
-        from airflow_provider_analytics.reconcile.ledger import parse_ledger
+        from airflow_provider_analytics.reconcile.ledger import Identity, Ledger
 
         if not self.ledger_path:
             raise ValueError("mode='managed' needs ledger_path: the URL or absolute path of a file for the ledger")
-        text = read_text(self.ledger_path, "ledger_path")
-        if text is None:
-            self.log.info("Found no ledger at %s: all current entries count as added by hand.", self.ledger_path)
-            return {}
-        return parse_ledger(text, list_name=self._list_name(context), field=self.field)
+        ti = context["ti"]
+        map_index = -1 if ti.map_index is None else ti.map_index
+        mapped = f"[{map_index}]" if map_index >= 0 else ""
+        account = hook.get_account().get("id")
+        identity = Identity(
+            service=hook.client.base_url,
+            account=None if account is None else str(account),
+            list=self.list_name or f"{ti.dag_id}.{self.task_id}{mapped}",
+            field=self.field,
+        )
+        self._ledger_text = read_text(self.ledger_path, "ledger_path")
+        if self._ledger_text is not None:
+            return Ledger.parse(self._ledger_text, identity)
+        follows = "it owns those that it has in common" if self.adopt else "none of them is ever removed"
+        self.log.warning(
+            "Found no ledger at %s, as on a first run: all entries count as added by hand, and %s.",
+            self.ledger_path,
+            follows,
+        )
+        return Ledger(identity)
 
-    def _write_ledger(
-        self,
-        context: Context,
-        ledger: Mapping[str, Mapping[str, Any]],
-        records: Iterable[Mapping[str, Any]],
-        owned: Mapping[str, Iterable[str]],
-    ) -> None:
-        from airflow_provider_analytics.hooks.object_storage import write_text
-        from airflow_provider_analytics.reconcile.ledger import render_ledger
+    def _write_ledger(self, ledger: Ledger) -> None:
+        from airflow_provider_analytics.hooks.object_storage import read_text, write_text
 
-        text = render_ledger(ledger, records, owned, list_name=self._list_name(context), field=self.field)
-        write_text(str(self.ledger_path), "ledger_path", text)
+        if read_text(str(self.ledger_path), "ledger_path") != self._ledger_text:
+            raise UnsafePlanError(
+                f"The ledger {self.ledger_path} was changed by somebody else since it was read: two runs must not "
+                "share one. Set max_active_runs=1, and give each list a ledger_path of its own."
+            )
+        self._ledger_text = ledger.render()
+        write_text(str(self.ledger_path), "ledger_path", self._ledger_text)
 
 
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
@@ -270,7 +305,10 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         contains, so that entries added by hand stay. (templated)
     :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
-    :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``. (templated)
+    :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
+        is mapped. (templated)
+    :param adopt: for ``"managed"``: ``"matching"`` lets the list own the entries that it has in common with the
+        websites, whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
     :param allow_empty: allow an empty ``excluded_ips``. (templated)
     :param allow_no_match: allow selectors that match no website. (templated)
     :param max_removal_fraction: largest fraction of the entries on the selected websites that may be removed; default
@@ -282,9 +320,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
         numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
-        ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``verified`` (whether what was changed was
-        read again and holds), the first 20 changes as one line each (``changes``), and the number
-        of further changes (``changes_left_out``).
+        ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``unsafe`` (the message of a guard that
+        trips in a dry run, or None), ``verified`` (whether what was changed was read again and holds), the first 20
+        changes as one line each (``changes``), and the number of further changes (``changes_left_out``).
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
@@ -305,6 +343,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         mode: str = "merge",
         ledger_path: str | None = None,
         list_name: str | None = None,
+        adopt: str | None = None,
         allow_empty: bool = False,
         allow_no_match: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
@@ -322,6 +361,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             mode=mode,
             ledger_path=ledger_path,
             list_name=list_name,
+            adopt=adopt,
             allow_empty=allow_empty,
             allow_no_match=allow_no_match,
             max_removal_fraction=max_removal_fraction,
@@ -357,7 +397,10 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         contains, so that entries added by hand stay. (templated)
     :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
-    :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``. (templated)
+    :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
+        is mapped. (templated)
+    :param adopt: for ``"managed"``: ``"matching"`` lets the list own the entries that it has in common with the
+        websites, whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
     :param allow_empty: allow an empty ``excluded_params``. (templated)
     :param allow_no_match: allow selectors that match no website. (templated)
     :param max_removal_fraction: largest fraction of the entries on the selected websites that may be removed; default
@@ -387,6 +430,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         mode: str = "merge",
         ledger_path: str | None = None,
         list_name: str | None = None,
+        adopt: str | None = None,
         allow_empty: bool = False,
         allow_no_match: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
@@ -404,6 +448,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
             mode=mode,
             ledger_path=ledger_path,
             list_name=list_name,
+            adopt=adopt,
             allow_empty=allow_empty,
             allow_no_match=allow_no_match,
             max_removal_fraction=max_removal_fraction,

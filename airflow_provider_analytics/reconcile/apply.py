@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.fields import FIELDS
+from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AnalyticsConnectionError,
     AnalyticsError,
@@ -60,11 +61,13 @@ class Outcome:
     :param done: applied changes, each as it was sent.
     :param failures: website to error message.
     :param failed_ids: ids of the websites that failed.
+    :param refused_ids: those of them on which certainly nothing was changed.
     """
 
     done: tuple[Change, ...]
     failures: Mapping[str, str]
     failed_ids: frozenset[str] = frozenset()
+    refused_ids: frozenset[str] = frozenset()
 
     def raise_failures(self) -> None:
         """Raise :class:`BulkError` if any website failed."""
@@ -93,22 +96,28 @@ def apply_plan(
         somebody else wrote since the plan was made is lost.
     :raises AuthenticationError: immediately, since every other request would fail too.
     """
+    refused: set[str] = set()
 
     def work(planned: Change) -> Change | None:
         change: Change | None = planned
-        if change_of and planned.action == "update":
-            change = change_of(_shown(client, planned))
-        if change is not None:
-            website_id = _APPLY[change.action](client, change, passwords or {})
-            if applied:
-                applied(change, website_id)
+        try:
+            if change_of and planned.action == "update":
+                change = change_of(_shown(client, planned))
+            if change is not None:
+                website_id = _APPLY[change.action](client, change, passwords or {})
+                if applied:
+                    applied(change, website_id)
+        except AnalyticsError as error:
+            if not may_have_been_applied(error):
+                refused.add(str(planned.website_id))
+            raise
         return change
 
     done, failures = _each(
         plan.changes, work, lambda change: change.website, workers, _Progress(plan.websites, len(plan.changes))
     )
     failed = frozenset(str(change.website_id) for change in plan.changes if change.website in failures)
-    return Outcome(tuple(sent for _, sent in done if sent is not None), failures, failed)
+    return Outcome(tuple(sent for _, sent in done if sent is not None), failures, failed, frozenset(refused))
 
 
 def apply_until_held(
@@ -129,7 +138,12 @@ def apply_until_held(
     :return: the outcome; websites that still differ at the end count as failed.
     """
     outcome = apply_plan(client, plan, workers=workers, applied=applied, change_of=change_of)
-    sent, failures, failed = list(outcome.done), dict(outcome.failures), set(outcome.failed_ids)
+    sent, failures, failed, refused = (
+        list(outcome.done),
+        dict(outcome.failures),
+        outcome.failed_ids,
+        outcome.refused_ids,
+    )
     for round_number in range(1, ROUNDS + 1):
         ids = [str(change.website_id) for change in outcome.done]
         if ids:
@@ -146,7 +160,7 @@ def apply_until_held(
         sent += outcome.done
         failures |= outcome.failures
         failed |= outcome.failed_ids
-    return Outcome(tuple(sent), failures, frozenset(failed))
+    return Outcome(tuple(sent), failures, failed, refused)
 
 
 def read_websites(client: AnalyticsClient, website_ids: Sequence[str], *, workers: int) -> list[dict[str, Any]]:

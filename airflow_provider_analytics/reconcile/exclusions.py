@@ -10,6 +10,7 @@ from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.exceptions import UnsafePlanError
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
+from airflow_provider_analytics.thresholds import loses_too_much
 
 MODES = ("merge", "replace", "managed")
 
@@ -50,6 +51,21 @@ def reconcile(
     return after, tuple(dict.fromkeys([*(entry for entry in owned if entry in wanted), *new]))
 
 
+def raise_if_list_is_cut(before: Entries, now: Entries, max_removal_fraction: float) -> None:
+    """Raise :class:`UnsafePlanError` if a list is much shorter than in its last run.
+
+    :param before: the list of the last run.
+    :param now: the list of this run.
+    """
+    fewer = len(before) - len(now)
+    if loses_too_much(fewer, len(before), max_removal_fraction):
+        raise UnsafePlanError(
+            f"The list has {len(now):,} entries, in its last run it had {len(before):,}: {fewer / len(before):.0%} "
+            f"fewer, more than max_removal_fraction={max_removal_fraction}. Nothing was sent. If this is intended, set "
+            "force=True."
+        )
+
+
 class Reconciler:
     """Works out the change of an exclusion list from the record of a website, and which entries the list owns there.
 
@@ -73,6 +89,15 @@ class Reconciler:
         #: Website id to the entries that the list owns once its change is applied.
         self.owned: dict[str, Entries] = dict(owned or {})
         self._desired = desired
+
+    def adopt_matching(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Let the list own the entries that it has in common with the websites, whoever added them."""
+        for record in records:
+            if self.shows(record):
+                keys = {LINE_FIELDS[self.field].key(line) for line in normalise(self.field, record[self.field])}
+                website_id = str(record["id"])
+                common = (entry for entry in self._desired(record) if entry in keys)
+                self.owned[website_id] = tuple(dict.fromkeys((*self.owned.get(website_id, ()), *common)))
 
     def shows(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record shows the list."""

@@ -22,6 +22,8 @@ Action = Literal["create", "update", "delete"]
 _SHOWN_CHANGES = 100
 _SHOWN_ENTRIES = 20
 _SHOWN_CHARACTERS = 120
+#: Number of websites, and of their entries, that a guard names.
+_SHOWN_WORST = 5
 
 
 @dataclass(frozen=True)
@@ -160,31 +162,50 @@ class Plan:
             if change.field == name
         )
 
+    def lost_entries(self, name: str) -> list[tuple[Change, int]]:
+        """Return the changes after which a list field has fewer entries, and how many fewer; the worst first.
+
+        An entry that is replaced by another one is not lost. Deleted websites do not count.
+        """
+        lost = [
+            (website, len(_without(change.before, ())) - len(_without(change.after, ())))
+            for website in self.changes
+            if website.action != "delete"
+            for change in website.fields
+            if change.field == name
+        ]
+        return sorted(((website, fewer) for website, fewer in lost if fewer > 0), key=lambda item: -item[1])
+
     def added_entries(self, name: str) -> int:
         """Return the number of entries added to a list field."""
         return sum(len(change.added) for website in self.changes for change in website.fields if change.field == name)
 
     def raise_if_unsafe(self, max_removal_fraction: float = MAX_LOSS_FRACTION) -> None:
-        """Raise :class:`UnsafePlanError` if the plan removes too large a fraction of the websites or entries.
+        """Raise :class:`UnsafePlanError` if the plan loses too large a fraction of the websites or entries.
 
-        Compared are deleted websites with all compared websites, and per list field the removed entries with all
-        entries. Totals below :data:`MIN_COUNTED` are not checked.
+        Compared are deleted websites with all compared websites, and per list field the entries by which lists get
+        shorter with all entries. Totals below :data:`MIN_COUNTED` are not checked.
 
         :param max_removal_fraction: largest fraction allowed, 0 to 1.
         :raises ValueError: if ``max_removal_fraction`` is not between 0 and 1.
         """
         fraction("max_removal_fraction", max_removal_fraction)
-        counted = [("websites", self.count("delete"), self.websites)]
-        counted += [(f"{name} entries", self.removed_entries(name), self.entries.get(name, 0)) for name in LINE_FIELDS]
-        problems = [
-            f"{removed:,} of {there:,} {what} would be removed ({removed / there:.0%})"
-            for what, removed, there in counted
-            if loses_too_much(removed, there, max_removal_fraction)
-        ]
+        problems, worst = [], []
+        deleted = [change.website for change in self.changes if change.action == "delete"]
+        if loses_too_much(len(deleted), self.websites, max_removal_fraction):
+            share = len(deleted) / self.websites
+            problems.append(f"{len(deleted):,} of {self.websites:,} websites would be deleted ({share:.0%})")
+            worst += deleted[:_SHOWN_WORST]
+        for name in LINE_FIELDS:
+            lost = self.lost_entries(name)
+            there, fewer = self.entries.get(name, 0), sum(number for _, number in lost)
+            if loses_too_much(fewer, there, max_removal_fraction):
+                problems.append(f"{fewer:,} of {there:,} {name} entries would be lost ({fewer / there:.0%})")
+                worst += [_losses(website, name) for website, _ in lost[:_SHOWN_WORST]]
         if problems:
             raise UnsafePlanError(
-                f"{'; '.join(problems)}, more than max_removal_fraction={max_removal_fraction}. If this is intended, "
-                f"set force=True. Nothing was sent. Plan digest {self.digest}."
+                f"{'; '.join(problems)}, more than max_removal_fraction={max_removal_fraction}. Nothing was sent. If "
+                f"this is intended, set force=True. The most on: {'; '.join(worst)}. Plan digest {self.digest}."
             )
 
     def to_dict(self, limit: int | None = None) -> dict[str, Any]:
@@ -262,6 +283,12 @@ class Plan:
 def website_of(record: Mapping[str, Any]) -> tuple[str, str]:
     """Return the domain (empty if not shown) and the id of a record."""
     return str(record.get("domain") or ""), str(record["id"])
+
+
+def _losses(website: Change, name: str) -> str:
+    removed = next(change.removed for change in website.fields if change.field == name)
+    more = f" and {len(removed) - _SHOWN_WORST:,} more" if len(removed) > _SHOWN_WORST else ""
+    return f"{website.website} loses {', '.join(removed[:_SHOWN_WORST])}{more}"
 
 
 def _order(change: Change) -> tuple[str, str, str]:

@@ -241,8 +241,8 @@ def test_a_killed_process_converges_on_the_next_run(
     analytics_sandbox.clear_requests()
     arguments = {"excluded_ips": ["203.0.113.7"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
     result = execute(SyncExcludedIpsOperator, **arguments)
-    # The list, a show and an update for each, and the list again.
-    assert (len(analytics_sandbox.requests), result["applied"]) == (3 + 2 * 60 + 3, 60)
+    # The account, the list, a show and an update for each, and the list again.
+    assert (len(analytics_sandbox.requests), result["applied"]) == (1 + 3 + 2 * 60 + 3, 60)
     assert lists(analytics_sandbox) == ["10.0.0.1\n203.0.113.7"] * 100
     # What the killed process added is known as added, so that the list can take it away again.
     execute(SyncExcludedIpsOperator, **{**arguments, "excluded_ips": ["203.0.113.8"]}, force=True)

@@ -9,8 +9,10 @@ import fsspec
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import attach
+from distortion import Distortion
 from fixture_types import Execute
 
+from airflow_provider_analytics.exceptions import BulkError
 from airflow_provider_analytics.hooks.object_storage import read_text
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -59,7 +61,7 @@ def test_a_dry_run_returns_the_same_shape_and_digest_and_sends_nothing(
         "audit_path": str(tmp_path / "audit"),
     }
     dry = execute(SyncExcludedIpsOperator, dry_run=True, **arguments)
-    assert operations(analytics_sandbox) == {"list": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 1}
     assert list(tmp_path.iterdir()) == []
     real = execute(SyncExcludedIpsOperator, **arguments)
     assert {**dry, "dry_run": False, "applied": 1, "verified": True} == real
@@ -89,7 +91,7 @@ def test_managed_removes_only_what_it_added(analytics_sandbox: SandboxServer, ex
     assert third["entries_removed"] == 12
     assert lists(analytics_sandbox)["3.example"] == "10.0.0.3 # typed\n203.0.113.7\n203.0.113.9"
     sync("203.0.113.9")
-    assert operations(analytics_sandbox) == {"list": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 1}
 
 
 def test_managed_needs_its_own_good_ledger(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
@@ -102,16 +104,16 @@ def test_managed_needs_its_own_good_ledger(analytics_sandbox: SandboxServer, exe
         execute(SyncExcludedIpsOperator, **managed, ledger_path="ledger.json")
     execute(SyncExcludedIpsOperator, **managed, ledger_path=str(ledger))
     good = ledger.read_text()
-    with pytest.raises(AirflowFailException, match=r"belongs to the list 'the_dag\.sync'"):
+    with pytest.raises(AirflowFailException, match=r"list is 'the_dag\.sync', here it is 'the_dag\.other'"):
         execute(SyncExcludedIpsOperator, **managed, ledger_path=str(ledger), task_id="other")
     execute(SyncExcludedIpsOperator, **managed, ledger_path=str(ledger), task_id="other", list_name="the_dag.sync")
-    with pytest.raises(AirflowFailException, match="belongs to the list"):
+    with pytest.raises(AirflowFailException, match="The ledger belongs to something else"):
         execute(SyncExcludedParamsOperator, excluded_params=["a"], mode="managed", ledger_path=str(ledger))
     ledger.write_text(good[:-20])
     analytics_sandbox.clear_requests()
     with pytest.raises(AirflowFailException, match="cannot be read"):
         execute(SyncExcludedIpsOperator, **managed, ledger_path=str(ledger))
-    assert operations(analytics_sandbox) == {}
+    assert operations(analytics_sandbox) == {"account": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.json"]
 
 
@@ -119,7 +121,7 @@ def test_the_guard_trips_before_anything_is_sent(analytics_sandbox: SandboxServe
     for number in range(10):
         analytics_sandbox.add_website(f"{number}.example", exclude_ips="203.0.113.7\n203.0.113.8\n203.0.113.9")
     wiped = {"excluded_ips": "203.0.113.7 # the rest was lost", "mode": "replace"}
-    with pytest.raises(AirflowFailException, match=r"^20 of 30 exclude_ips entries would be removed"):
+    with pytest.raises(AirflowFailException, match=r"^20 of 30 exclude_ips entries would be lost"):
         execute(SyncExcludedIpsOperator, **wiped)
     assert operations(analytics_sandbox) == {"list": 1}
     assert execute(SyncExcludedIpsOperator, **wiped, force="True")["entries_removed"] == 20
@@ -129,6 +131,77 @@ def test_the_guard_trips_before_anything_is_sent(analytics_sandbox: SandboxServe
         execute(SyncExcludedIpsOperator, excluded_ips=[], mode="replace", allow_empty=True)
     execute(SyncExcludedIpsOperator, excluded_ips=[], mode="replace", allow_empty=True, force=True)
     assert set(lists(analytics_sandbox).values()) <= {None, ""}
+
+
+def test_a_moved_office_trips_nothing(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+    for number in range(20):
+        analytics_sandbox.add_website(f"{number}.example")
+    arguments = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    execute(SyncExcludedIpsOperator, excluded_ips=["198.51.100.1"], **arguments)
+    moved = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.1"], **arguments)
+    assert (moved["applied"], moved["entries_removed"], moved["unsafe"]) == (20, 20, None)
+    assert set(lists(analytics_sandbox).values()) == {"203.0.113.1"}
+
+
+def test_a_list_that_was_cut_trips_the_guard_and_a_dry_run_only_says_so(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    whole = [f"198.51.100.{number}" for number in range(20)]
+    arguments = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    execute(SyncExcludedIpsOperator, excluded_ips=whole, **arguments)
+    # By hand, the website has the other entries too, so that it loses nothing.
+    analytics_sandbox.change_website(1, exclude_ips="\n".join(f"10.0.0.{number}" for number in range(50)))
+    cut = whole[:5]
+    dry = execute(SyncExcludedIpsOperator, excluded_ips=cut, dry_run=True, **arguments)
+    assert dry["unsafe"].startswith("The list has 5 entries, in its last run it had 20: 75% fewer")
+    with pytest.raises(AirflowFailException, match="The list has 5 entries, in its last run it had 20"):
+        execute(SyncExcludedIpsOperator, excluded_ips=cut, **arguments)
+    assert execute(SyncExcludedIpsOperator, excluded_ips=cut, force=True, **arguments)["applied"] == 1
+
+
+def test_a_ledger_that_somebody_else_writes_is_refused(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    ledger = tmp_path / "ledger.json"
+
+    def write(method: str, path: str) -> None:
+        if path == "/websites":
+            ledger.write_text("{}")
+
+    distortion.before = write
+    with pytest.raises(AirflowFailException, match="was changed by somebody else since it was read"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], mode="managed", ledger_path=str(ledger))
+    assert "update" not in operations(analytics_sandbox)
+
+
+def test_a_lost_ledger_is_told_and_matching_entries_can_be_adopted(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips="10.0.0.1")
+    ledger = tmp_path / "ledger.json"
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(ledger)}
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **arguments)
+    ledger.unlink()
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], adopt="matching", **arguments)
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.2"], **arguments)
+    assert lists(analytics_sandbox) == {"a.example": "10.0.0.1\n192.0.2.2"}
+    with pytest.raises(AirflowFailException, match="adopt='all' is not allowed; allowed: matching"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.2"], adopt="all", **arguments)
+
+
+def test_an_update_that_was_refused_is_not_owned(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    arguments = {"excluded_ips": ["192.0.2.1"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    distortion.failing = {("PATCH", "/websites/1"): 422, ("PATCH", "/websites/2"): 500}
+    with pytest.raises(BulkError):
+        execute(SyncExcludedIpsOperator, **arguments)
+    # 500 may have been applied, 422 was not.
+    assert list(json.loads((tmp_path / "ledger.json").read_text())["websites"]) == ["2"]
 
 
 def test_selectors_exceptions_and_further_entries(analytics_sandbox: SandboxServer, execute: Execute) -> None:

@@ -134,10 +134,10 @@ def test_pruning_is_opt_in_and_guarded(analytics_sandbox: SandboxServer, execute
         analytics_sandbox.add_website(f"{number}.example")
     assert execute(PlanWebsitesOperator, config_path=str(config_file))["deletes"] == 0
     plan = execute(PlanWebsitesOperator, config_path=str(config_file), prune=True)
-    assert "10 of 11 websites would be removed" in plan["unsafe"]
+    assert "10 of 11 websites would be deleted" in plan["unsafe"]
     assert "Guard tripped" in plan["markdown"]
     apply = {"config_path": str(config_file), "expected_digest": plan["digest"], "prune": "true"}
-    with pytest.raises(AirflowFailException, match="10 of 11 websites would be removed"):
+    with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
         execute(ApplyWebsitesOperator, **apply)
     assert len(analytics_sandbox.websites()) == 11
     assert execute(ApplyWebsitesOperator, **apply, force=True)["applied"] == 10

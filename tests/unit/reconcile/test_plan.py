@@ -88,6 +88,24 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
                 plan.raise_if_unsafe(fraction)
 
 
+def test_what_is_replaced_is_not_lost() -> None:
+    """A moved office: every address is another one, and every list is as long as before."""
+    before, after = ("198.51.100.1", "198.51.100.2"), ("203.0.113.1", "203.0.113.2")
+    records = [{"id": number, "exclude_ips": "\n".join(before)} for number in range(50)]
+    Plan.of([update(number, before, after) for number in range(50)], records).raise_if_unsafe(0)
+
+
+def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
+    records = [{"id": number, "exclude_ips": "\n".join(addresses(20))} for number in range(1, 9)]
+    plan = Plan.of([update(number, addresses(20), addresses(20)[number:]) for number in range(1, 9)], records)
+    with pytest.raises(UnsafePlanError) as caught:
+        plan.raise_if_unsafe(0.1)
+    text = str(caught.value)
+    assert text.startswith("36 of 160 exclude_ips entries would be lost (22%)")
+    assert "0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more; 0007.example" in text
+    assert "0003.example" not in text
+
+
 def test_adding_is_never_unsafe_and_comments_are_not_counted() -> None:
     record = {"id": 1, "exclude_ips": "\n".join(["# a"] * 20 + ["1.1.1.1"])}
     plan = Plan.of([update(1, ("# a", "1.1.1.1"), addresses(50))], [record])

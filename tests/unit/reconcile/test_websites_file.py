@@ -289,7 +289,7 @@ def test_deletes_are_opt_in_and_guarded_against_all_websites() -> None:
     pruned = plan(text, RECORD, *others, prune=True)
     assert (pruned.count("delete"), pruned.websites) == (10, 11)
     assert [(one.field, one.before, one.after) for one in pruned.changes[0].fields] == [("privacy", "public", None)]
-    with pytest.raises(Exception, match="10 of 11 websites would be removed"):
+    with pytest.raises(Exception, match="10 of 11 websites would be deleted"):
         pruned.raise_if_unsafe()
 
 
