@@ -332,7 +332,7 @@ class AmbiguousWriteError(AnalyticsError):
 
 
 class OtherDomainError(AnalyticsError):
-    """A create whose response is about another domain than the one that was sent. A retry does not help.
+    """A website that has another domain than the one that was sent, as the service writes it. A retry does not help.
 
     :param domain: domain that was sent.
     :param shown: domain in the response.
@@ -347,10 +347,10 @@ class OtherDomainError(AnalyticsError):
 
     def problem(self) -> str:
         """Return both domains, and what to write."""
+        advice = f" If the service writes it so, write domain={self.shown!r}." if "/" not in self.shown else ""
         return (
-            f"The service shows another domain than {self.domain!r}: {self.shown!r}, website id {self.website_id}. "
-            f"If it writes the domain so, write domain={self.shown!r}. If these are two websites, create this one with "
-            "the hook."
+            f"Website id {self.website_id} has the domain {self.shown!r}, not {self.domain!r}.{advice} If these are "
+            "two websites, create this one with the hook."
         )
 
 

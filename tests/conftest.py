@@ -55,6 +55,12 @@ gc.disable()
 gc.set_threshold(10_000, 20, 20)
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test wait until a service shows a write."""
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,))
+
+
 def _forget_what_stays() -> None:
     gc.collect()
     gc.freeze()

@@ -6,6 +6,8 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from itertools import islice
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from urllib.parse import quote
@@ -20,6 +22,7 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Stats, Transport, may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
+    AnalyticsApiError,
     AnalyticsError,
     DuplicateWebsiteError,
     IncompleteListError,
@@ -27,11 +30,15 @@ from airflow_provider_analytics.exceptions import (
     NotFoundError,
     OtherDomainError,
     UnexpectedResponseError,
-    ValidationError,
 )
 
 _WEBSITES = "/websites"
 _ACCOUNT = "/account"
+
+#: Seconds to wait before a website is read once more that does not show a write yet.
+CONFIRM_WAITS = (0.5, 1.0, 2.0)
+#: A search that finds more websites does not tell them apart: it is not read to its end.
+SEARCH_LIMIT = 100
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -152,10 +159,13 @@ class AnalyticsClient:
         found: dict[str, dict[str, Any]] = {}
         for spelling in spellings(wanted):
             try:
-                for record in self.list_websites(search=spelling, search_by="domain"):
-                    if _has_domain(record, wanted):
-                        found[str(record["id"])] = record
-            except (IncompleteListError, NotFoundError, ValidationError) as error:
+                with closing(self.iter_websites(search=spelling, search_by="domain")) as listing:
+                    for record in islice(listing, SEARCH_LIMIT):
+                        if _has_domain(record, wanted):
+                            found[str(record["id"])] = record
+            except (IncompleteListError, AnalyticsApiError) as error:
+                if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
+                    raise
                 log.info("Searched for %s without a result that can be used: %s", spelling, error.problem())
         return list(found.values())
 
@@ -243,12 +253,19 @@ class AnalyticsClient:
 
         :raises NotAppliedError: if it does.
         """
-        try:
-            shown = self.get_website(website_id)
-        except NotFoundError:
-            return
-        if not (shown.get("deleted") or shown.get("deleted_at")):
-            raise NotAppliedError(str(website_id), {"website": "still exists after it was deleted"})
+
+        def read() -> None:
+            try:
+                shown = self.get_website(website_id)
+            except NotFoundError:
+                return
+            except (AnalyticsApiError, UnexpectedResponseError) as error:
+                log.warning("Deleted website %s, but could not check it: %s", website_id, error)
+                return
+            if not (shown.get("deleted") or shown.get("deleted_at")):
+                raise NotAppliedError(str(website_id), {"website": "still exists after it was deleted"})
+
+        self._until_shown(read)
 
     @_located
     def confirm_website(
@@ -261,10 +278,23 @@ class AnalyticsClient:
         :raises OtherDomainError: if the service shows another domain than the one sent.
         :raises NotAppliedError: if the service shows other settings than those sent.
         """
-        shown = self.get_website(website_id)
-        if domain is not None:
-            self._check_domain(shown, domain)
-        return self._as_sent(shown, settings, is_shown=True)
+
+        def read() -> dict[str, Any]:
+            shown = self.get_website(website_id)
+            if domain is not None:
+                self._check_domain(shown, domain)
+            return self._as_sent(shown, settings, is_shown=True)
+
+        return self._until_shown(read)
+
+    def _until_shown(self, read: Callable[[], Result]) -> Result:
+        """Return what ``read`` returns; a service may take a moment until it shows a write."""
+        for seconds in CONFIRM_WAITS:
+            try:
+                return read()
+            except (NotFoundError, NotAppliedError):
+                self._transport.sleep(seconds)
+        return read()
 
     @_located
     def delete_website(self, website_id: int | str) -> None:
@@ -327,6 +357,8 @@ class AnalyticsClient:
         differing = fields.differing_fields(record, sent)
         if differing and not is_shown:  # a response to a write may show the state before it, or a part of the record
             return self._as_sent(self.get_website(record["id"]), settings, is_shown=True)
+        if hidden := [name for name in differing if name not in record]:
+            log.warning("Website %s does not show %s: it cannot be checked.", record["id"], ", ".join(hidden))
         shown = {name: self.redact(_difference(name, record[name], sent[name])) for name in differing if name in record}
         if shown:
             raise NotAppliedError(str(record["id"]), shown)

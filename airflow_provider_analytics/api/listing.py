@@ -24,7 +24,8 @@ may change while it is read. So a list counts as complete only if the reading pr
 
 A full last page is always followed by one more request, whose page must be empty or refused: a total that is capped, or
 counts the page and not the list, is not believed. The oldest websites are asked for then, too, and must be among those
-read: a service may cap the rows as well. A link to a next page on the last page contradicts the total.
+read: a service may cap the rows as well. So they are where a list of several pages has a round number of websites. A
+link to a next page on the last page contradicts the total.
 
 A website that stops being a favourite and becomes one again moves the rows of a ``favorite`` filter without a trace.
 So where the favourites fill more than one page, all websites are read and the favourites are picked out of them, if
@@ -42,9 +43,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import count
+from itertools import count, islice
 from threading import Event, Lock
 from typing import Any, TypeVar
 
@@ -52,7 +53,12 @@ from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
+from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
+    IncompleteListError,
+    NotFoundError,
+    UnexpectedResponseError,
+)
 
 #: Maximum number of readings of a list that changes while it is read.
 MAX_READINGS = 4
@@ -163,7 +169,9 @@ class Listing(Iterator[dict[str, Any]]):
 
     def _prove(self, reading: _Reading) -> Proof:
         """Return the proof of a reading; read the head again, or the other direction, where the proof needs it."""
-        if reading.ends_full and (reading.is_one_page or reading.can_be_closed):
+        # A window of a search engine, which caps total and rows, is a round number.
+        is_round = not reading.is_one_page and len(reading.ids) % 10 == 0
+        if (reading.ends_full or is_round) and (reading.is_one_page or reading.can_be_closed):
             reading.check_oldest()
         if reading.is_one_page:
             return Proof("one page", len(reading.ids), reading.total, self._fetched)
@@ -265,7 +273,7 @@ class _Reading:
         self._parallel = listing._parallel
         self._stopped = listing._stopped
         #: The error of a page behind the last one, which a service may refuse.
-        self.refusal: AnalyticsApiError | None = None
+        self.refusal: AnalyticsApiError | UnexpectedResponseError | None = None
         #: Whether the last page held as many websites as it could.
         self.ends_full = False
         self.query = query
@@ -362,8 +370,8 @@ class _Reading:
         """Return a page that may be behind the last one: some services refuse it."""
         try:
             return self._fetch(query)
-        except AnalyticsApiError as error:
-            if error.status not in dialect.NO_SUCH_PAGE:
+        except (AnalyticsApiError, UnexpectedResponseError) as error:
+            if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
                 raise
             self.refusal = error
             return Page([], self.total)
@@ -404,39 +412,34 @@ class _Reading:
 
     def _in_parallel(self, parameter: str, base: int, numbers: range) -> Generator[tuple[int, Page], None, None]:
         """Yield pages in order; at most ``parallel`` of them are read ahead."""
+
+        def fetch(number: int) -> Page:
+            try:
+                return self._fetch(self.query | {parameter: str(base + number - 1)})
+            except NotFoundError as error:
+                raise _moved("page number", f"page {number} does not exist any more: {error.problem()}") from None
+
         if self._parallel <= 1 or len(numbers) <= 1:
-            for number in numbers:
-                yield number, self._fetch(self.query | {parameter: str(base + number - 1)})
+            yield from ((number, fetch(number)) for number in numbers)
             return
         pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
-        waiting: deque[tuple[int, Future[Page]]] = deque()
         left = iter(numbers)
+        waiting = deque((number, pool.submit(fetch, number)) for number in islice(left, self._parallel))
         is_complete = False
         try:
-            for number in left:
-                waiting.append((number, pool.submit(self._fetch, self._numbered(parameter, base, number))))
-                if len(waiting) == self._parallel:
-                    break
             while waiting:
                 number, future = waiting.popleft()
                 error = future.exception()
                 if error is not None:
                     raise error.with_traceback(None)
-                page = future.result()
-                following = next(left, None)
-                if following is not None:
-                    query = self._numbered(parameter, base, following)
-                    waiting.append((following, pool.submit(self._fetch, query)))
-                yield number, page
+                waiting.extend((following, pool.submit(fetch, following)) for following in islice(left, 1))
+                yield number, future.result()
             is_complete = True
         finally:
             if not is_complete:
                 # Requests under way are not waited for: the task may have been stopped, or timed out.
                 self._stopped.set()
             pool.shutdown(wait=is_complete, cancel_futures=True)
-
-    def _numbered(self, parameter: str, base: int, number: int) -> Query:
-        return self.query | {parameter: str(base + number - 1)}
 
     # Pages by cursor
 

@@ -106,7 +106,7 @@ class Transport:
         self.settings = settings
         self.redact = Redactor()
         self.stats = Stats()
-        self._sleep = sleep
+        self.sleep = sleep
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
@@ -133,7 +133,7 @@ class Transport:
         # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
         # keeps cookies, and reads proxies and certificates from the environment for each request.
         self._adapter = _Adapter(pool_connections=1, pool_maxsize=POOL_SIZE)
-        self._limiter = RateLimiter(self.settings.requests_per_minute, self._sleep, self._clock)
+        self._limiter = RateLimiter(self.settings.requests_per_minute, self.sleep, self._clock)
         self._stats_lock = threading.Lock()
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class Transport:
         )  # fmt: skip
         with self._stats_lock:
             self.stats.retries += 1
-        self._sleep(seconds)
+        self.sleep(seconds)
 
     def _prepare(
         self, method: str, path: str, query: Mapping[str, str] | None, form: Mapping[str, str] | None

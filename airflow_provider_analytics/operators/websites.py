@@ -11,12 +11,15 @@ from airflow.providers.common.compat.sdk import mask_secret
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import AirflowFailException, Context
 
     from airflow_provider_analytics.api.kinds import Privacy
+    from airflow_provider_analytics.exceptions import AnalyticsError
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
+#: Statuses by which services refuse a domain that is taken.
+_MAY_MEAN_TAKEN = (400, 409, 422)
 IF_EXISTS = ("skip", "update", "fail")
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
 ARGUMENTS = {"email": "email_reports"}
@@ -263,22 +266,33 @@ class CreateWebsiteOperator(_SettingsOperator):
 
     def _create(self, hook: AnalyticsHook, settings: Mapping[str, Any]) -> dict[str, Any] | None:
         """Create the website and return what the service shows of it; None if the domain was taken meanwhile."""
-        from airflow_provider_analytics.exceptions import NotAppliedError, ValidationError
+        from airflow_provider_analytics.exceptions import AnalyticsApiError, AnalyticsError, NotAppliedError
 
         try:
             created = hook.create_website(self.domain, **settings)
-            shown = hook.client.confirm_website(created["id"], self.domain, **settings)
-        except ValidationError as error:
-            if "domain" in error.errors and hook.find_website(self.domain) is not None:
+        except NotAppliedError as error:
+            raise self._created_but(error, hook) from None
+        except AnalyticsApiError as error:
+            if error.status in _MAY_MEAN_TAKEN and hook.find_website(self.domain) is not None:
                 return None
             raise
-        except NotAppliedError as error:
-            reason = f"the website now exists and if_exists={self.if_exists!r} decides about it"
-            raise permanent_failure(str(error), reason) from None
         self.log.info("Created website %s with id %s.", self.domain, created["id"])
-        # Two tasks may have created it at the same time: then neither is green.
-        hook.client.check_single(self.domain)
+        try:
+            shown = hook.client.confirm_website(created["id"], self.domain, **settings)
+            # Two tasks may have created it at the same time: then neither is green.
+            hook.client.check_single(self.domain)
+        except AnalyticsError as error:
+            raise self._created_but(error, hook) from None
         return shown
+
+    def _created_but(self, error: AnalyticsError, hook: AnalyticsHook) -> AirflowFailException:
+        """Return the exception for a website that was created and does not show what it should.
+
+        A retry would take it as one that exists, and ``if_exists="skip"`` would leave it as it is.
+        """
+        error.where = error.where or hook.where
+        reason = f"the website exists now, and if_exists={self.if_exists!r} decides about it"
+        return permanent_failure(f"Created website {self.domain}, but: {error}", reason)
 
     def _treat(self, hook: AnalyticsHook, website_id: int | str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the existing website, after applying ``if_exists``."""

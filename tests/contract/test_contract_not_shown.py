@@ -106,7 +106,7 @@ def test_the_page_parameter_is_a_setting(
     sandbox.configure(page_parameter=name)
     assert len(client_with(page_parameter=name).list_websites()) == 250
     pages = [[value for key, value in request.query if key == name] for request in sandbox.requests]
-    assert sorted(pages) == [[], [], ["2"], ["3"]]
+    assert sorted(pages) == [[], [], [], ["2"], ["3"]]
 
 
 @proves("page-parameter")

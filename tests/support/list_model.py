@@ -147,7 +147,8 @@ class Server:
             return 2 * (pages + (self.size > 0)) + probe
         # The page behind a last one that is full, or whose size is not known, and the oldest websites.
         is_full = self.size > 0 and (self.size % 100 == 0 or (self.size < 100 and self.numbers == "total only"))
-        behind = 2 * is_full
+        is_round = pages > 1 and self.size % 10 == 0
+        behind = is_full + (is_full or is_round)
         # The closing head.
         closing = pages > 1
         return pages + behind + closing + probe

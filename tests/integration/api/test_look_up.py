@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_a_create_that_becomes_another_domain_says_what_to_write(
     analytics_sandbox.configure(domain_as="without www", echoes=echoes)
     with pytest.raises(AirflowFailException) as caught:
         CreateWebsiteOperator(task_id="t", domain="www.shop.example").execute({})
-    for part in ("'www.shop.example'", "'shop.example'", "website id 1", "write domain='shop.example'", "Not retried"):
+    for part in ("'www.shop.example'", "'shop.example'", "Website id 1", "write domain='shop.example'", "Not retried"):
         assert part in str(caught.value)
 
 
@@ -114,7 +115,7 @@ def test_a_service_that_writes_the_domain_in_another_way_gets_one_website_and_no
 ) -> None:
     analytics_sandbox.configure(domain_as=stored_as, allow_duplicates=True)
     for _ in range(3):
-        with pytest.raises(AirflowFailException, match="shows another domain"):
+        with pytest.raises(AirflowFailException, match="has the domain"):
             CreateWebsiteOperator(task_id="t", domain=domain).execute({})
     assert posts(analytics_sandbox) == len(domains(analytics_sandbox)) == 1
 
@@ -231,5 +232,53 @@ def test_an_update_by_domain_is_about_that_domain(analytics_sandbox: SandboxServ
     other = {"id": 1, "domain": "innocent.example", "privacy": 1}
     analytics_sandbox.fault("update", body={"data": other})
     analytics_sandbox.fault("show", body={"data": other}, times=None)
-    with pytest.raises(AirflowFailException, match=r"another domain than 'a\.example': 'innocent\.example'"):
+    with pytest.raises(AirflowFailException, match=r"has the domain 'innocent\.example', not 'a\.example'"):
         UpdateWebsiteOperator(task_id="t", domain="a.example", privacy=1).execute({})
+
+
+# Services that take a moment
+
+
+@pytest.mark.parametrize("late", ["not there", "as before"])
+def test_a_service_that_takes_a_moment_to_show_a_create_is_asked_again(
+    analytics_sandbox: SandboxServer, late: str
+) -> None:
+    before = {"data": {"id": 1, "domain": "a.example", "privacy": 0}}
+    analytics_sandbox.fault("show", **({"status": 404} if late == "not there" else {"body": before}))
+    website = CreateWebsiteOperator(task_id="t", domain="a.example", privacy=1).execute({})
+    assert website["privacy"] == 1
+
+
+@pytest.mark.parametrize("status", [404, 500, 403, 422])
+@pytest.mark.parametrize("operation", ["show", "list"])
+def test_what_fails_after_a_create_says_that_the_website_exists_and_is_not_retried(
+    analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch, operation: Any, status: int
+) -> None:
+    """A retry would take it as one that was there before, or would create another one if the list is late."""
+    fields = json.loads(analytics_sandbox.connection_json()) | {"extra": {"max_retries": 0}}
+    monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
+    analytics_sandbox.fault(operation, status=status, times=None, skip=2 if operation == "list" else 0)
+    create = CreateWebsiteOperator(task_id="t", domain="a.example")
+    if operation == "list" and status in (404, 422):
+        create.execute({})  # a search that the service refuses says nothing
+        return
+    with pytest.raises(AirflowFailException, match=r"^Created website a\.example, but: .*Not retried"):
+        create.execute({})
+    assert domains(analytics_sandbox) == ["a.example"]
+
+
+@pytest.mark.parametrize("status", [403, 405, 200])
+def test_a_delete_that_cannot_be_checked_counts_as_done(analytics_sandbox: SandboxServer, status: int) -> None:
+    analytics_sandbox.add_website("a.example")
+    analytics_sandbox.fault("show", status=status, body={"data": None}, times=None)
+    assert DeleteWebsiteOperator(task_id="t", website_id=1).execute({})["deleted"] is True
+
+
+def test_a_search_that_finds_everything_is_not_read_to_its_end(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer
+) -> None:
+    analytics_sandbox.seed(1050)
+    analytics_sandbox.configure(ignored=["search"])
+    client.find_website("none.example")
+    searches = [request for request in analytics_sandbox.requests if dict(request.query).get("search")]
+    assert len(searches) <= 6

@@ -11,7 +11,7 @@ from raw_server import RawServer, Reply, Request, http
 from wire_client import Time, client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.exceptions import IncompleteListError, UnexpectedResponseError
+from airflow_provider_analytics.exceptions import IncompleteListError, PermissionDeniedError, UnexpectedResponseError
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ClientWith = Callable[..., AnalyticsClient]
@@ -88,8 +88,18 @@ def test_a_page_behind_the_last_may_be_refused_or_the_last_one_again(
     assert len(client_with().list_websites()) == websites
 
 
+@pytest.mark.parametrize("websites", [101, 201, 301])
+def test_a_page_that_vanishes_while_the_list_is_read_is_a_list_that_moved(
+    client_with: ClientWith, analytics_sandbox: SandboxServer, websites: int
+) -> None:
+    analytics_sandbox.seed(websites)
+    analytics_sandbox.configure(behind_last="not found")
+    analytics_sandbox.fault("list", commit=True, drift={"delete": 1})
+    assert len(client_with().list_websites()) == websites - 1
+
+
 @pytest.mark.parametrize("metadata", ["meta", "none"])
-@pytest.mark.parametrize("cap", [100, 200])
+@pytest.mark.parametrize("cap", [100, 200, 150, 240])
 def test_a_search_window_that_caps_the_rows_is_noticed(
     client_with: ClientWith, analytics_sandbox: SandboxServer, cap: int, metadata: str
 ) -> None:
@@ -228,10 +238,10 @@ def test_no_request_is_begun_once_the_consumer_stops_or_a_page_fails() -> None:
 
     def failing(request: Request) -> bytes:
         query = request.query
-        return http(404) if query.get("page") == "3" else http(200, page_of(query, 5000))
+        return http(403) if query.get("page") == "3" else http(200, page_of(query, 5000))
 
     with RawServer(failing) as server, client_of(server.url) as client:
-        with pytest.raises(Exception, match="404"):
+        with pytest.raises(PermissionDeniedError):
             client.list_websites()
         _join_readers()
         assert len(server.requests) <= 7

@@ -52,7 +52,7 @@ def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: Any, 
     assert {row["snapshot_date"] for row in rows} == {today}
     assert len({row["observed_at"] for row in rows}) == 1
     assert "password" not in content.decode().lower()
-    assert manifest["requests"] == 5  # the account, three pages of a hundred, and the newest again
+    assert manifest["requests"] == 6  # the account, three pages of a hundred, the oldest, and the newest again
 
 
 def test_a_rerun_replaces_the_partition(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_manifest_says_what_it_holds_and_why_it_is_whole(take: Make, make_webs
     manifest = stored(first)
     jsonschema.validate(manifest, SCHEMA, format_checker=jsonschema.FormatChecker())
     assert manifest["count"] == 250
-    assert manifest["proof"] == {"method": "closed reading", "total": 250, "pages": 4}
+    assert manifest["proof"] == {"method": "closed reading", "total": 250, "pages": 5}
     assert (manifest["requests"], manifest["retries"]) == (3, 1)
     assert (manifest["snapshot_date"], manifest["observed_at"]) == ("2026-11-20", "2026-11-20T12:00:00Z")
     assert manifest["source"] == {"host": "stats.example.com", "account_id": "1"}
