@@ -337,21 +337,20 @@ class OtherDomainError(AnalyticsError):
     :param domain: domain that was sent.
     :param shown: domain in the response.
     :param website_id: id in the response.
+    :param advice: what to write instead, if the service may write the domain so.
     """
 
-    def __init__(self, domain: str, shown: str, website_id: str) -> None:
+    def __init__(self, domain: str, shown: str, website_id: str, advice: str = "") -> None:
         self.domain = domain
         self.shown = shown
         self.website_id = website_id
-        super().__init__(domain, shown, website_id)
+        self.advice = advice
+        super().__init__(domain, shown, website_id, advice)
 
     def problem(self) -> str:
         """Return both domains, and what to write."""
-        advice = f" If the service writes it so, write domain={self.shown!r}." if "/" not in self.shown else ""
-        return (
-            f"Website id {self.website_id} has the domain {self.shown!r}, not {self.domain!r}.{advice} If these are "
-            "two websites, create this one with the hook."
-        )
+        said = f"Website id {self.website_id} has the domain {self.shown!r}, not {self.domain!r}."
+        return f"{said} {self.advice}" if self.advice else said
 
 
 class NotAppliedError(AnalyticsError):

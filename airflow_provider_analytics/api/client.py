@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
-from airflow_provider_analytics.api.domains import check_domain, may_become, same_domain, spellings
+from airflow_provider_analytics.api.domains import check_domain, is_variant, may_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.kinds import Privacy, Secret
 from airflow_provider_analytics.api.listing import Listing, read_again
@@ -235,7 +235,9 @@ class AnalyticsClient:
         """
         for other in sorted(may_become(check_domain(domain))):
             for record in self._search(other):
-                raise OtherDomainError(domain, self.redact(str(record["domain"])), str(record["id"]))
+                shown = str(record["domain"])
+                advice = f"{_advice(domain, shown)} If these are two websites, create this one with the hook."
+                raise OtherDomainError(domain, self.redact(shown), str(record["id"]), advice)
 
     @_located
     def check_single(self, domain: str) -> None:
@@ -344,7 +346,7 @@ class AnalyticsClient:
     def _check_domain(self, record: Mapping[str, Any], domain: str) -> None:
         shown = record.get("domain")
         if isinstance(shown, str) and not same_domain(shown, domain):
-            raise OtherDomainError(domain, self.redact(shown), str(record["id"]))
+            raise OtherDomainError(domain, self.redact(shown), str(record["id"]), _advice(domain, shown))
 
     def _as_sent(
         self, record: dict[str, Any], settings: Mapping[str, Any], *, is_shown: bool = False
@@ -388,6 +390,11 @@ def _of_website(asked: str, record: dict[str, Any], answer: dialect.Answer) -> d
     if str(record["id"]) != asked:
         raise answer.unexpected(f"The response is about website {record['id']}, requested was website {asked}.")
     return record
+
+
+def _advice(domain: str, shown: str) -> str:
+    """Return what to write for a domain that the service seems to write in another way."""
+    return f"If the service writes it so, write domain={shown!r}." if is_variant(domain, shown) else ""
 
 
 def _difference(field: str, shown: Any, sent: Any) -> str:

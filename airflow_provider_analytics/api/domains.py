@@ -57,6 +57,16 @@ def may_become(domain: str) -> set[str]:
     return (keys | {key.removeprefix("www.") for key in keys}) - {own}
 
 
+def is_variant(domain: str, shown: str) -> bool:
+    """Return whether a service may write a domain so: one is a part of the other, or see :func:`may_become`."""
+    try:
+        check_domain(shown)
+    except ValueError:
+        return False
+    one, other = domain_key(domain), domain_key(shown)
+    return other in may_become(domain) or one.endswith(f".{other}") or other.endswith(f".{one}")
+
+
 def domain_key(domain: str) -> str:
     """Normalise a domain so that equal domains compare equal: A-labels in lower case, without a trailing dot.
 

@@ -29,7 +29,7 @@ ERRORS: list[AnalyticsError] = [
     exceptions.AmbiguousWriteError("unknown", "a.example"),
     exceptions.BlockedError(403, "GET", "/p", "", None, ["page 'Just a moment...'", "CF-Ray 8f1"]),
     exceptions.DomainNotFoundError("a.example"),
-    exceptions.OtherDomainError("www.a.example", "a.example", "7"),
+    exceptions.OtherDomainError("www.a.example", "a.example", "7", "Write so."),
     exceptions.NotAppliedError("7", {"privacy": "is 'public', sent was 'private'"}),
     exceptions.DuplicateWebsiteError("a.example", ["1", "2"]),
     exceptions.UnsafePlanError("too much"),
