@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -51,8 +51,8 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         self.max_removal_fraction = max_removal_fraction
         self.max_workers = max_workers
 
-    def _plan(self, hook: AnalyticsHook) -> Plan:
-        """Compare the file with the complete list of websites."""
+    def _plan(self, hook: AnalyticsHook) -> tuple[Plan, list[Mapping[str, Any]]]:
+        """Compare the file with the complete list of websites; return the plan, and the current records."""
         from airflow_provider_analytics.api.checks import flag, fraction, whole_number
         from airflow_provider_analytics.hooks.object_storage import read_text
         from airflow_provider_analytics.reconcile.apply import complete_records
@@ -66,11 +66,15 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         if text is None:
             raise ValueError(f"config_path={self.config_path!r}: there is no such file; allowed: a YAML file")
         websites_file = parse_websites_file(text, self.config_path.rpartition("/")[2])
-        named, others = relevant_records(websites_file, hook.list_websites())
+        everything = hook.list_websites()
+        named, others = relevant_records(websites_file, everything)
         named, unread = complete_records(hook.client, named, websites_file.fields, workers=workers)
         if unread:  # a website that could not be read must not be planned as new
             raise BulkError(unread)
-        return plan_websites(websites_file, [*named, *others], prune=prune)
+        plan = plan_websites(websites_file, [*named, *others], prune=prune)
+        # Those that the file no longer names as well: an approved plan may be about them.
+        whole = {str(record["id"]): record for record in (*everything, *named)}
+        return plan, list(whole.values())
 
     def _result(self, hook: AnalyticsHook, plan: Plan, applied: int = 0) -> dict[str, Any]:
         """Return the result of all these operators, bounded in size."""
@@ -146,7 +150,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         from airflow_provider_analytics.hooks.object_storage import write_text
 
         with self.connected() as hook:
-            plan = self._plan(hook)
+            plan, _ = self._plan(hook)
             result = self._result(hook, plan)
             if self.plan_path:
                 write_text(self.plan_path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
@@ -233,8 +237,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         from airflow_provider_analytics.reconcile.apply import apply_plan
 
         with self.connected() as hook:
-            plan = self._plan(hook)
-            self._check_approved(plan)
+            plan, records = self._plan(hook)
+            self._check_approved(plan, records)
             if not flag("force", self.force):
                 plan.raise_if_unsafe(float(self.max_removal_fraction))
             passwords = _passwords(plan)
@@ -251,15 +255,26 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             outcome.raise_failures()
         return result
 
-    def _check_approved(self, plan: Plan) -> None:
-        if self.expected_digest is None or plan.digest == self.expected_digest or not plan.changes:
+    def _check_approved(self, plan: Plan, records: Iterable[Mapping[str, Any]]) -> None:
+        """Raise unless this is the approved plan, or what is left of it after a crash."""
+        if self.expected_digest is None or plan.digest == self.expected_digest:
             return
-        if self.plan_path and plan.remainder_of(self._approved(self.plan_path)):
-            self.log.info("Continuing the approved plan: %d changes are left.", len(plan.changes))
-            return
+        if not self.plan_path:
+            if not plan.changes:
+                self.log.info("Applied nothing: the websites match %s.", self.config_path)
+                return
+            told = ""
+        else:
+            approved = self._approved(self.plan_path)
+            dropped = plan.unfulfilled(approved, records)
+            if plan.remainder_of(approved) and not dropped:
+                self.log.info("Continuing the approved plan: %d changes are left.", len(plan.changes))
+                return
+            told = f" Approved, and no longer planned: {'; '.join(change.summary for change in dropped[:5])}."
+            told = told if dropped else ""
         raise UnsafePlanError(
-            f"the plan is not the approved one: its digest is {plan.digest}, expected_digest is "
-            f"{self.expected_digest}. The file or the websites changed since: plan again. Nothing was sent."
+            f"The plan is not the approved one: the file or the websites changed since. Plan again; nothing was sent."
+            f"{told} Its digest is {plan.digest}, expected_digest is {self.expected_digest}."
         )
 
     def _approved(self, path: str) -> Plan:
@@ -327,7 +342,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            result = self._result(hook, self._plan(hook))
+            result = self._result(hook, self._plan(hook)[0])
         self.log.info("Compared the websites with %s:\n%s", self.config_path, result["markdown"])
         if result["changes"] and self.on_drift != "report":
             message = f"The websites differ from {self.config_path}: {'; '.join(result['changes'])}"

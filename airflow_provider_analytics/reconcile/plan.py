@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, same_setting
 from airflow_provider_analytics.exceptions import UnsafePlanError
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION, loses_too_much
 
@@ -257,6 +257,35 @@ class Plan:
             elif whole.get((change.action, change.domain, change.website_id)) != change:
                 return False
         return True
+
+    def unfulfilled(self, approved: Plan, records: Iterable[Mapping[str, Any]]) -> list[Change]:
+        """Return the changes of an approved plan that are neither in this plan nor in effect.
+
+        :param records: current records of the websites that the approved plan is about.
+        """
+        planned = {(change.action, change.domain, change.website_id) for change in self.changes}
+        updated = {domain_key(change.domain) for change in self.changes if change.action == "update"}
+        by_id: dict[str, Mapping[str, Any]] = {}
+        by_domain: dict[str, Mapping[str, Any]] = {}
+        for record in records:
+            domain, website_id = website_of(record)
+            by_id[website_id] = by_domain[domain_key(domain)] = record
+
+        def is_in_effect(change: Change) -> bool:
+            if change.action == "delete":
+                return change.website_id not in by_id
+            found = by_domain.get(domain_key(change.domain))
+            if found is not None and change.action == "create" and domain_key(change.domain) in updated:
+                return True  # created; this plan has the rest
+            # What a password is cannot be seen.
+            shown = [one for one in change.fields if one.field in FIELDS]
+            return found is not None and all(same_setting(one.field, found.get(one.field), one.after) for one in shown)
+
+        return [
+            change
+            for change in approved.changes
+            if (change.action, change.domain, change.website_id) not in planned and not is_in_effect(change)
+        ]
 
     def to_markdown(self, limit: int = _SHOWN_CHANGES) -> str:
         """Return the plan as Markdown, with at most ``limit`` changes and the number of the others."""

@@ -128,6 +128,53 @@ def test_after_a_failure_the_rest_of_the_approved_plan_is_applied(
         execute(ApplyWebsitesOperator, **{**arguments, "expected_digest": "0" * 64})
 
 
+@pytest.mark.parametrize("left", [0, 5])
+def test_a_file_that_was_cut_after_the_approval_applies_nothing(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, left: int
+) -> None:
+    config = tmp_path / "websites.yaml"
+    websites = {f"{number}.example": {"privacy": "private"} for number in range(18)}
+    config.write_text(json.dumps({"websites": websites}))
+    analytics_sandbox.add_website("0.example")
+    arguments = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
+    arguments["expected_digest"] = execute(PlanWebsitesOperator, **arguments)["digest"]
+    kept = dict(list(websites.items())[:left])
+    config.write_text(json.dumps({"websites": kept}))
+    with pytest.raises(AirflowFailException, match=r"Approved, and no longer planned: .*create 1[0-9]\.example"):
+        execute(ApplyWebsitesOperator, **arguments)
+    assert [website["privacy"] for website in analytics_sandbox.websites()] == [0]
+
+
+def test_deletions_that_were_approved_are_not_dropped_where_prune_is_forgotten(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    config = tmp_path / "websites.yaml"
+    config.write_text("websites: {kept.example: {privacy: private}}")
+    for domain in ("kept.example", "gone.example"):
+        analytics_sandbox.add_website(domain)
+    arguments = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
+    arguments["expected_digest"] = execute(PlanWebsitesOperator, prune=True, **arguments)["digest"]
+    with pytest.raises(AirflowFailException, match=r"no longer planned: delete gone\.example"):
+        execute(ApplyWebsitesOperator, **arguments)
+    assert execute(ApplyWebsitesOperator, prune=True, **arguments)["applied"] == 2
+    # All of it is in effect: a retry succeeds.
+    assert execute(ApplyWebsitesOperator, prune=True, **arguments)["applied"] == 0
+
+
+def test_one_domain_in_two_spellings_is_one_website(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    config = tmp_path / "websites.yaml"
+    config.write_text("websites:\n  bücher.example: {privacy: private}\n  XN--Bcher-kva.example.: {}\n")
+    with pytest.raises(AirflowFailException, match=r"websites\.yaml:3: .* is a duplicate of line 2"):
+        execute(PlanWebsitesOperator, config_path=str(config))
+    config.write_text("websites:\n  bücher.example: {privacy: private}\n")
+    analytics_sandbox.configure(domain_as="ascii", allow_duplicates=True)
+    for applied in (1, 0):
+        assert execute(ApplyWebsitesOperator, config_path=str(config))["applied"] == applied
+    assert len(analytics_sandbox.websites()) == 1
+
+
 def test_pruning_is_opt_in_and_guarded(analytics_sandbox: SandboxServer, execute: Execute, config_file: Path) -> None:
     config_file.write_text("websites: {0.example: {privacy: public}}")
     for number in range(11):
