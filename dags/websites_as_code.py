@@ -20,7 +20,7 @@ from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesO
 
 try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
-except AirflowOptionalProviderFeatureException:  # before Airflow 3.1
+except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow 3.1, or without the standard provider
     ApprovalOperator = None
 
 STATE = "{{ var.value.get('website_analytics_state', 'file:///tmp/website_analytics') }}"

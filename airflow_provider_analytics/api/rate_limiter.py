@@ -10,6 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 #: Waits longer than this many seconds are announced.
 ANNOUNCED_FROM = 5.0
+#: Seconds in which at most ``per_minute`` requests are sent. A little more than a minute: a request that is slow on its
+#: way arrives closer to the next ones than it was sent.
+WINDOW = 61.0
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +45,8 @@ class RateLimiter:
             now = self._clock()
             turn, reason = max(now, self._not_before), self._reason
             if self._passed.maxlen:
-                if len(self._passed) == self._passed.maxlen and self._passed[0] + 60.0 > turn:
-                    turn, reason = self._passed[0] + 60.0, f"requests_per_minute is {self._passed.maxlen}"
+                if len(self._passed) == self._passed.maxlen and self._passed[0] + WINDOW > turn:
+                    turn, reason = self._passed[0] + WINDOW, f"requests_per_minute is {self._passed.maxlen}"
                 self._passed.append(turn)
             # Once for all threads that wait at the same time.
             announced = turn - now > ANNOUNCED_FROM and turn > self._announced_until
