@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -51,27 +52,29 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         self.max_removal_fraction = max_removal_fraction
         self.max_workers = max_workers
 
-    def _plan(self, hook: AnalyticsHook) -> tuple[Plan, list[Mapping[str, Any]]]:
+    def _plan(self, hook: AnalyticsHook, *, prune: bool) -> tuple[Plan, list[Mapping[str, Any]]]:
         """Compare the file with the complete list of websites; return the plan, and the current records."""
-        from airflow_provider_analytics.api.checks import flag, fraction, whole_number
+        from airflow_provider_analytics.api.checks import fraction, whole_number
         from airflow_provider_analytics.hooks.object_storage import read_text
         from airflow_provider_analytics.reconcile.apply import complete_records
         from airflow_provider_analytics.reconcile.websites_as_code import plan_websites, relevant_records
         from airflow_provider_analytics.reconcile.websites_file import parse_websites_file
 
-        prune = flag("prune", self.prune)
         fraction("max_removal_fraction", self.max_removal_fraction)
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         text = read_text(self.config_path, "config_path")
         if text is None:
             raise ValueError(f"config_path={self.config_path!r}: there is no such file; allowed: a YAML file")
         websites_file = parse_websites_file(text, self.config_path.rpartition("/")[2])
+        # A plan that was made for another service or account is another plan.
+        account = hook.get_account().get("id")
+        scope = {"service": hook.client.base_url, "account": None if account is None else str(account), "prune": prune}
         everything = hook.list_websites()
         named, others = relevant_records(websites_file, everything)
         named, unread = complete_records(hook.client, named, websites_file.fields, workers=workers)
         if unread:  # a website that could not be read must not be planned as new
             raise BulkError(unread)
-        plan = plan_websites(websites_file, [*named, *others], prune=prune)
+        plan = replace(plan_websites(websites_file, [*named, *others], prune=prune), scope=scope)
         # Those that the file no longer names as well: an approved plan may be about them.
         whole = {str(record["id"]): record for record in (*everything, *named)}
         return plan, list(whole.values())
@@ -147,10 +150,11 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to ``plan_path``."""
+        from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.hooks.object_storage import write_text
 
         with self.connected() as hook:
-            plan, _ = self._plan(hook)
+            plan, _ = self._plan(hook, prune=flag("prune", self.prune))
             result = self._result(hook, plan)
             if self.plan_path:
                 write_text(self.plan_path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
@@ -181,7 +185,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param config_path: the YAML file (URL or absolute path). (templated)
     :param expected_digest: ``digest`` of the approved plan; None applies any plan within the guards. (templated)
     :param plan_path: ``plan_path`` of :class:`PlanWebsitesOperator`. (templated)
-    :param prune: also delete websites that are not in the file. (templated)
+    :param prune: also delete websites that are not in the file; without ``plan_path`` only. (templated)
     :param max_removal_fraction: largest fraction of the websites, or of the entries of a list, that may be removed;
         default 0.3; checked from 10 up. (templated)
     :param force: apply the plan even if this guard trips. (templated)
@@ -237,8 +241,10 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         from airflow_provider_analytics.reconcile.apply import apply_plan
 
         with self.connected() as hook:
-            plan, records = self._plan(hook)
-            self._check_approved(plan, records)
+            approved = self._approved(self.plan_path) if self.plan_path and self.expected_digest is not None else None
+            prune = flag("prune", self.prune) if approved is None else bool(approved.scope.get("prune"))
+            plan, records = self._plan(hook, prune=prune)
+            self._check_approved(plan, approved, records)
             if not flag("force", self.force):
                 plan.raise_if_unsafe(float(self.max_removal_fraction))
             passwords = _passwords(plan)
@@ -255,17 +261,20 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             outcome.raise_failures()
         return result
 
-    def _check_approved(self, plan: Plan, records: Iterable[Mapping[str, Any]]) -> None:
+    def _check_approved(self, plan: Plan, approved: Plan | None, records: Iterable[Mapping[str, Any]]) -> None:
         """Raise unless this is the approved plan, or what is left of it after a crash."""
         if self.expected_digest is None or plan.digest == self.expected_digest:
             return
-        if not self.plan_path:
+        if approved is None:
             if not plan.changes:
                 self.log.info("Applied nothing: the websites match %s.", self.config_path)
                 return
             told = ""
         else:
-            approved = self._approved(self.plan_path)
+            if approved.scope != plan.scope:
+                raise UnsafePlanError(
+                    f"The plan was approved for {dict(approved.scope)}, this is {dict(plan.scope)}. Nothing was sent."
+                )
             dropped = plan.unfulfilled(approved, records)
             if plan.remainder_of(approved) and not dropped:
                 self.log.info("Continuing the approved plan: %d changes are left.", len(plan.changes))
@@ -338,11 +347,11 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
-        from airflow_provider_analytics.api.checks import one_of
+        from airflow_provider_analytics.api.checks import flag, one_of
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            result = self._result(hook, self._plan(hook)[0])
+            result = self._result(hook, self._plan(hook, prune=flag("prune", self.prune))[0])
         self.log.info("Compared the websites with %s:\n%s", self.config_path, result["markdown"])
         if result["changes"] and self.on_drift != "report":
             message = f"The websites differ from {self.config_path}: {'; '.join(result['changes'])}"

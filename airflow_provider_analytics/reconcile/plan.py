@@ -122,11 +122,13 @@ class Plan:
     :param changes: the changes, sorted by domain.
     :param websites: number of websites compared, including unchanged ones.
     :param entries: list field to the number of distinct entries per compared website, summed up.
+    :param scope: what the plan is bound to, such as service, account and settings; a part of the digest.
     """
 
     changes: tuple[Change, ...]
     websites: int = field(default=0, compare=False)
     entries: Mapping[str, int] = field(default_factory=dict, compare=False)
+    scope: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changes", tuple(sorted(self.changes, key=_order)))
@@ -144,8 +146,9 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the changes, as hex: equal if and only if the plans are equal."""
-        text = json.dumps([change.to_dict() for change in self.changes], sort_keys=True, separators=(",", ":"))
+        """SHA-256 of the scope and the changes, as hex: equal if and only if the plans are equal."""
+        parts = [dict(self.scope), *(change.to_dict() for change in self.changes)]
+        text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def count(self, action: Action) -> int:
@@ -217,6 +220,7 @@ class Plan:
         shown = self.changes[:limit]
         return {
             "digest": self.digest,
+            "scope": dict(self.scope),
             "websites": self.websites,
             "creates": self.count("create"),
             "updates": self.count("update"),
@@ -234,7 +238,8 @@ class Plan:
         :raises ValueError: if ``data`` is not a complete plan, or was edited.
         """
         try:
-            plan = cls(tuple(Change.from_dict(change) for change in data["changes"]), data["websites"])
+            changes = tuple(Change.from_dict(change) for change in data["changes"])
+            plan = cls(changes, data["websites"], scope=data["scope"])
             digest = data["digest"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"this is not a complete plan: {error!r}. Plan again") from error
@@ -290,7 +295,10 @@ class Plan:
     def to_markdown(self, limit: int = _SHOWN_CHANGES) -> str:
         """Return the plan as Markdown, with at most ``limit`` changes and the number of the others."""
         counts = ", ".join(f"{self.count(action):,} to {action}" for action in ("create", "update", "delete"))
-        lines = [f"**{counts}**, {self.websites:,} websites compared.", "", f"Digest `{self.digest}`"]
+        lines = [f"**{counts}**, {self.websites:,} websites compared.", ""]
+        if self.scope:
+            lines += [", ".join(f"{name} {_code(value)}" for name, value in self.scope.items()), ""]
+        lines.append(f"Digest `{self.digest}`")
         if not self.changes:
             lines += ["", "Nothing to change."]
         left = limit

@@ -56,7 +56,7 @@ def test_plan_then_apply_then_nothing(
     analytics_sandbox.add_website("other.example")
     plan_path = f"{tmp_path}/plans/plan.json"
     plan = execute(PlanWebsitesOperator, config_path=str(config_file), plan_path=plan_path)
-    assert operations(analytics_sandbox) == {"list": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 1}
     assert (plan["creates"], plan["updates"], plan["deletes"], plan["applied"]) == (1, 1, 0, 0)
     assert plan["digest"] in plan["markdown"]
     assert Plan.from_dict(json.loads(Path(plan_path).read_text())).digest == plan["digest"]
@@ -85,7 +85,7 @@ def test_plan_then_apply_then_nothing(
 
     analytics_sandbox.clear_requests()
     assert execute(ApplyWebsitesOperator, **approved)["applied"] == 0
-    assert operations(analytics_sandbox) == {"list": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 1}
     assert execute(CheckDriftOperator, config_path=str(config_file))["changes"] == []
 
 
@@ -145,20 +145,33 @@ def test_a_file_that_was_cut_after_the_approval_applies_nothing(
     assert [website["privacy"] for website in analytics_sandbox.websites()] == [0]
 
 
-def test_deletions_that_were_approved_are_not_dropped_where_prune_is_forgotten(
-    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
-) -> None:
+def test_prune_is_written_once(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
     config = tmp_path / "websites.yaml"
     config.write_text("websites: {kept.example: {privacy: private}}")
     for domain in ("kept.example", "gone.example"):
         analytics_sandbox.add_website(domain)
     arguments = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
     arguments["expected_digest"] = execute(PlanWebsitesOperator, prune=True, **arguments)["digest"]
-    with pytest.raises(AirflowFailException, match=r"no longer planned: delete gone\.example"):
-        execute(ApplyWebsitesOperator, **arguments)
-    assert execute(ApplyWebsitesOperator, prune=True, **arguments)["applied"] == 2
+    assert execute(ApplyWebsitesOperator, **arguments)["applied"] == 2
     # All of it is in effect: a retry succeeds.
-    assert execute(ApplyWebsitesOperator, prune=True, **arguments)["applied"] == 0
+    assert execute(ApplyWebsitesOperator, **arguments)["applied"] == 0
+
+
+def test_a_plan_for_one_service_is_not_applied_to_another(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "websites.yaml"
+    config.write_text("websites: {a.example: {privacy: private}}")
+    arguments = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
+    arguments["expected_digest"] = execute(PlanWebsitesOperator, **arguments)["digest"]
+    without = {name: value for name, value in arguments.items() if name != "plan_path"}
+    with SandboxServer() as production:
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", production.connection_json())
+        with pytest.raises(AirflowFailException, match=f"The plan was approved for .*{analytics_sandbox.url}"):
+            execute(ApplyWebsitesOperator, **arguments)
+        with pytest.raises(AirflowFailException, match="not the approved one"):
+            execute(ApplyWebsitesOperator, **without)
+        assert production.websites() == []
 
 
 def test_one_domain_in_two_spellings_is_one_website(
@@ -198,7 +211,7 @@ def test_a_missing_password_stops_everything_before_it_starts(
     analytics_sandbox.add_website("old.example")
     with pytest.raises(AirflowFailException, match="connection:stats_page has no password"):
         execute(ApplyWebsitesOperator, config_path=str(config_file))
-    assert operations(analytics_sandbox) == {"list": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 1}
     config_file.write_text(FILE.replace("connection:stats_page", "variable:stats_page"))
     monkeypatch.setenv("AIRFLOW_VAR_STATS_PAGE", "from-a-variable")
     execute(ApplyWebsitesOperator, config_path=str(config_file))
@@ -238,7 +251,7 @@ def test_bad_files_fail_without_a_retry(
     config_file.unlink() if text is None else config_file.write_text(text)
     with pytest.raises(AirflowFailException, match=message):
         execute(ApplyWebsitesOperator, config_path=str(config_file))
-    assert operations(analytics_sandbox).keys() <= {"list"}
+    assert operations(analytics_sandbox).keys() <= {"account", "list"}
 
 
 def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(
@@ -254,7 +267,7 @@ def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(
     distortion.failing = {}
     analytics_sandbox.clear_requests()
     assert execute(PlanWebsitesOperator, config_path=str(config_file))["updates"] == 1
-    assert operations(analytics_sandbox) == {"list": 1, "show": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 1, "show": 1}
 
 
 def test_an_export_plans_to_nothing(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
