@@ -220,8 +220,6 @@ class Transport:
             prepared.body = urlencode(form).encode("ascii")
             prepared.headers = self._form_headers.copy()
             prepared.headers["Content-Length"] = str(len(prepared.body))
-        if method == "POST" and not prepared.body:
-            prepared.headers["Content-Length"] = "0"
         return prepared
 
     def _attempt(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:

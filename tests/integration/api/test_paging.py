@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,19 +15,6 @@ from airflow_provider_analytics.exceptions import IncompleteListError, Permissio
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ClientWith = Callable[..., AnalyticsClient]
-
-
-@pytest.fixture
-def client_with(analytics_sandbox: SandboxServer) -> Iterator[ClientWith]:
-    made: list[AnalyticsClient] = []
-
-    def make(**settings: Any) -> AnalyticsClient:
-        made.append(client_of(analytics_sandbox.url, api_key=analytics_sandbox.api_key, **settings))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
 
 
 SHAPES: dict[str, dict[str, Any]] = {
