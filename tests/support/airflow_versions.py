@@ -156,3 +156,10 @@ def awaited_uris(dag: DAG) -> list[str]:
 def attach(scheme: str, file_system: Any) -> None:
     """Do what the provider package of a cloud does: give Airflow a file system for the scheme."""
     _by_version({(2, 0): "airflow.io.store:attach", (3, 0): "airflow.sdk.io:attach"})(scheme, fs=file_system)
+
+
+def allow_execute_in_this_thread() -> None:
+    """Let ``execute`` be called in a thread of a test: Airflow 2 keeps who calls it for the main thread only."""
+    if AIRFLOW_2:
+        guard: Any = _by_version({(2, 0): "airflow.models.baseoperator:ExecutorSafeguard"})
+        guard._sentinel.callers = {}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_versions import allow_execute_in_this_thread
 from distortion import Distortion
 from fixture_types import Execute
 
@@ -106,6 +107,7 @@ def test_two_lists_side_by_side_converge_or_one_of_them_fails(
         begin = threading.Barrier(2)
 
         def sync(name: str, entries: dict[str, str] = entries, begin: Any = begin, outcomes: Any = outcomes) -> None:
+            allow_execute_in_this_thread()
             begin.wait(30)
             try:
                 outcomes[name] = execute(
