@@ -145,7 +145,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             if ledger:
                 # Written before anything is sent: entries added by a task that is then killed must count as added.
                 self._write_ledger(ledger.with_owned(records, claimed, common))
-            with audit_trail(self.audit_path, context, hook.client.redact) as applied:
+            with audit_trail(self.audit_path, context, hook.client.redact) as audit:
                 outcome = apply_until_held(
                     hook.client,
                     plan,
@@ -153,8 +153,9 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                     current.left,
                     lambda ids: self._read_again(hook, ids, records=chosen, workers=workers),
                     workers=workers,
-                    applied=applied,
+                    applied=audit.applied,
                 )
+                audit.failed({**unread, **outcome.failures})
             if ledger:
                 # What is owned follows from the records that were read right before each change.
                 changed = {str(change.website_id) for change in plan.changes} - outcome.failed_ids
@@ -316,7 +317,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param force: apply the plan even if this guard trips. (templated)
     :param dry_run: send and write nothing. (templated, as ``is_dry_run``)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
-    :param audit_path: folder (URL or absolute path) for one JSON line per changed field. (templated)
+    :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
         numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
@@ -408,7 +409,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     :param force: apply the plan even if this guard trips. (templated)
     :param dry_run: send and write nothing. (templated, as ``is_dry_run``)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
-    :param audit_path: folder (URL or absolute path) for one JSON line per changed field. (templated)
+    :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as that of :class:`SyncExcludedIpsOperator`.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard

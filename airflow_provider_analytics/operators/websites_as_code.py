@@ -190,7 +190,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         default 0.3; checked from 10 up. (templated)
     :param force: apply the plan even if this guard trips. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
-    :param audit_path: folder (URL or absolute path) for one JSON line per changed field. (templated)
+    :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of websites changed.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
@@ -248,10 +248,11 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             if not flag("force", self.force):
                 plan.raise_if_unsafe(float(self.max_removal_fraction))
             passwords = _passwords(plan)
-            with audit_trail(self.audit_path, context, hook.client.redact) as applied:
+            with audit_trail(self.audit_path, context, hook.client.redact) as audit:
                 outcome = apply_plan(
-                    hook.client, plan, workers=int(self.max_workers), passwords=passwords, applied=applied
+                    hook.client, plan, workers=int(self.max_workers), passwords=passwords, applied=audit.applied
                 )
+                audit.failed(outcome.failures)
             result = self._result(hook, plan, len(outcome.done))
             self.log.info(
                 "Applied %s of %s changes, %s failed. The plan was:\n%s",

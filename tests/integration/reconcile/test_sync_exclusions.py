@@ -191,6 +191,25 @@ def test_a_lost_ledger_is_told_and_matching_entries_can_be_adopted(
         execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.2"], adopt="all", **arguments)
 
 
+def test_every_failure_is_in_the_audit_trail_and_the_error_stays_short(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    for number in range(1, 41):
+        analytics_sandbox.add_website(f"{number}.example")
+    distortion.failing = {("PATCH", f"/websites/{number}"): 422 if number % 2 else 409 for number in range(1, 31)}
+    with pytest.raises(BulkError) as caught:
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], audit_path=str(tmp_path))
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "30 websites failed, 10 succeeded."
+    assert len(lines) == 3
+    assert all(" and 5 more." in line for line in lines[1:])
+    (trail,) = tmp_path.rglob("*.jsonl")
+    written = [json.loads(line) for line in trail.read_text().splitlines()]
+    failed = [line["website"] for line in written if line["action"] == "failed"]
+    assert sorted(failed) == sorted(f"{number}.example (id {number})" for number in range(1, 31))
+    assert len(written) == 40
+
+
 def test_an_update_that_was_refused_is_not_owned(
     analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
 ) -> None:
