@@ -36,7 +36,7 @@ _WEBSITES = "/websites"
 _ACCOUNT = "/account"
 
 #: Seconds to wait before a website is read once more that does not show a write yet.
-CONFIRM_WAITS = (0.5, 1.0, 2.0)
+CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0)
 #: A search that finds more websites does not tell them apart: it is not read to its end.
 SEARCH_LIMIT = 100
 
