@@ -387,7 +387,9 @@ class _Reading:
                 f"the pages end after {len(self.ids):,} websites, and website {missing[0]} is none of them: the "
                 "service shows only a part of a longer list.",
             )
-        if len(self.ids) > len(oldest) and oldest and oldest[0] == self.first_id:
+        # Not the first website read: with another sort order, that may be the oldest.
+        newest = [str(row["id"]) for row in self._newest]
+        if len(self.ids) > len(oldest) and oldest and oldest[:1] == newest[:1]:
             raise IncompleteListError(
                 "sort order",
                 f"the oldest website is {oldest[0]}, as is the newest: the service ignores the sort order.",
@@ -600,7 +602,7 @@ def _moved(check: str, seen: str) -> IncompleteListError:
 
 
 def _is_newest_first(query: Query) -> bool:
-    return (query["sort_by"], query["sort"]) == ("id", "desc") and "favorite" not in query
+    return (query["sort_by"], query["sort"]) == ("id", "desc")
 
 
 def _size_of_a_full_page(page: Page, query: Query) -> int:
