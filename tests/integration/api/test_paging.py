@@ -64,6 +64,18 @@ def test_a_total_that_is_capped_is_not_believed(
         client_with().list_websites()
 
 
+@pytest.mark.parametrize("websites", [100, 200, 230])
+@pytest.mark.parametrize("query", [{}, {"favorite": False}], ids=str)
+def test_a_round_number_of_websites_in_an_order_that_is_ignored_may_be_the_newest_only(
+    client_with: ClientWith, analytics_sandbox: SandboxServer, websites: int, query: dict[str, Any]
+) -> None:
+    for number in range(websites):
+        analytics_sandbox.add_website(f"{number}.example", favorite=False)
+    analytics_sandbox.configure(ignored=["sort"], links="absent")
+    with pytest.raises(IncompleteListError, match="'sort order'"):
+        client_with().list_websites(**query)
+
+
 @pytest.mark.parametrize("websites", [100, 200, 201])
 @pytest.mark.parametrize("behind", ["not found", "last"])
 @pytest.mark.parametrize("metadata", ["meta", "none"])
