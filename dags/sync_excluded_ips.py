@@ -1,18 +1,23 @@
 """Sync the excluded IP addresses of all websites with one list.
 
 The list is the Airflow Variable ``excluded_ips``: one address per line, ``#`` starts a comment. Addresses that this DAG
-added are removed when they are no longer in the list; addresses added by hand stay.
+added are removed when they are no longer in the list; addresses added by hand stay. If the lists would lose very much,
+the task fails and says what; if that is intended, trigger the DAG once with ``force``.
 
-Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics and a path for
-the ledger, which records the added addresses: any URL that Airflow's ObjectStoragePath supports.
+Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import pendulum
 from airflow.providers.common.compat.sdk import Param, dag
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+
+STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
 
 
 @dag(
@@ -23,7 +28,10 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
         "state_path": Param(
-            "file:///tmp/website_analytics", type="string", description="Folder for ledger and audit trail"
+            STATE.as_uri(),
+            type="string",
+            description="Folder for ledger and audit trail: one that all workers see and that outlives them, such as "
+            "s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "force": Param(False, type="boolean", description="Apply the plan even if it removes very much"),

@@ -1,20 +1,28 @@
 """Make the websites match ``websites.yaml``, after the plan was approved.
 
-The plan waits for approval under Required Actions in Airflow's UI. Only the approved plan is applied: if the file or
-the websites change in between, the last task fails, and a new run has to plan again.
+The plan waits for approval under Required Actions in Airflow's UI. The approved plan is applied whole or not at all: if
+the file or the websites change in between, the last task fails, and a new run has to plan again. A plan that a guard
+refuses is not put up for approval; if it is intended, trigger the DAG with ``force``.
 
 Copy this file and ``websites.yaml`` to your DAG folder. Requires Airflow 3.1 or newer for approvals (on older versions
-this file defines no DAG), a connection ``analytics_default`` of type Website Analytics, and a path for plans in the
-Variable ``website_analytics_state``: any URL that ObjectStoragePath supports.
+this file defines no DAG: use ``websites_as_code_in_two_steps.py``) and a connection ``analytics_default`` of type
+Website Analytics.
 """
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pendulum
-from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException, dag, task
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowOptionalProviderFeatureException,
+    Param,
+    dag,
+    task,
+)
 
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
@@ -23,26 +31,37 @@ try:
 except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow 3.1, or without the standard provider
     ApprovalOperator = None
 
-STATE = "{{ var.value.get('website_analytics_state', 'file:///tmp/website_analytics') }}"
+STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
 
 
 @dag(
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
+    params={
+        "state_path": Param(
+            STATE.as_uri(),
+            type="string",
+            description="Folder for plans and audit trail: one that all workers see, such as s3://bucket/path",
+        ),
+        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
+        "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
+    },
     tags=["analytics"],
     doc_md=__doc__,
 )
 def websites_as_code():
     files = {
         "config_path": str(Path(__file__).with_name("websites.yaml")),
-        "plan_path": f"{STATE}/plans/{{{{ run_id }}}}.json",
+        "plan_path": "{{ params.state_path }}/plans/{{ run_id }}.json",
     }
-    plan = PlanWebsitesOperator(task_id="plan", **files)
+    plan = PlanWebsitesOperator(task_id="plan", force="{{ params.force }}", **files)
 
     @task.short_circuit
-    def anything_to_do(planned: dict) -> bool:
-        return bool(planned["changes"])
+    def anything_to_approve(planned: dict, params: dict | None = None) -> bool:
+        if planned["unsafe"] and not planned["force"]:
+            raise AirflowFailException(f"{planned['unsafe']} If this is intended, trigger the DAG with force.")
+        return bool(planned["changes"]) and not params["dry_run"]
 
     approve = ApprovalOperator(
         task_id="approve",
@@ -53,11 +72,11 @@ def websites_as_code():
     apply = ApplyWebsitesOperator(
         task_id="apply",
         expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
-        audit_path=f"{STATE}/audit",
+        audit_path="{{ params.state_path }}/audit",
         retries=2,
         **files,
     )
-    anything_to_do(plan.output) >> approve >> apply
+    anything_to_approve(plan.output) >> approve >> apply
 
 
 if ApprovalOperator is not None:

@@ -264,7 +264,7 @@ class AnalyticsClient:
             except (AnalyticsApiError, UnexpectedResponseError) as error:
                 log.warning("Deleted website %s, but could not check it: %s", website_id, error)
                 return
-            if not (shown.get("deleted") or shown.get("deleted_at")):
+            if not dialect.is_deleted(shown):
                 raise NotAppliedError(str(website_id), {"website": "still exists after it was deleted"})
 
         self._until_shown(read)

@@ -163,6 +163,11 @@ def account(answer: Answer) -> dict[str, Any]:
     return found
 
 
+def is_deleted(found: Mapping[str, Any]) -> bool:
+    """Return whether a record says of itself that its website is deleted."""
+    return bool(found.get("deleted") or found.get("deleted_at"))
+
+
 def is_empty(answer: Answer) -> bool:
     """Return whether the body is empty or blank."""
     return not answer.body.strip()

@@ -142,7 +142,12 @@ class Words(EntryType):
 
 def without_comment(line: str) -> str:
     """Return the part of a line before its comment."""
-    return _COMMENT.sub("", line).strip()
+    return stripped(_COMMENT.sub("", stripped(line)))
+
+
+def stripped(line: str) -> str:
+    """Return a line without white space around it, and without the mark with which some editors begin a file."""
+    return line.strip().strip("\ufeff").strip()
 
 
 def _entry(line: object) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from airflow_provider_analytics.api import checks
 from airflow_provider_analytics.api.domains import check_domain, domain_key
-from airflow_provider_analytics.api.entries import EntryType
+from airflow_provider_analytics.api.entries import EntryType, stripped
 
 #: The texts for false and true, in this order.
 BooleanTexts = tuple[str, str]
@@ -181,7 +181,7 @@ class Lines(Kind):
     entries: EntryType
 
     argument: ClassVar[str] = "Iterable[str] | str | None"
-    in_a_file: ClassVar[str] = "the whole list; `[]` clears it"
+    in_a_file: ClassVar[str] = "the whole list, or a text with an entry per line; `[]` clears it"
     in_a_column: ClassVar[str] = ", an entry per line"
 
     def parse(self, field: str, value: object) -> tuple[str, ...]:
@@ -189,8 +189,12 @@ class Lines(Kind):
         return tuple(split_lines(field, value))
 
     def read(self, value: object) -> tuple[str, ...]:
-        """Return the lines of the service; null and blank text are an empty list."""
-        return self.parse("", value.strip() if isinstance(value, str) else value or [])
+        """Return the lines of the service, given as text or as array; null, blank text and blank lines are nothing."""
+        parts = [value] if isinstance(value, str) else value or []
+        if not isinstance(parts, (list, tuple)) or not all(part is None or isinstance(part, str) for part in parts):
+            raise checks.refused("", value, "a text, or an array of texts")
+        lines = (stripped(line) for part in parts for line in (part or "").splitlines())
+        return tuple(line for line in lines if line)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return a text with one entry per line."""
@@ -208,8 +212,8 @@ class Lines(Kind):
             return None
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the schema of a list of texts."""
-        return {"type": "array", "items": {"type": "string", "minLength": 1}}
+        """Return the schema of a list of texts, or of a text with an entry per line."""
+        return {"type": ["array", "string"], "items": {"type": "string"}}
 
 
 class Secret(Kind):
@@ -253,7 +257,7 @@ def split_lines(field: str, value: object) -> list[str]:
     :raises ValueError: for any other value, a blank entry, or an entry with a line break.
     """
     if isinstance(value, str):
-        entries = [line.strip() for line in value.splitlines() if line.strip()]
+        entries = [line for line in (stripped(line) for line in value.splitlines()) if line]
         if value and not entries:
             raise ValueError(f"{field}={value!r} contains blank lines only; to clear the list, give [] or ''")
         return entries

@@ -30,10 +30,11 @@ class AuditTrail:
         self._redact = redact
         self._lock = threading.Lock()
 
-    def applied(self, change: Change, website_id: str) -> None:
-        """Write a line per changed field."""
-        head = {"action": change.action, "website_id": website_id, "domain": change.domain}
-        self._write(*({**head, "field": one.field, "before": one.before, "after": one.after} for one in change.fields))
+    def applied(self, change: Change) -> None:
+        """Write a line per changed field; one without a field if there is none."""
+        head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
+        lines = [{**head, "field": one.field, "before": one.before, "after": one.after} for one in change.fields]
+        self._write(*(lines or [head]))
 
     def failed(self, failures: Mapping[str, str]) -> None:
         """Write a line per website that failed: an error names only the first ones.

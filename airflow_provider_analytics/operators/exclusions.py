@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
 from airflow_provider_analytics.operators.base import AnalyticsOperator
+from airflow_provider_analytics.operators.planning import (
+    ADOPT,
+    SHOWN_CHANGES,
+    LedgerFile,
+    account_of,
+    apply_and_record,
+    markdown_path,
+    read_approved,
+    same_scope,
+    write_plan,
+)
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
@@ -15,13 +28,8 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.api.entries import Entries
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
-    from airflow_provider_analytics.reconcile.ledger import Ledger
-
-#: Maximum number of changes in the return value, one line each; the counts cover the rest.
-SHOWN_CHANGES = 20
-
-#: What ``adopt`` may be.
-ADOPT = ("matching",)
+    from airflow_provider_analytics.reconcile.apply import ChangeOf, Outcome, Websites
+    from airflow_provider_analytics.reconcile.plan import Plan
 
 _FILTERS = ("search", "search_by", "favorite")
 
@@ -44,38 +52,49 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         "ledger_path",
         "list_name",
         "adopt",
+        "release",
         "allow_empty",
         "allow_no_match",
         "max_removal_fraction",
         "force",
         "is_dry_run",
+        "plan_path",
+        "expected_digest",
         "max_workers",
         "audit_path",
         "analytics_conn_id",
     )
-    template_ext: Sequence[str] = (".txt",)
 
     def __init__(
         self,
         *,
         websites: Iterable[str | int] | Mapping[str, Any] | str | int | None,
         except_websites: Iterable[str | int] | str | int,
-        per_website: Mapping[str, Iterable[str] | str] | None,
+        per_website: Mapping[str, Iterable[str] | str] | str | None,
         mode: str,
         ledger_path: str | None,
         list_name: str | None,
         adopt: str | None,
+        release: Iterable[str | int] | str | int,
         allow_empty: bool,
         allow_no_match: bool,
         max_removal_fraction: float,
         force: bool,
         dry_run: bool,
+        plan_path: str | None,
+        expected_digest: str | None,
         max_workers: int,
         audit_path: str | None,
         analytics_conn_id: str,
         **kwargs: Unpack[TaskArguments],
     ) -> None:
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        if isinstance(per_website, Mapping) and any("{{" in str(one) or "{%" in str(one) for one in per_website):
+            # Airflow renders the values of a dict, but not its keys.
+            raise ValueError(
+                f"per_website={per_website!r} is not allowed: a template cannot be a key; allowed: a dict without "
+                "templates in its keys, or a template of a JSON object"
+            )
         self.websites = websites
         self.except_websites = except_websites
         self.per_website = per_website
@@ -83,13 +102,14 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.ledger_path = ledger_path
         self.list_name = list_name
         self.adopt = adopt
-        #: The ledger as it was read or written last.
-        self._ledger_text: str | None = None
+        self.release = release
         self.allow_empty = allow_empty
         self.allow_no_match = allow_no_match
         self.max_removal_fraction = max_removal_fraction
         self.force = force
         self.is_dry_run = dry_run  # BaseOperator.dry_run is a method
+        self.plan_path = plan_path
+        self.expected_digest = expected_digest
         self.max_workers = max_workers
         self.audit_path = audit_path
 
@@ -100,81 +120,98 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _sync(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
         from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
-        from airflow_provider_analytics.operators.audit import audit_trail
-        from airflow_provider_analytics.reconcile.apply import Outcome, apply_until_held, complete_records
-        from airflow_provider_analytics.reconcile.exclusions import MODES, Reconciler, raise_if_list_is_cut
+        from airflow_provider_analytics.reconcile.apply import Outcome
+        from airflow_provider_analytics.reconcile.exclusions import MODES, ExclusionList
+        from airflow_provider_analytics.reconcile.guards import guarded
         from airflow_provider_analytics.reconcile.selection import extra_entries
 
         one_of("mode", self.mode, MODES)
-        dry_run = flag("dry_run", self.is_dry_run)
+        if self.adopt is not None:
+            one_of("adopt", self.adopt, ADOPT)
+        dry_run, force = flag("dry_run", self.is_dry_run), flag("force", self.force)
         allow_no_match = flag("allow_no_match", self.allow_no_match)
         max_removal_fraction = fraction("max_removal_fraction", self.max_removal_fraction)
         workers = whole_number("max_workers", self.max_workers, at_least=1)
-        common, per_website = self._desired(allow_empty=flag("allow_empty", self.allow_empty))
-        if self.adopt is not None:
-            one_of("adopt", self.adopt, ADOPT)
-        ledger = self._read_ledger(hook, context) if self.mode == "managed" else None
+        common, per_website = self._desired(context, allow_empty=flag("allow_empty", self.allow_empty))
+        self._check_together(dry_run=dry_run)
+        approved = None if dry_run else read_approved(self.plan_path, self.expected_digest)
 
-        chosen = self._choose(hook, allow_no_match=allow_no_match)
+        scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": self.mode}
+        ledger_file = None
+        if self.mode == "managed" or self.plan_path:
+            scope["account"] = account_of(hook)
+        if self.mode == "managed":
+            ledger_file = self._ledger(scope, context)
+            scope["list"] = ledger_file.ledger.identity.list
+        if approved:
+            same_scope(approved.plan, scope)
+        scope["max_removal_fraction"] = max_removal_fraction
+
+        websites = self._list(hook, workers)
+        chosen, released = self._choose(websites, allow_no_match=allow_no_match)
         extra = extra_entries(chosen, per_website, allow_no_match=allow_no_match)
-        records, unread = complete_records(hook.client, chosen, [self.field], workers=workers)
+        records, unread = websites.with_fields([*chosen, *released], [self.field])
+        exclusions = ExclusionList(
+            self.field, self.mode, common, extra, released=frozenset(str(one["id"]) for one in released)
+        )
+        if ledger_file and self.adopt:
+            desired = {str(record["id"]): {self.field: exclusions.desired(record)} for record in records}
+            ledger_file.ledger = ledger_file.ledger.adopt(records, desired)
+        if ledger_file:
+            exclusions = exclusions.owning(ledger_file.ledger, records)
+        plan = exclusions.plan(records, scope)
+        last = (ledger_file.ledger.lists.get(self.field, ()), common) if ledger_file else None
+        plan = guarded(plan, max_removal_fraction, force=force, last_list=last)
 
-        def desired(record: Mapping[str, Any]) -> Entries:
-            return tuple(dict.fromkeys((*common, *extra.get(str(record["id"]), ()))))
+        outcome = Outcome()
+        change_of: ChangeOf = exclusions.change
+        if approved:
+            approved.raise_unless_whole(plan, records)
+            change_of = approved.only_approved(change_of)
+            plan = replace(plan, scope=approved.plan.scope, unsafe=approved.plan.unsafe, force=approved.plan.force)
+        elif not dry_run:
+            plan.raise_if_unsafe()
+        if dry_run:
+            if self.plan_path:
+                write_plan(self.plan_path, plan, hook.client.redact)
+        else:
+            outcome = apply_and_record(
+                hook,
+                context,
+                websites,
+                plan,
+                change_of,
+                records=records,
+                audit_path=self.audit_path,
+                ledger_file=ledger_file,
+                managed=(self.field,),
+                lists={self.field: common},
+                unread=unread,
+                ignore_gone=True,
+            )
+        result = self._result(hook, plan, outcome, compared=len(records), dry_run=dry_run)
+        outcome.raise_failures()
+        return result
 
-        def reconciler(owned: Mapping[str, Entries]) -> Reconciler:
-            return Reconciler(self.field, desired, mode=self.mode, owned=owned)
+    def _result(
+        self, hook: AnalyticsHook, plan: Plan, outcome: Outcome, *, compared: int, dry_run: bool
+    ) -> dict[str, Any]:
+        """Return the result, and log what a person reads first."""
+        from airflow_provider_analytics.reconcile.markdown import to_markdown
 
-        before = reconciler(ledger.owned(records) if ledger else {})
-        if ledger and self.adopt:
-            before.adopt_matching(records)
-        planned, current = reconciler(before.owned), reconciler(before.owned)
-        plan = planned.plan(records)
-        unsafe = None
-        if not flag("force", self.force):
-            try:
-                plan.raise_if_unsafe(max_removal_fraction)
-                raise_if_list_is_cut(ledger.entries if ledger else (), common, max_removal_fraction)
-            except UnsafePlanError as error:
-                if not dry_run:
-                    raise
-                unsafe = str(error)
-        outcome = Outcome((), {})
-        if not dry_run:
-            claimed = {one: (*before.owned.get(one, ()), *entries) for one, entries in planned.owned.items()}
-            if ledger:
-                # Written before anything is sent: entries added by a task that is then killed must count as added.
-                self._write_ledger(ledger.with_owned(records, claimed, common))
-            with audit_trail(self.audit_path, context, hook.client.redact) as audit:
-                outcome = apply_until_held(
-                    hook.client,
-                    plan,
-                    current.change,
-                    current.left,
-                    lambda ids: self._read_again(hook, ids, records=chosen, workers=workers),
-                    workers=workers,
-                    applied=audit.applied,
-                )
-                audit.failed({**unread, **outcome.failures})
-            if ledger:
-                # What is owned follows from the records that were read right before each change.
-                changed = {str(change.website_id) for change in plan.changes} - outcome.failed_ids
-                settled = {**planned.owned, **{one: current.owned[one] for one in changed}}
-                unclear = outcome.failed_ids - outcome.refused_ids
-                settled |= {one: claimed[one] for one in unclear if one in claimed}
-                settled |= {one: before.owned.get(one, ()) for one in outcome.refused_ids}
-                self._write_ledger(ledger.with_owned(records, settled, common))
-        result: dict[str, Any] = {
-            "field": self.field,
-            "mode": self.mode,
-            "dry_run": dry_run,
-            **plan.to_dict(SHOWN_CHANGES),
-            "unchanged": len(records) - len(plan.changes),
-            "applied": len({change.website_id for change in outcome.done}),
-            "unsafe": unsafe,
-            "verified": not dry_run and not outcome.failures and not unread,
-        }
-        result = hook.client.for_output(result)
+        whole = markdown_path(self.plan_path) if self.plan_path else None
+        result: dict[str, Any] = hook.client.for_output(
+            {
+                "field": self.field,
+                "mode": self.mode,
+                "dry_run": dry_run,
+                **plan.to_dict(SHOWN_CHANGES),
+                "unchanged": compared - len(plan.changes),
+                "applied": outcome.applied,
+                "verified": not dry_run and not outcome.failures and not outcome.unshown,
+                "markdown": to_markdown(plan, whole=whole) if dry_run else None,
+            }
+        )
         if dry_run:
             more = [f"and {result['changes_left_out']:,} more"] if result["changes_left_out"] else []
             self.log.info(
@@ -183,34 +220,35 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                 *(f"{result[name]:,}" for name in ("updates", "websites", "entries_added", "entries_removed")),
                 "".join(f"\n{line}" for line in (*result["changes"], *more)),
             )
+            if plan.unsafe:
+                self.log.warning("Guard %s: %s", "overridden" if plan.force else "tripped", result["unsafe"])
         else:
             self.log.info(
                 "Synced %s on %s of the %s websites that differed; %s compared, %s failed",
                 self.field,
                 *(f"{result[name]:,}" for name in ("applied", "updates", "websites")),
-                f"{len(unread) + len(outcome.failures):,}",
+                f"{len(outcome.failures):,}",
             )
-        Outcome(outcome.done, {**unread, **outcome.failures}).raise_failures()
         return result
 
-    def _read_again(
-        self, hook: AnalyticsHook, ids: Sequence[str], *, records: Sequence[Mapping[str, Any]], workers: int
-    ) -> list[Mapping[str, Any]]:
-        """Return the websites that were changed, with the fewest requests: from the list, or one by one."""
-        from airflow_provider_analytics.reconcile.apply import read_websites
+    def _check_together(self, *, dry_run: bool) -> None:
+        """Raise :class:`ValueError` for arguments that are not allowed together."""
+        if self.mode == "managed" and not self.ledger_path:
+            raise ValueError("mode='managed' needs ledger_path: the URL or absolute path of a file for the ledger")
+        if self.mode == "managed" and self.plan_path and not self.list_name:
+            raise ValueError("mode='managed' with plan_path needs list_name, the same for both tasks")
+        if self.release and self.mode != "managed":
+            raise ValueError(f"release is not allowed with mode={self.mode!r}; allowed: mode='managed'")
+        if dry_run and self.expected_digest is not None:
+            raise ValueError("dry_run=True and expected_digest are not allowed together: one plans, the other applies")
 
-        pages = -(-len(records) // 100) + 2
-        if len(ids) <= pages or not all(self.field in record for record in records):
-            return list(read_websites(hook.client, ids, workers=workers))
-        wanted = set(ids)
-        return [record for record in hook.list_websites() if str(record["id"]) in wanted]
-
-    def _desired(self, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
+    def _desired(self, context: Context, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
         """Return the entries for all websites, and those per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
 
-        arguments = {self.argument: getattr(self, self.argument)}
-        arguments |= {f"per_website[{one!r}]": entries for one, entries in (self.per_website or {}).items()}
+        per_website = _json_object("per_website", self.per_website)
+        arguments = {self.argument: self._text_of_a_file(getattr(self, self.argument), context)}
+        arguments |= {f"per_website[{one!r}]": entries for one, entries in per_website.items()}
         parsed: list[Entries] = []
         problems = []
         for argument, value in arguments.items():
@@ -222,58 +260,85 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             raise ValueError(". ".join(problems))
         if not parsed[0] and not allow_empty:
             raise ValueError(f"{self.argument} is empty; set allow_empty=True if this is intended")
-        return parsed[0], dict(zip(self.per_website or {}, parsed[1:], strict=True))
+        return parsed[0], dict(zip(per_website, parsed[1:], strict=True))
 
-    def _choose(self, hook: AnalyticsHook, *, allow_no_match: bool) -> list[Mapping[str, Any]]:
+    def _text_of_a_file(self, value: Any, context: Context) -> Any:
+        """Return the text of a file if the value is the URL, the absolute path or the template name of one."""
+        from airflow_provider_analytics.hooks.object_storage import read_text
+
+        if not isinstance(value, str) or len(value.split()) != 1:
+            return value
+        name = value.strip()
+        if name.startswith("/") or "://" in name:
+            text = read_text(name, self.argument)
+            if text is None:
+                raise ValueError(f"{self.argument}={value!r}: there is no such file; allowed: a list, or a text file")
+            return text
+        if name.endswith(".txt"):
+            # Not by template_ext: Airflow would read every other argument that ends so from a file, too.
+            env = self.get_template_env()
+            try:
+                source = env.loader.get_source(env, name)[0] if env.loader else None
+            except LookupError:
+                source = None
+            if source is None:
+                raise ValueError(
+                    f"{self.argument}={value!r}: there is no such template file; allowed: the name of a file beside "
+                    "the DAG or in its template_searchpath, a URL or an absolute path"
+                )
+            return self.render_template(source, context)
+        return value
+
+    def _list(self, hook: AnalyticsHook, workers: int) -> Websites:
         from airflow_provider_analytics.api.checks import one_of
+        from airflow_provider_analytics.reconcile.apply import Websites
+
+        filters = self.websites if isinstance(self.websites, Mapping) else {}
+        for name in filters:
+            one_of("websites", name, _FILTERS)
+        if filters and self.release:
+            raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
+        return Websites(hook.client, hook.list_websites(**filters), complete=not filters, workers=workers)
+
+    def _choose(
+        self, websites: Websites, *, allow_no_match: bool
+    ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+        """Return the websites that get the list, and those that get their own list back."""
         from airflow_provider_analytics.reconcile.selection import choose, raise_unmatched
 
-        if not isinstance(self.websites, Mapping):
-            records = hook.list_websites()
-            return choose(records, self.websites, self.except_websites, allow_no_match=allow_no_match)
-        for name in self.websites:
-            one_of("websites", name, _FILTERS)
-        found = hook.list_websites(**self.websites)
-        raise_unmatched([] if found else [f"websites: {self.websites!r}"], allow_no_match=allow_no_match)
-        return choose(found, None, self.except_websites, allow_no_match=allow_no_match)
+        selectors = self.websites
+        if isinstance(selectors, Mapping):
+            found = websites.records or not selectors
+            raise_unmatched([] if found else [f"websites: {selectors!r}"], allow_no_match=allow_no_match)
+            selectors = None
+        chosen = choose(websites.records, selectors, self.except_websites, allow_no_match=allow_no_match)
+        if not self.release:
+            return chosen, []
+        released = choose(websites.records, self.release, (), allow_no_match=allow_no_match, argument="release")
+        given_back = {str(record["id"]) for record in released}
+        return [record for record in chosen if str(record["id"]) not in given_back], released
 
-    def _read_ledger(self, hook: AnalyticsHook, context: Context) -> Ledger:
-        from airflow_provider_analytics.hooks.object_storage import read_text
-        from airflow_provider_analytics.reconcile.ledger import Identity, Ledger
+    def _ledger(self, scope: Mapping[str, Any], context: Context) -> LedgerFile:
+        from airflow_provider_analytics.reconcile.ledger import Identity
 
-        if not self.ledger_path:
-            raise ValueError("mode='managed' needs ledger_path: the URL or absolute path of a file for the ledger")
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
         mapped = f"[{map_index}]" if map_index >= 0 else ""
-        account = hook.get_account().get("id")
-        identity = Identity(
-            service=hook.client.base_url,
-            account=None if account is None else str(account),
-            list=self.list_name or f"{ti.dag_id}.{self.task_id}{mapped}",
-            field=self.field,
-        )
-        self._ledger_text = read_text(self.ledger_path, "ledger_path")
-        if self._ledger_text is not None:
-            return Ledger.parse(self._ledger_text, identity)
-        follows = "it owns those that it has in common" if self.adopt else "none of them is ever removed"
-        self.log.warning(
-            "Found no ledger at %s, as on a first run: all entries count as added by hand, and %s.",
-            self.ledger_path,
-            follows,
-        )
-        return Ledger(identity)
+        name = self.list_name or f"{ti.dag_id}.{self.task_id}{mapped}"
+        identity = Identity(scope["service"], scope["account"], name)
+        return LedgerFile(str(self.ledger_path), identity, adopt=bool(self.adopt))
 
-    def _write_ledger(self, ledger: Ledger) -> None:
-        from airflow_provider_analytics.hooks.object_storage import read_text, write_text
 
-        if read_text(str(self.ledger_path), "ledger_path") != self._ledger_text:
-            raise UnsafePlanError(
-                f"The ledger {self.ledger_path} was changed by somebody else since it was read: two runs must not "
-                "share one. Set max_active_runs=1, and give each list a ledger_path of its own."
-            )
-        self._ledger_text = ledger.render()
-        write_text(str(self.ledger_path), "ledger_path", self._ledger_text)
+def _json_object(argument: str, value: Any) -> Mapping[str, Any]:
+    """Return a dict that may be given as JSON text, as templates render it."""
+    from airflow_provider_analytics.api.checks import refused
+
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = json.loads(value)
+    if value is not None and not isinstance(value, Mapping):
+        raise refused(argument, value, "a dict of domains, globs or ids to entries, or the text of a JSON object")
+    return value or {}
 
 
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
@@ -293,37 +358,46 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             ledger_path="s3://analytics-state/office_addresses.json",
         )
 
-    :param excluded_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed; a
-        value that ends in ``.txt`` is read as a template file. An empty list needs ``allow_empty``. (templated)
+    :param excluded_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed; or a
+        file with such text: its URL or absolute path, or the name of a template file (``.txt``) beside the DAG. An
+        empty list needs ``allow_empty``. (templated)
     :param networks: how networks such as ``203.0.113.0/24`` are handled, since the interface documents addresses only:
         ``"reject"`` (default), ``"expand"`` (to single addresses, up to 1,024 per list) or ``"send"``. (templated)
     :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
         list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
     :param except_websites: domains, globs and ids to exclude. (templated)
-    :param per_website: domain, glob or id to additional entries for these websites. (templated)
+    :param per_website: domain, glob or id to additional entries for these websites; a dict, or the text of a JSON
+        object. (templated, but for the keys of a dict)
     :param mode: ``"merge"`` (default) adds missing entries; ``"replace"`` makes each list equal to this one;
         ``"managed"`` adds missing entries and removes those that earlier runs of this list added and it no longer
         contains, so that entries added by hand stay. (templated)
     :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
     :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
-        is mapped. (templated)
+        is mapped. Required with ``plan_path``. (templated)
     :param adopt: for ``"managed"``: ``"matching"`` lets the list own the entries that it has in common with the
         websites, whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
+    :param release: for ``"managed"``: domains, globs and ids of websites that get their own list back: what this list
+        added there is removed, and nothing is added. (templated)
     :param allow_empty: allow an empty ``excluded_ips``. (templated)
     :param allow_no_match: allow selectors that match no website. (templated)
-    :param max_removal_fraction: largest fraction of the entries on the selected websites that may be removed; default
-        0.3; checked from 10 entries up. (templated)
+    :param max_removal_fraction: largest fraction of the entries on the selected websites that may be lost, and of the
+        list itself in mode ``"managed"``; default 0.3; checked from 10 entries up. (templated)
     :param force: apply the plan even if this guard trips. (templated)
-    :param dry_run: send and write nothing. (templated, as ``is_dry_run``)
+    :param dry_run: plan only: send nothing, and write nothing but ``plan_path``. (templated, as ``is_dry_run``)
+    :param plan_path: with ``dry_run``, where to write the whole plan as JSON, and as Markdown to ``<plan_path>.md``;
+        with ``expected_digest``, where the approved plan is. A URL or an absolute path. (templated)
+    :param expected_digest: ``digest`` of the approved plan: all of it is applied, and nothing else, or nothing. None
+        applies any plan within the guards. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
         numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
         ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``unsafe`` (the message of a guard that
-        trips in a dry run, or None), ``verified`` (whether what was changed was read again and holds), the first 20
-        changes as one line each (``changes``), and the number of further changes (``changes_left_out``).
+        trips, or None), ``force``, ``verified`` (whether what was changed was read again and holds), the first 20
+        changes as one line each (``changes``), the number of further changes (``changes_left_out``), and ``markdown``
+        (the plan of a dry run, with at most 100 changes; else None).
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
@@ -340,16 +414,19 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         networks: str = "reject",
         websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
         except_websites: Iterable[str | int] | str | int = (),
-        per_website: Mapping[str, Iterable[str] | str] | None = None,
+        per_website: Mapping[str, Iterable[str] | str] | str | None = None,
         mode: str = "merge",
         ledger_path: str | None = None,
         list_name: str | None = None,
         adopt: str | None = None,
+        release: Iterable[str | int] | str | int = (),
         allow_empty: bool = False,
         allow_no_match: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
         dry_run: bool = False,
+        plan_path: str | None = None,
+        expected_digest: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
         analytics_conn_id: str = "analytics_default",
@@ -363,11 +440,14 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             ledger_path=ledger_path,
             list_name=list_name,
             adopt=adopt,
+            release=release,
             allow_empty=allow_empty,
             allow_no_match=allow_no_match,
             max_removal_fraction=max_removal_fraction,
             force=force,
             dry_run=dry_run,
+            plan_path=plan_path,
+            expected_digest=expected_digest,
             max_workers=max_workers,
             audit_path=audit_path,
             analytics_conn_id=analytics_conn_id,
@@ -387,27 +467,34 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         SyncExcludedParamsOperator(task_id="tracking_parameters", excluded_params=["gclid", "fbclid"])
 
     :param excluded_params: names of query parameters, case-sensitive: a list, or text with one per line, ``#`` comments
-        and blank lines allowed; a value that ends in ``.txt`` is read as a template file. An empty list needs
-        ``allow_empty``. (templated)
+        and blank lines allowed; or a file with such text: its URL or absolute path, or the name of a template file
+        (``.txt``) beside the DAG. An empty list needs ``allow_empty``. (templated)
     :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
         list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
     :param except_websites: domains, globs and ids to exclude. (templated)
-    :param per_website: domain, glob or id to additional entries for these websites. (templated)
+    :param per_website: domain, glob or id to additional entries for these websites; a dict, or the text of a JSON
+        object. (templated, but for the keys of a dict)
     :param mode: ``"merge"`` (default) adds missing entries; ``"replace"`` makes each list equal to this one;
         ``"managed"`` adds missing entries and removes those that earlier runs of this list added and it no longer
         contains, so that entries added by hand stay. (templated)
     :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
     :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
-        is mapped. (templated)
+        is mapped. Required with ``plan_path``. (templated)
     :param adopt: for ``"managed"``: ``"matching"`` lets the list own the entries that it has in common with the
         websites, whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
+    :param release: for ``"managed"``: domains, globs and ids of websites that get their own list back: what this list
+        added there is removed, and nothing is added. (templated)
     :param allow_empty: allow an empty ``excluded_params``. (templated)
     :param allow_no_match: allow selectors that match no website. (templated)
-    :param max_removal_fraction: largest fraction of the entries on the selected websites that may be removed; default
-        0.3; checked from 10 entries up. (templated)
+    :param max_removal_fraction: largest fraction of the entries on the selected websites that may be lost, and of the
+        list itself in mode ``"managed"``; default 0.3; checked from 10 entries up. (templated)
     :param force: apply the plan even if this guard trips. (templated)
-    :param dry_run: send and write nothing. (templated, as ``is_dry_run``)
+    :param dry_run: plan only: send nothing, and write nothing but ``plan_path``. (templated, as ``is_dry_run``)
+    :param plan_path: with ``dry_run``, where to write the whole plan as JSON, and as Markdown to ``<plan_path>.md``;
+        with ``expected_digest``, where the approved plan is. A URL or an absolute path. (templated)
+    :param expected_digest: ``digest`` of the approved plan: all of it is applied, and nothing else, or nothing. None
+        applies any plan within the guards. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -427,16 +514,19 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         excluded_params: Iterable[str] | str,
         websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
         except_websites: Iterable[str | int] | str | int = (),
-        per_website: Mapping[str, Iterable[str] | str] | None = None,
+        per_website: Mapping[str, Iterable[str] | str] | str | None = None,
         mode: str = "merge",
         ledger_path: str | None = None,
         list_name: str | None = None,
         adopt: str | None = None,
+        release: Iterable[str | int] | str | int = (),
         allow_empty: bool = False,
         allow_no_match: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
         dry_run: bool = False,
+        plan_path: str | None = None,
+        expected_digest: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
         analytics_conn_id: str = "analytics_default",
@@ -450,11 +540,14 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
             ledger_path=ledger_path,
             list_name=list_name,
             adopt=adopt,
+            release=release,
             allow_empty=allow_empty,
             allow_no_match=allow_no_match,
             max_removal_fraction=max_removal_fraction,
             force=force,
             dry_run=dry_run,
+            plan_path=plan_path,
+            expected_digest=expected_digest,
             max_workers=max_workers,
             audit_path=audit_path,
             analytics_conn_id=analytics_conn_id,

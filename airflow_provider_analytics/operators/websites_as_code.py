@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.exceptions import BulkError, SnapshotError, UnsafePlanError
+from airflow_provider_analytics.exceptions import BulkError, SnapshotError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
+from airflow_provider_analytics.operators.planning import (
+    ADOPT,
+    SHOWN_CHANGES,
+    LedgerFile,
+    account_of,
+    apply_and_record,
+    markdown_path,
+    read_approved,
+    same_scope,
+    write_plan,
+)
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
@@ -18,11 +29,43 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
+    from airflow_provider_analytics.reconcile.apply import ChangeOf, Outcome, Websites
     from airflow_provider_analytics.reconcile.plan import Plan
+    from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
+    from airflow_provider_analytics.reconcile.websites_file import WebsitesFile
 
-#: Maximum number of changes in the return value, one line each; the counts cover the rest.
-SHOWN_CHANGES = 20
 ON_DRIFT = ("fail", "skip", "report")
+
+#: What a file may be: see ``parse_websites``.
+Config = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The arguments that a plan is made with, and that it is bound to."""
+
+    prune: bool
+    max_removal_fraction: float
+    ledger_path: str | None
+    list_name: str | None
+    adopt: str | None
+
+    def differing(self, scope: Mapping[str, Any]) -> list[str]:
+        """Return the arguments that are given and are others than those of a plan."""
+        default = _Settings(False, MAX_LOSS_FRACTION, None, None, None)
+        given = {name: value for name, value in asdict(self).items() if value != getattr(default, name)}
+        return [name for name, value in given.items() if value != scope.get(name)]
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A plan, and what it was made from."""
+
+    plan: Plan
+    records: Sequence[Mapping[str, Any]]
+    websites: Websites
+    code: WebsitesAsCode
+    ledger_file: LedgerFile | None
 
 
 class _WebsitesAsCodeOperator(AnalyticsOperator):
@@ -30,68 +73,139 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
 
     template_fields: Sequence[str] = (
         "config_path",
+        "config",
         "prune",
         "max_removal_fraction",
+        "ledger_path",
+        "list_name",
         "max_workers",
         "analytics_conn_id",
     )
+    #: Only operators that plan have it.
+    adopt: str | None = None
 
     def __init__(
         self,
         *,
-        config_path: str,
+        config_path: str | None,
+        config: Config | None,
         prune: bool,
         max_removal_fraction: float,
+        ledger_path: str | None,
+        list_name: str | None,
         max_workers: int,
         analytics_conn_id: str,
         **kwargs: Unpack[TaskArguments],
     ) -> None:
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.config_path = config_path
+        self.config = config
         self.prune = prune
         self.max_removal_fraction = max_removal_fraction
+        self.ledger_path = ledger_path
+        self.list_name = list_name
         self.max_workers = max_workers
 
-    def _plan(self, hook: AnalyticsHook, *, prune: bool) -> tuple[Plan, list[Mapping[str, Any]]]:
-        """Compare the file with the complete list of websites; return the plan, and the current records."""
-        from airflow_provider_analytics.api.checks import fraction, whole_number
-        from airflow_provider_analytics.hooks.object_storage import read_text
-        from airflow_provider_analytics.reconcile.apply import complete_records
-        from airflow_provider_analytics.reconcile.websites_as_code import plan_websites, relevant_records
-        from airflow_provider_analytics.reconcile.websites_file import parse_websites_file
+    @property
+    def _source(self) -> str:
+        """The file, for logs and errors."""
+        return self.config_path or "config"
 
-        fraction("max_removal_fraction", self.max_removal_fraction)
+    def _settings(self) -> _Settings:
+        from airflow_provider_analytics.api.checks import flag, fraction, one_of
+
+        if self.adopt is not None:
+            one_of("adopt", self.adopt, ADOPT)
+        return _Settings(
+            flag("prune", self.prune),
+            fraction("max_removal_fraction", self.max_removal_fraction),
+            self.ledger_path,
+            self.list_name,
+            self.adopt,
+        )
+
+    def _plan(
+        self, hook: AnalyticsHook, settings: _Settings, *, force: bool = False, approved: Plan | None = None
+    ) -> _Planned:
+        """Compare the file with the complete list of websites.
+
+        :param approved: the plan that was approved, which must be about the same service.
+        """
+        from airflow_provider_analytics.api.checks import whole_number
+        from airflow_provider_analytics.reconcile.apply import Websites
+        from airflow_provider_analytics.reconcile.guards import guarded
+        from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
+        from airflow_provider_analytics.reconcile.websites_file import SETTABLE_FIELDS
+
         workers = whole_number("max_workers", self.max_workers, at_least=1)
+        websites_file = self._file()
+        # A plan that was made for another service or account is another plan.
+        service = {"service": hook.client.base_url, "account": account_of(hook)}
+        if approved:
+            same_scope(approved, service)
+        scope = {**service, **{name: value for name, value in asdict(settings).items() if value is not None}}
+        ledger_file = self._ledger(websites_file, settings, service)
+        everything = hook.list_websites()
+        websites = Websites(hook.client, everything, complete=True, workers=workers)
+        code = WebsitesAsCode(websites_file, prune=settings.prune)
+        parts = code.split(everything)
+        named, unread = websites.with_fields(parts.named, websites_file.fields)
+        # What is deleted is shown whole.
+        doomed, also_unread = websites.with_fields(parts.doomed, SETTABLE_FIELDS)
+        if unread or also_unread:  # a website that could not be read must not be planned as new
+            raise BulkError({**unread, **also_unread})
+        if ledger_file and settings.adopt:
+            ledger_file.ledger = ledger_file.ledger.adopt(named, code.desired_lists(named))
+        code.ledger = ledger_file.ledger if ledger_file else None
+        whole = {str(record["id"]): record for record in (*everything, *named, *doomed)}
+        read = {str(record["id"]) for record in (*named, *doomed)}
+        gone = {str(record["id"]) for record in (*parts.named, *parts.doomed)} - read
+        records = [record for website_id, record in whole.items() if website_id not in gone]
+        plan = guarded(code.plan(records, scope), settings.max_removal_fraction, force=force)
+        return _Planned(plan, records, websites, code, ledger_file)
+
+    def _file(self) -> WebsitesFile:
+        from airflow_provider_analytics.hooks.object_storage import read_text
+        from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_file
+
+        if (self.config_path is None) == (self.config is None):
+            raise ValueError(
+                f"config_path={self.config_path!r} with config {'missing' if self.config is None else 'given'} is not "
+                "allowed; allowed: one of the two"
+            )
+        if self.config_path is None:
+            return parse_websites(self.config)
         text = read_text(self.config_path, "config_path")
         if text is None:
             raise ValueError(f"config_path={self.config_path!r}: there is no such file; allowed: a YAML file")
-        websites_file = parse_websites_file(text, self.config_path.rpartition("/")[2])
-        # A plan that was made for another service or account is another plan.
-        account = hook.get_account().get("id")
-        scope = {"service": hook.client.base_url, "account": None if account is None else str(account), "prune": prune}
-        everything = hook.list_websites()
-        named, others = relevant_records(websites_file, everything)
-        named, unread = complete_records(hook.client, named, websites_file.fields, workers=workers)
-        if unread:  # a website that could not be read must not be planned as new
-            raise BulkError(unread)
-        plan = replace(plan_websites(websites_file, [*named, *others], prune=prune), scope=scope)
-        # Those that the file no longer names as well: an approved plan may be about them.
-        whole = {str(record["id"]): record for record in (*everything, *named)}
-        return plan, list(whole.values())
+        return parse_websites_file(text, self.config_path.rpartition("/")[2])
 
-    def _result(self, hook: AnalyticsHook, plan: Plan, applied: int = 0) -> dict[str, Any]:
+    def _ledger(
+        self, websites_file: WebsitesFile, settings: _Settings, service: Mapping[str, Any]
+    ) -> LedgerFile | None:
+        from airflow_provider_analytics.reconcile.ledger import Identity
+
+        if not websites_file.managed:
+            return None
+        if not settings.ledger_path or not settings.list_name:
+            raise ValueError(
+                f"{self._source} has the mode managed for {', '.join(websites_file.managed)}, which needs ledger_path, "
+                "a URL or an absolute path, and list_name, a name for the lists of this file"
+            )
+        identity = Identity(service["service"], service["account"], settings.list_name)
+        return LedgerFile(settings.ledger_path, identity, adopt=bool(settings.adopt))
+
+    def _result(
+        self, hook: AnalyticsHook, plan: Plan, outcome: Outcome | None = None, plan_path: str | None = None
+    ) -> dict[str, Any]:
         """Return the result of all these operators, bounded in size."""
-        try:
-            plan.raise_if_unsafe(float(self.max_removal_fraction))
-            unsafe = None
-        except UnsafePlanError as error:
-            unsafe = str(error)
-        warning = f"**Guard tripped:** {unsafe}\n\n" if unsafe else ""
+        from airflow_provider_analytics.reconcile.markdown import to_markdown
+
         result = {
             **plan.to_dict(SHOWN_CHANGES),
-            "unsafe": unsafe,
-            "markdown": warning + plan.to_markdown(),
-            "applied": applied,
+            "markdown": to_markdown(plan, whole=markdown_path(plan_path) if plan_path else None),
+            "applied": outcome.applied if outcome else 0,
+            "verified": outcome is not None and not outcome.failures and not outcome.unshown,
         }
         return hook.client.for_output(result)
 
@@ -108,70 +222,89 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         )
 
     :param config_path: the YAML file (URL or absolute path). (templated)
+    :param config: instead of ``config_path``, what the file would hold, as a dict or its JSON text, or a list of
+        records with ``domain`` and settings, such as the output of another task. (templated)
     :param plan_path: where to write the complete plan as JSON, and as Markdown to ``<plan_path>.md`` (URL or absolute
         path). (templated)
     :param prune: also delete websites that are not in the file. (templated)
-    :param max_removal_fraction: largest fraction of the websites, or of the entries of a list, that may be removed;
-        default 0.3; checked from 10 up. (templated)
+    :param max_removal_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
+        be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up. (templated)
+    :param force: override these guards; who approves the plan approves that, too. (templated)
+    :param ledger_path: for lists in mode ``managed``: a small file (URL or absolute path) that records which entries
+        were added. (templated)
+    :param list_name: for lists in mode ``managed``: their name in the ledger. (templated)
+    :param adopt: for lists in mode ``managed``: ``"matching"`` lets them own the entries that they have in common with
+        the websites, whoever added them. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for example for the body of an
-        ``ApprovalOperator``), the numbers of ``creates``, ``updates``, ``deletes``, ``entries_added``,
+        ``ApprovalOperator``; at most 100 changes), the numbers of ``creates``, ``updates``, ``deletes``, ``opened``
+        (statistics pages that become public), ``protected`` (websites that are not deleted), ``entries_added``,
         ``entries_removed`` and ``websites`` compared, the first 20 changes as one line each (``changes``) and the
-        number of further ones (``changes_left_out``), ``unsafe`` (the message of the guard that trips, or None), and
-        ``applied`` (0).
+        number of further ones (``changes_left_out``), ``scope`` (what the plan is bound to), ``unsafe`` (the message of
+        the guard that trips, or None), ``force``, ``applied`` (0) and ``verified`` (False).
     :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
         listed), or the connection cannot be used.
     :raises BulkError: if websites could not be read.
     """
 
-    template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "plan_path")
+    template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "plan_path", "force", "adopt")
 
     def __init__(
         self,
         *,
-        config_path: str,
+        config_path: str | None = None,
+        config: Config | None = None,
         plan_path: str | None = None,
         prune: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
+        force: bool = False,
+        ledger_path: str | None = None,
+        list_name: str | None = None,
+        adopt: str | None = None,
         max_workers: int = 8,
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
     ) -> None:
         super().__init__(
             config_path=config_path,
+            config=config,
             prune=prune,
             max_removal_fraction=max_removal_fraction,
+            ledger_path=ledger_path,
+            list_name=list_name,
             max_workers=max_workers,
             analytics_conn_id=analytics_conn_id,
             **kwargs,
         )
         self.plan_path = plan_path
+        self.force = force
+        self.adopt = adopt
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to ``plan_path``."""
         from airflow_provider_analytics.api.checks import flag
-        from airflow_provider_analytics.hooks.object_storage import write_text
 
         with self.connected() as hook:
-            plan, _ = self._plan(hook, prune=flag("prune", self.prune))
-            result = self._result(hook, plan)
+            plan = self._plan(hook, self._settings(), force=flag("force", self.force)).plan
+            result = self._result(hook, plan, plan_path=self.plan_path)
             if self.plan_path:
-                write_text(self.plan_path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
-                write_text(f"{self.plan_path}.md", "plan_path", hook.client.redact(plan.to_markdown(len(plan.changes))))
-        self.log.info("Planned %s:\n%s", self.config_path, result["markdown"])
+                write_plan(self.plan_path, plan, hook.client.redact)
+        self.log.info("Planned %s:\n%s", self._source, result["markdown"])
         return result
 
 
 class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
-    """Make the websites match a file, if the plan is still the approved one (docs/websites_as_code.md).
+    """Make the websites match a file, with or without an approved plan (docs/websites_as_code.md).
 
-    Reads the list and plans again. Only a plan with the expected digest is applied: if the file or a website changed
-    since, the digest differs and the task fails without a retry. A second run finds nothing to change and succeeds.
-    With ``plan_path`` a retry after a crash continues, if the remaining changes are part of the approved plan.
+    Reads the list and plans again. With ``plan_path`` and ``expected_digest``, the approved plan is applied whole or
+    not at all: each of its changes must still be planned, or show its result on the service, and nothing else may be
+    planned; otherwise the task fails without a retry, and nothing is sent. A retry after a crash continues. The
+    settings are those of the plan. Without them, any plan within the guards is applied.
 
-    Before a delete, the domain of the id is checked once more. Passwords are read from the connection or variable
-    that ``password_from`` names, only when they are needed.
+    Right before a website is changed it is shown, and what was changed is read again at the end. Before a delete, the
+    domain of the id is checked once more. Passwords are read from the connection or variable that ``password_from``
+    names, only when they are needed.
 
     .. code-block:: python
 
@@ -183,20 +316,26 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         )
 
     :param config_path: the YAML file (URL or absolute path). (templated)
-    :param expected_digest: ``digest`` of the approved plan; None applies any plan within the guards. (templated)
-    :param plan_path: ``plan_path`` of :class:`PlanWebsitesOperator`. (templated)
-    :param prune: also delete websites that are not in the file; without ``plan_path`` only. (templated)
-    :param max_removal_fraction: largest fraction of the websites, or of the entries of a list, that may be removed;
-        default 0.3; checked from 10 up. (templated)
-    :param force: apply the plan even if this guard trips. (templated)
+    :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
+    :param expected_digest: ``digest`` of the approved plan; with ``plan_path``. (templated)
+    :param plan_path: ``plan_path`` of :class:`PlanWebsitesOperator`; with ``expected_digest``. (templated)
+    :param prune: also delete websites that are not in the file; with ``plan_path``, that of the plan. (templated)
+    :param max_removal_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
+        be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up; with
+        ``plan_path``, that of the plan. (templated)
+    :param force: apply the plan even if these guards trip; with ``plan_path``, that of the plan. (templated)
+    :param ledger_path: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
+    :param list_name: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
+    :param adopt: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of websites changed.
+    :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of websites changed, ``verified``
+        whether all that was changed was read again and holds.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
     :raises BulkError: if websites could not be read; or at the end, if websites failed: then a retry applies the
-        remaining changes (with ``plan_path``, or without ``expected_digest``).
+        remaining changes.
     """
 
     template_fields: Sequence[str] = (
@@ -204,18 +343,23 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         "expected_digest",
         "plan_path",
         "force",
+        "adopt",
         "audit_path",
     )
 
     def __init__(
         self,
         *,
-        config_path: str,
+        config_path: str | None = None,
+        config: Config | None = None,
         expected_digest: str | None = None,
         plan_path: str | None = None,
         prune: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
+        ledger_path: str | None = None,
+        list_name: str | None = None,
+        adopt: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
         analytics_conn_id: str = "analytics_default",
@@ -223,8 +367,11 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     ) -> None:
         super().__init__(
             config_path=config_path,
+            config=config,
             prune=prune,
             max_removal_fraction=max_removal_fraction,
+            ledger_path=ledger_path,
+            list_name=list_name,
             max_workers=max_workers,
             analytics_conn_id=analytics_conn_id,
             **kwargs,
@@ -232,75 +379,56 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         self.expected_digest = expected_digest
         self.plan_path = plan_path
         self.force = force
+        self.adopt = adopt
         self.audit_path = audit_path
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Plan again, check the digest and the guards, and apply the plan."""
+        """Plan again, check the approval or the guards, and apply the plan."""
         from airflow_provider_analytics.api.checks import flag
-        from airflow_provider_analytics.operators.audit import audit_trail
-        from airflow_provider_analytics.reconcile.apply import apply_plan
 
         with self.connected() as hook:
-            approved = self._approved(self.plan_path) if self.plan_path and self.expected_digest is not None else None
-            prune = flag("prune", self.prune) if approved is None else bool(approved.scope.get("prune"))
-            plan, records = self._plan(hook, prune=prune)
-            self._check_approved(plan, approved, records)
-            if not flag("force", self.force):
-                plan.raise_if_unsafe(float(self.max_removal_fraction))
-            passwords = _passwords(plan)
-            with audit_trail(self.audit_path, context, hook.client.redact) as audit:
-                outcome = apply_plan(
-                    hook.client, plan, workers=int(self.max_workers), passwords=passwords, applied=audit.applied
-                )
-                audit.failed(outcome.failures)
-            result = self._result(hook, plan, len(outcome.done))
+            settings, force = self._settings(), flag("force", self.force)
+            approved = read_approved(self.plan_path, self.expected_digest)
+            if approved:
+                settings = self._approved_settings(approved.plan, settings, force=force)
+            planned = self._plan(hook, settings, force=force, approved=approved.plan if approved else None)
+            plan = planned.plan
+            change_of: ChangeOf = planned.code.change
+            if approved:
+                approved.raise_unless_whole(plan, planned.records)
+                change_of = approved.only_approved(change_of)
+                plan = replace(plan, unsafe=approved.plan.unsafe, force=approved.plan.force)
+            else:
+                plan.raise_if_unsafe()
+            outcome = apply_and_record(
+                hook,
+                context,
+                planned.websites,
+                plan,
+                change_of,
+                records=planned.records,
+                audit_path=self.audit_path,
+                ledger_file=planned.ledger_file,
+                managed=planned.code.file.managed,
+                passwords=_passwords(plan),
+            )
+            result = self._result(hook, plan, outcome, self.plan_path)
             self.log.info(
                 "Applied %s of %s changes, %s failed. The plan was:\n%s",
-                *(f"{number:,}" for number in (len(outcome.done), len(plan.changes), len(outcome.failures))),
+                *(f"{number:,}" for number in (outcome.applied, len(plan.changes), len(outcome.failures))),
                 result["markdown"],
             )
             outcome.raise_failures()
         return result
 
-    def _check_approved(self, plan: Plan, approved: Plan | None, records: Iterable[Mapping[str, Any]]) -> None:
-        """Raise unless this is the approved plan, or what is left of it after a crash."""
-        if self.expected_digest is None or plan.digest == self.expected_digest:
-            return
-        if approved is None:
-            if not plan.changes:
-                self.log.info("Applied nothing: the websites match %s.", self.config_path)
-                return
-            told = ""
-        else:
-            if approved.scope != plan.scope:
-                raise UnsafePlanError(
-                    f"The plan was approved for {dict(approved.scope)}, this is {dict(plan.scope)}. Nothing was sent."
-                )
-            dropped = plan.unfulfilled(approved, records)
-            if plan.remainder_of(approved) and not dropped:
-                self.log.info("Continuing the approved plan: %d changes are left.", len(plan.changes))
-                return
-            told = f" Approved, and no longer planned: {'; '.join(change.summary for change in dropped[:5])}."
-            told = told if dropped else ""
-        raise UnsafePlanError(
-            f"The plan is not the approved one: the file or the websites changed since. Plan again; nothing was sent."
-            f"{told} Its digest is {plan.digest}, expected_digest is {self.expected_digest}."
-        )
-
-    def _approved(self, path: str) -> Plan:
-        from airflow_provider_analytics.hooks.object_storage import read_text
-        from airflow_provider_analytics.reconcile.plan import Plan
-
-        text = read_text(path, "plan_path")
-        if text is None:
-            raise ValueError(f"plan_path={path!r}: there is no such file; allowed: the plan_path of the plan task")
-        approved = Plan.from_dict(json.loads(text))
-        if approved.digest != self.expected_digest:
-            raise UnsafePlanError(
-                f"the plan at {path} has the digest {approved.digest}, expected_digest is {self.expected_digest}: plan "
-                "again. Nothing was sent."
+    def _approved_settings(self, approved: Plan, settings: _Settings, *, force: bool) -> _Settings:
+        differing = settings.differing(approved.scope) + (["force"] if force and not approved.force else [])
+        if differing:
+            raise ValueError(
+                f"{', '.join(differing)}: given here, but not so in the approved plan; give it to the plan task only"
             )
-        return approved
+        of_the_plan: dict[str, Any] = {name: approved.scope.get(name) for name in asdict(settings)}
+        return replace(settings, **of_the_plan)
 
 
 class CheckDriftOperator(_WebsitesAsCodeOperator):
@@ -311,14 +439,17 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="report")
 
     :param config_path: the YAML file (URL or absolute path). (templated)
+    :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"report"``. (templated)
     :param prune: websites that are not in the file count as drift, too. (templated)
     :param max_removal_fraction: as for :class:`PlanWebsitesOperator`; only reported, in ``unsafe``. (templated)
+    :param ledger_path: as for :class:`PlanWebsitesOperator`. (templated)
+    :param list_name: as for :class:`PlanWebsitesOperator`. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as :class:`PlanWebsitesOperator`.
     :raises AirflowFailException: without a retry, if there is drift and ``on_drift="fail"``, an argument is not
-        allowed, the file has problems, or the connection cannot be used.
+        allowed, the file has problems, or the connection cannot be used. The message begins with the counts.
     :raises AirflowSkipException: if there is drift and ``on_drift="skip"``.
     :raises BulkError: if websites could not be read.
     """
@@ -328,18 +459,24 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     def __init__(
         self,
         *,
-        config_path: str,
+        config_path: str | None = None,
+        config: Config | None = None,
         on_drift: str = "fail",
         prune: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
+        ledger_path: str | None = None,
+        list_name: str | None = None,
         max_workers: int = 8,
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
     ) -> None:
         super().__init__(
             config_path=config_path,
+            config=config,
             prune=prune,
             max_removal_fraction=max_removal_fraction,
+            ledger_path=ledger_path,
+            list_name=list_name,
             max_workers=max_workers,
             analytics_conn_id=analytics_conn_id,
             **kwargs,
@@ -348,16 +485,21 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
-        from airflow_provider_analytics.api.checks import flag, one_of
+        from airflow_provider_analytics.api.checks import one_of
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            result = self._result(hook, self._plan(hook, prune=flag("prune", self.prune))[0])
-        self.log.info("Compared the websites with %s:\n%s", self.config_path, result["markdown"])
+            plan = self._plan(hook, self._settings()).plan
+            result = self._result(hook, plan)
+        self.log.info("Compared the websites with %s:\n%s", self._source, result["markdown"])
         if result["changes"] and self.on_drift != "report":
-            message = f"The websites differ from {self.config_path}: {'; '.join(result['changes'])}"
-            if result["changes_left_out"]:
-                message += f"; and {result['changes_left_out']:,} more"
+            more = f"\nand {result['changes_left_out']:,} more" if result["changes_left_out"] else ""
+            message = (
+                f"{len(plan.changes):,} of {plan.websites:,} websites differ from {self._source}: "
+                f"{result['creates']:,} to create, {result['updates']:,} to update, {result['deletes']:,} to delete.\n"
+                + "\n".join(result["changes"])
+                + more
+            )
             if self.on_drift == "skip":
                 raise AirflowSkipException(message)
             raise permanent_failure(message, "on_drift='fail' asks for it")
@@ -380,8 +522,8 @@ class ExportWebsitesOperator(AnalyticsOperator):
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: ``{"config_path": ..., "websites": ..., "origin": ...}``: path of the file, number of websites, and their
-        source.
+    :return: a dict: ``config_path``, the number of ``websites``, their ``origin``, and ``left_out``, the number of
+        websites and settings that the file lacks; its top lists them.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
         or the connection cannot be used.
     :raises SnapshotError: if the snapshot does not exist or cannot be read.
@@ -409,7 +551,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
         from airflow_provider_analytics.hooks.object_storage import write_text
-        from airflow_provider_analytics.reconcile.websites_file import export_websites
+        from airflow_provider_analytics.reconcile.websites_export import export_websites
 
         with self.connected() as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
@@ -418,10 +560,18 @@ class ExportWebsitesOperator(AnalyticsOperator):
                     "allowed: both, or neither for the current state"
                 )
             records, origin = self._recorded() if self.base_path else self._current(hook)
-            text = export_websites(records, origin=origin)
+            text, left_out = export_websites(records, origin=origin)
             write_text(self.config_path, "config_path", text)
         self.log.info("Exported %d websites of %s to %s", len(records), origin, self.config_path)
-        return {"config_path": self.config_path, "websites": len(records), "origin": origin}
+        if left_out:
+            listed = "\n".join(left_out[:SHOWN_CHANGES])
+            self.log.warning("The file lacks %d things, listed at its top:\n%s", len(left_out), listed)
+        return {
+            "config_path": self.config_path,
+            "websites": len(records),
+            "origin": origin,
+            "left_out": len(left_out),
+        }
 
     def _current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.api.checks import whole_number

@@ -1,4 +1,4 @@
-"""The ledger of a managed list: the entries that the list added to each website. Pure functions on text.
+"""The ledger of managed lists: the entries that a list added to each website. Pure functions on text.
 
 The service cannot store who added an entry, so a separate file does. An entry that is not in the ledger counts as added
 by hand and is never removed.
@@ -7,14 +7,18 @@ by hand and is never removed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from airflow_provider_analytics.api.entries import Entries
-from airflow_provider_analytics.reconcile.plan import website_of
+from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
+from airflow_provider_analytics.reconcile.plan import Change, website_of
 
 _VERSION = 1
+
+#: List field to entries.
+Owned = Mapping[str, Entries]
 
 
 @dataclass(frozen=True)
@@ -24,13 +28,23 @@ class Identity:
     :param service: base URL of the service.
     :param account: id of the account; None if the account does not show one.
     :param list: name of the list.
-    :param field: field of the website that holds the list.
     """
 
     service: str
     account: str | None
     list: str
-    field: str
+
+
+@dataclass(frozen=True)
+class OwnedWebsite:
+    """What is owned on a website.
+
+    :param domain: domain of the website.
+    :param entries: list field to the entries that are owned.
+    """
+
+    domain: str
+    entries: Owned = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -38,76 +52,182 @@ class Ledger:
     """The entries that a list owns on each website, and the list as it was.
 
     :param identity: what it belongs to.
-    :param entries: the list of the last run.
-    :param websites: website id to ``{"domain": ..., "entries": [...]}``.
+    :param lists: list field to the list of the last run.
+    :param websites: website id to what is owned there; while a website is created, its domain instead of the id.
     """
 
     identity: Identity
-    entries: Entries = ()
-    websites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lists: Owned = field(default_factory=dict)
+    websites: Mapping[str, OwnedWebsite] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str, identity: Identity) -> Self:
+    def parse(cls, text: str, identity: Identity, path: str = "") -> Self:
         """Return the ledger of a text.
 
         :param identity: what it must belong to.
+        :param path: where the text is, for messages.
         :raises ValueError: if the text is not a ledger, has another version, or belongs to something else.
         """
         try:
             data = json.loads(text)
             version, found = data["version"], {name: data[name] for name in asdict(identity)}
-            entries = tuple(_text(entry) for entry in data["entries"])
+            lists = _entries(data["lists"])
             websites = {
-                website_id: {"domain": str(website["domain"]), "entries": [_text(one) for one in website["entries"]]}
+                website_id: OwnedWebsite(_text(website["domain"]), _entries(website["entries"]))
                 for website_id, website in data["websites"].items()
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"The ledger cannot be read ({error!r}): restore its last good version, or delete it; without a ledger "
-                "all entries count as added by hand, and none is removed"
+                f"The ledger {path} cannot be read ({error!r}): restore its last good version, or delete it; without a "
+                "ledger all entries count as added by hand, and none is removed"
             ) from error
         if version != _VERSION:
             raise ValueError(
-                f"The ledger has version {version!r}; supported: {_VERSION}. Upgrade airflow-provider-analytics"
+                f"The ledger {path} has version {version!r}; supported: {_VERSION}. Upgrade airflow-provider-analytics"
             )
         differing = [name for name, value in asdict(identity).items() if found[name] != value]
         if differing:
             told = "; ".join(f"{name} is {found[name]!r}, here it is {getattr(identity, name)!r}" for name in differing)
-            raise ValueError(f"The ledger belongs to something else: {told}. Give each list a ledger_path of its own")
-        return cls(identity, entries, websites)
+            instead = f", such as {_beside(path, identity)}" if path else ""
+            raise ValueError(
+                f"The ledger {path} belongs to something else: {told}. Give each list a ledger_path of its own{instead}"
+            )
+        return cls(identity, lists, websites)
 
-    def owned(self, records: Iterable[Mapping[str, Any]]) -> dict[str, Entries]:
-        """Return the owned entries by website id; a website whose id now belongs to another domain owns none."""
-        owned = {}
-        for record in records:
-            domain, website_id = website_of(record)
-            website = self.websites.get(website_id)
-            if website and website["domain"] == domain:
-                owned[website_id] = tuple(website["entries"])
-        return owned
+    def owned(self, record: Mapping[str, Any]) -> Owned:
+        """Return the owned entries; a website whose id now belongs to another domain owns none."""
+        domain, website_id = website_of(record)
+        website = self.websites.get(website_id) or self.websites.get(domain)
+        return website.entries if website and website.domain == domain else {}
 
-    def with_owned(
-        self, records: Iterable[Mapping[str, Any]], owned: Mapping[str, Iterable[str]], entries: Entries
-    ) -> Self:
-        """Return the ledger with the entries that these websites own now; all other websites are kept.
+    def adopt(self, records: Iterable[Mapping[str, Any]], desired: Mapping[str, Owned]) -> Self:
+        """Return the ledger that also owns what the list has in common with the websites, whoever added it.
 
-        :param entries: the list of this run.
+        :param desired: website id to the desired entries by list field.
         """
         websites = dict(self.websites)
         for record in records:
             domain, website_id = website_of(record)
-            if website_id in owned:
-                websites[website_id] = {"domain": domain, "entries": sorted(set(owned[website_id]))}
-        return replace(self, entries=entries, websites=websites)
+            common = {
+                name: [entry for entry in entries if entry in _shown(name, record)]
+                for name, entries in desired.get(website_id, {}).items()
+            }
+            websites[website_id] = OwnedWebsite(domain, _together(self.owned(record), common))
+        return replace(self, websites=websites)
+
+    def claim(self, changes: Iterable[Change], fields: Collection[str]) -> Self:
+        """Return the ledger to write before changes are sent: it owns what they add, too.
+
+        So an entry that a killed task has added is known as added.
+
+        :param fields: the list fields that are managed.
+        """
+        websites = dict(self.websites)
+        for change in changes:
+            owned = self.owned({"id": change.website_id, "domain": change.domain})
+            websites[key_of(change)] = OwnedWebsite(change.domain, _together(owned, _added(change, fields)))
+        return replace(self, websites=websites)
+
+    def settle(
+        self,
+        records: Iterable[Mapping[str, Any]],
+        sent: Iterable[Change],
+        lists: Owned,
+        *,
+        claimed: Self,
+        unclear: Collection[str] = (),
+        fields: Collection[str],
+    ) -> Self:
+        """Return the ledger to write when all is done.
+
+        :param records: records of the compared websites, as they were planned.
+        :param sent: the changes that were applied, in this order.
+        :param lists: list field to the list of this run.
+        :param claimed: what :meth:`claim` returned: websites with an unclear outcome keep that.
+        :param unclear: :func:`key_of` the changes of which it is not known whether they were applied.
+        :param fields: the list fields that are managed.
+        """
+        websites = dict(self.websites)
+        for record in records:
+            domain, website_id = website_of(record)
+            owned = self.owned(record)
+            kept = {name: [one for one in owned.get(name, ()) if one in _shown(name, record)] for name in fields}
+            websites.pop(domain, None)
+            websites[website_id] = OwnedWebsite(domain, _together({**owned, **kept}))
+        for change in sent:
+            before = websites.pop(key_of(change), OwnedWebsite(change.domain)).entries
+            if change.action != "delete":
+                websites[key_of(change)] = OwnedWebsite(change.domain, _after(before, change, fields))
+        for key in unclear:
+            if key in claimed.websites:
+                website = claimed.websites[key]
+                now = websites.get(key)
+                websites[key] = replace(website, entries=_together(website.entries, now.entries if now else {}))
+        return replace(self, lists={**self.lists, **lists}, websites=websites)
 
     def render(self) -> str:
         """Return the text of the ledger."""
-        kept = {one: self.websites[one] for one in sorted(self.websites) if self.websites[one]["entries"]}
-        data = {"version": _VERSION, **asdict(self.identity), "entries": sorted(self.entries), "websites": kept}
+        websites = {
+            website_id: {"domain": website.domain, "entries": _sorted(website.entries)}
+            for website_id, website in sorted(self.websites.items())
+            if any(website.entries.values())
+        }
+        data = {"version": _VERSION, **asdict(self.identity), "lists": _sorted(self.lists), "websites": websites}
         return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def key_of(change: Change) -> str:
+    """Return the key of a website in the ledger: its id, or its domain while it is created."""
+    return change.website_id or change.domain
+
+
+def _after(owned: Owned, change: Change, fields: Collection[str]) -> Owned:
+    """Return what is owned after a change: what it added, and of what was owned, what is still there."""
+    entries = dict(owned)
+    for one in change.fields:
+        if one.field in fields and isinstance(one.after, tuple):
+            key = LINE_FIELDS[one.field].key
+            there, before = {key(line) for line in one.after}, {key(line) for line in one.before or ()}
+            kept = [entry for entry in owned.get(one.field, ()) if entry in there]
+            entries[one.field] = tuple(dict.fromkeys([*kept, *sorted(there - before - {""})]))
+    return entries
+
+
+def _added(change: Change, fields: Collection[str]) -> Owned:
+    return {
+        one.field: tuple(map(LINE_FIELDS[one.field].key, one.added)) for one in change.fields if one.field in fields
+    }
+
+
+def _shown(name: str, record: Mapping[str, Any]) -> set[str]:
+    lines = normalise(name, record.get(name))
+    return {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()
+
+
+def _together(*parts: Mapping[str, Iterable[str]]) -> Owned:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: tuple(dict.fromkeys(one for part in parts for one in part.get(name, ()))) for name in names}
+
+
+def _sorted(entries: Owned) -> dict[str, list[str]]:
+    return {name: sorted(entries[name]) for name in sorted(entries)}
+
+
+def _entries(value: Any) -> Owned:
+    unknown = set(value) - set(LINE_FIELDS)
+    if unknown:
+        raise ValueError(f"{sorted(unknown)} are no lists")
+    return {name: tuple(map(_text, entries)) for name, entries in value.items()}
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
     return value
+
+
+def _beside(path: str, identity: Identity) -> str:
+    """Return a path for the ledger of this list, beside that of the other one."""
+    folder, _, name = path.rpartition("/")
+    suffix = "".join(one if one.isalnum() or one in "-_." else "_" for one in identity.list)
+    return f"{folder}/{name.removesuffix('.json')}-{suffix}.json"

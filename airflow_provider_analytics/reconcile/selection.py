@@ -62,18 +62,21 @@ def choose(
     except_websites: Iterable[str | int] | str | int,
     *,
     allow_no_match: bool = False,
+    argument: str = "websites",
 ) -> list[Mapping[str, Any]]:
     """Return the records that ``websites`` selects (None: all), without those that ``except_websites`` selects.
 
+    :param argument: name of the argument that holds ``websites``, for messages.
     :raises ValueError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``. A typing
         error in ``except_websites`` would otherwise change the very website that it should exclude.
     """
     chosen = {website_of(record)[1] for record in records}
     unmatched = []
     if websites is not None:
-        selectors = parse_selectors("websites", websites)
+        selectors = parse_selectors(argument, websites)
         chosen, missing = select(records, selectors)
-        unmatched += [f"websites: {one!r}" for one in missing] or ([] if selectors else ["websites: an empty list"])
+        unmatched += [f"{argument}: {one!r}" for one in missing]
+        unmatched += [] if selectors else [f"{argument}: an empty list"]
     spared, missing = select(records, parse_selectors("except_websites", except_websites))
     unmatched += [f"except_websites: {one!r}" for one in missing]
     raise_unmatched(unmatched, allow_no_match=allow_no_match)

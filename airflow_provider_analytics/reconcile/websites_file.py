@@ -1,4 +1,4 @@
-"""The YAML file of websites as code: parse it, with the line of every problem, and write it.
+"""The desired websites, from a YAML file or from values of another task: parse them, with the place of every problem.
 
 ``groups`` override ``defaults``, ``websites`` override both. A setting that none of them names is not changed.
 :func:`schema` is the JSON Schema of the file; editors read it from ``websites.schema.json``.
@@ -7,20 +7,20 @@
 from __future__ import annotations
 
 import functools
-import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jsonschema
 import yaml
 
 from airflow_provider_analytics.api.checks import nearest
 from airflow_provider_analytics.api.domains import check_domain, domain_key
-from airflow_provider_analytics.api.entries import NETWORKS, Addresses, UnusableEntriesError
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS, normalise
+from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS
 from airflow_provider_analytics.api.kinds import Secret
-from airflow_provider_analytics.reconcile.plan import website_of
+from airflow_provider_analytics.reconcile.exclusions import MODES
 
 PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a field
 SCHEMA_FILE = "websites.schema.json"
@@ -28,8 +28,25 @@ SCHEMA_FILE = "websites.schema.json"
 #: Fields that a file can set and a record can show.
 SETTABLE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update and field.kind.column)
 _ALSO = "also_"
+#: What a layer may hold besides settings.
+_IGNORE, _PROTECT = "ignore", "protect"
+_PATTERN = re.compile(r"[*?]")
 
 Path = tuple[str | int, ...]
+
+
+class Place(NamedTuple):
+    """Where something stands, for messages.
+
+    :param order: number to sort by.
+    :param text: such as ``websites.yaml:12``, or ``config websites.www.example.com``.
+    """
+
+    order: int
+    text: str
+
+
+Problem = tuple[Place, str]
 
 
 @dataclass(frozen=True)
@@ -38,54 +55,76 @@ class DesiredWebsite:
 
     :param domain: domain name, as written in the file.
     :param settings: field to desired value; only settings that the file names.
-    :param line: line in the file, for messages.
+    :param place: place in the file, for messages.
+    :param ignored: fields that are not changed once the website exists.
     """
 
     domain: str
     settings: Mapping[str, Any]
-    line: int
+    place: Place
+    ignored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class WebsitesFile:
     """The content of a file.
 
-    :param source: name of the file, for messages.
     :param websites: its websites, in the order of the file.
+    :param modes: list field to how it is reconciled, if it is not replaced (see :func:`exclusions.reconcile`).
+    :param protected: domains, and patterns of them, of websites that are never deleted.
     """
 
-    source: str
     websites: tuple[DesiredWebsite, ...]
+    modes: Mapping[str, str] = field(default_factory=dict)
+    protected: tuple[str, ...] = ()
+
+    @property
+    def managed(self) -> list[str]:
+        """The list fields for which a ledger is needed."""
+        return [name for name, mode in self.modes.items() if mode == "managed"]
 
     @property
     def fields(self) -> list[str]:
         """The record fields that any website sets."""
-        named = {field for website in self.websites for field in website.settings}
-        return [field for field in SETTABLE_FIELDS if field in named]
+        named = {name for website in self.websites for name in website.settings}
+        return [name for name in SETTABLE_FIELDS if name in named]
+
+
+def check_key(domain: str) -> None:
+    """Raise :class:`ValueError` if a file cannot hold a website of this domain."""
+    check_domain(domain)
+    if _PATTERN.search(domain):
+        raise ValueError(f"domain={domain!r} is a pattern in a file; allowed: a domain name without * and ?")
 
 
 @functools.cache
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the file; its settings are those of ``WEBSITE_FIELDS``, in the same order."""
     settings: dict[str, Any] = {}
-    for field in WEBSITE_FIELDS:
-        if not field.on_update:
+    for one in WEBSITE_FIELDS:
+        if not one.on_update:
             continue
-        if isinstance(field.kind, Secret):
-            settings[f"{field.name}_from"] = {
-                "description": f"Where Airflow reads the {field.name}: connection:NAME or variable:NAME.",
+        if isinstance(one.kind, Secret):
+            settings[f"{one.name}_from"] = {
+                "description": f"Where Airflow reads the {one.name}: connection:NAME or variable:NAME.",
                 "type": "string",
                 "pattern": r"^(connection|variable):\S+$",
             }
             continue
-        described = field.meaning[0].upper() + field.meaning[1:]
-        settings[field.name] = {"description": f"{described}.", **field.kind.json_schema()}
-        if field.name in LINE_FIELDS:
-            settings[field.name]["description"] += " The complete list: replaces that of defaults and groups."
-            settings[f"{_ALSO}{field.name}"] = {
-                "description": f"Entries added to the {field.name} of defaults and groups.",
-                **field.kind.json_schema(),
+        described = one.meaning[0].upper() + one.meaning[1:]
+        settings[one.name] = {"description": f"{described}.", **one.kind.json_schema()}
+        if one.name in LINE_FIELDS:
+            settings[one.name]["description"] += " The complete list: replaces that of defaults and groups."
+            settings[f"{_ALSO}{one.name}"] = {
+                "description": f"Entries added to the {one.name} of defaults and groups.",
+                **one.kind.json_schema(),
             }
+    settings[_IGNORE] = {
+        "description": "Settings that are sent when the website is created, and not changed afterwards.",
+        "type": "array",
+        "items": {"enum": list(SETTABLE_FIELDS)},
+    }
+    protect = {"description": "Whether the website, or those that match the pattern, are never deleted.", "const": True}
     references = {name: {"$ref": f"#/definitions/{name}"} for name in settings}
     layer = {"type": ["object", "null"], "additionalProperties": False}
     groups = {
@@ -107,6 +146,13 @@ def schema() -> dict[str, Any]:
                 "enum": list(NETWORKS),
                 "default": NETWORKS[0],
             },
+            "modes": {
+                "description": "How exclusion lists are reconciled: replaced (default), merged, or managed with a "
+                "ledger, so that entries of others stay.",
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {name: {"enum": list(MODES)} for name in LINE_FIELDS},
+            },
             "defaults": {"$ref": "#/definitions/settings", "description": "Settings of every website in this file."},
             "groups": {
                 "description": "Named settings that websites can include.",
@@ -121,7 +167,7 @@ def schema() -> dict[str, Any]:
         },
         "definitions": {
             "settings": {**layer, "properties": references},
-            "website": {**layer, "properties": {"groups": groups, **references}},
+            "website": {**layer, "properties": {"groups": groups, _PROTECT: protect, **references}},
             **settings,
         },
     }
@@ -133,7 +179,7 @@ def parse_websites_file(text: str, source: str) -> WebsitesFile:
     :param source: name of the file, for messages.
     :raises ValueError: with every problem, one per line, as ``source:line: problem``.
     """
-    reader = _Reader()
+    reader = _Reader(source)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data: Any = reader.read(node, ()) if node else None
@@ -143,82 +189,73 @@ def parse_websites_file(text: str, source: str) -> WebsitesFile:
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{source}:1: invalid YAML: {error!r}") from error
     _check_shape(data, reader)
-    websites = [] if reader.problems else _websites(data, reader)
-    raise_problems(source, reader.problems)
-    return WebsitesFile(source, tuple(websites))
+    return _parsed(data, reader)
 
 
-def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> str:
-    """Return the text of a file that describes the records: planned against them, it changes nothing.
+def parse_websites(value: object, source: str = "config") -> WebsitesFile:
+    """Parse desired websites that are values: what the YAML file would hold, or a list of records.
 
-    Comments at the top list what is missing: fields that a record does not show or whose value is not allowed in a
-    file, and passwords, which no record shows.
+    A record is a dict with ``domain`` and the settings of the website. The websites of a dict may be such a list, too.
+    In records, null means "not named". Flags may be 0 and 1, privacy a number, and lists text, as databases have them.
+    A text is parsed as YAML, of which JSON is a part: templates render to text.
 
-    :param origin: source of the records, for the first line.
-    :raises ValueError: if several records have the same domain.
+    :param source: name of the argument, for messages.
+    :raises ValueError: with every problem, one per line, as ``source place: problem``.
     """
-    websites: dict[str, dict[str, Any]] = {}
-    notes = []
-    networks = False
-    seen: dict[str, str] = {}
-    for record in sorted(records, key=lambda record: domain_key(website_of(record)[0])):
-        domain, website_id = website_of(record)
-        if domain_key(domain) in seen:
-            raise ValueError(
-                f"several websites have the domain {domain}: ids {seen[domain_key(domain)]}, {website_id}. A file can "
-                "hold a domain only once: delete all but one"
-            )
-        seen[domain_key(domain)] = website_id
+    if isinstance(value, str):
         try:
-            check_domain(domain)
-        except ValueError as error:
-            notes.append(f"id {website_id}: omitted, {error}")
-            continue
-        settings = websites[domain] = {}
-        for field in SETTABLE_FIELDS:
-            value = normalise(field, record.get(field))
-            try:
-                settings[field], network = _exported(field, value, shown=field in record)
-                networks |= network
-            except ValueError as error:
-                notes.append(f"{domain}: {field} omitted, {error}")
-        if settings.get("privacy") == "password":
-            notes.append(f"{domain}: set {PASSWORD_FROM} before it is created again")
-    head = [
-        f"# Websites of {origin}.",
-        "# Not included, and not restored by this file: ids, statistics, passwords.",
-        *(f"# {json.dumps(note, ensure_ascii=False)[1:-1]}" for note in notes),
-    ]
-    data = {**({"networks": "send"} if networks else {}), "websites": websites}
-    body: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
-    return "\n".join(head) + "\n" + body
+            value = yaml.safe_load(value)
+        except (yaml.YAMLError, RecursionError) as error:
+            raise ValueError(f"{source}: neither YAML nor JSON: {error}") from error
+    places = _Places(source)
+    data = _without_records({"websites": value} if isinstance(value, (list, tuple)) else value, places)
+    raise_problems(places.problems)
+    _check_shape(data, places)
+    return _parsed(data, places)
 
 
-def _exported(field: str, value: Any, *, shown: bool) -> tuple[Any, bool]:
-    """Return a value as written in the file, and whether it contains a network."""
-    if not shown:
-        raise ValueError("the record does not show it")
-    if field not in LINE_FIELDS:
-        try:
-            return FIELDS[field].kind.parse(field, value), False
-        except ValueError:
-            raise ValueError(f"its value {value!r} is not documented") from None
-    if not isinstance(value, tuple):
-        raise ValueError("its value is not a list")
-    entry_type = LINE_FIELDS[field]
-    entries = tuple(dict.fromkeys(key for key in map(entry_type.key, value) if key))
-    entry_type.parse(field, entries, "send")
-    return list(entries), isinstance(entry_type, Addresses) and any("/" in entry for entry in entries)
+def _parsed(data: Any, places: _Places) -> WebsitesFile:
+    found = WebsitesFile(()) if places.problems else _websites(data, places)
+    raise_problems(places.problems)
+    return found
 
 
-class _Reader:
+class _Places:
+    """Where values stand, by their path, and the problems found."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.problems: list[Problem] = []
+
+    def at(self, path: Path) -> Place:
+        """Return the place of a path."""
+        return Place(0, " ".join((self.source, ".".join(map(str, path)))).strip())
+
+    def problem(self, path: Path, problem: str) -> None:
+        """Add a problem."""
+        self.problems.append((self.at(path), problem))
+
+
+class _Reader(_Places):
     """A reader of YAML nodes that records the line of each value."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
         self.lines: dict[Path, int] = {(): 1}
-        self.problems: list[tuple[int, str]] = []
         self._constructor = yaml.constructor.SafeConstructor()
         self._open: set[int] = set()
+
+    def at(self, path: Path) -> Place:
+        """Return the line of a path, or of what it is a part of."""
+        while path not in self.lines:
+            path = path[:-1]
+        return self._at_line(self.lines[path])
+
+    def _at_line(self, line: int) -> Place:
+        return Place(line, f"{self.source}:{line}")
+
+    def _add(self, node: yaml.Node, problem: str) -> None:
+        self.problems.append((self._at_line(_line(node)), problem))
 
     def read(self, node: yaml.Node, path: Path) -> Any:
         self.lines.setdefault(path, _line(node))
@@ -239,10 +276,10 @@ class _Reader:
         for key_node, value_node in node.value:
             key = str(key_node.value)
             if key_node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
-                self.problems.append((_line(key_node), f"the key {key!r} is not text; write it in quotes"))
+                self._add(key_node, f"the key {key!r} is not text; write it in quotes")
             where = (*path, key)
             if key in data:
-                self.problems.append((_line(key_node), f"{key} is a duplicate of line {self.lines[where]}"))
+                self._add(key_node, f"{key} is a duplicate of line {self.lines[where]}")
             self.lines.setdefault(where, _line(key_node))
             data[key] = self.read(value_node, where)
         return data
@@ -251,7 +288,7 @@ class _Reader:
         try:
             return self._constructor.construct_object(node)
         except ValueError as error:  # such as the date 2026-13-45
-            self.problems.append((_line(node), f"{node.value!r} cannot be read: {error}"))
+            self._add(node, f"{node.value!r} cannot be read: {error}")
             return node.value
 
 
@@ -259,27 +296,71 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _check_shape(data: object, reader: _Reader) -> None:
+def _without_records(data: Any, places: _Places) -> Any:
+    """Return data in the shape of the file: websites by domain, and values as a file has them."""
+    if not isinstance(data, Mapping):
+        return data
+    data = dict(data)
+    websites = data.get("websites")
+    if isinstance(websites, (list, tuple)):
+        by_domain: dict[str, Any] = {}
+        for number, record in enumerate(websites):
+            domain = record.get("domain") if isinstance(record, Mapping) else None
+            if not isinstance(domain, str):
+                places.problem(("websites", number), "has no domain; allowed: a dict with domain and settings")
+            elif domain in by_domain:
+                places.problem(("websites", number), f"{domain} is a duplicate")
+            else:
+                named = {name: setting for name, setting in record.items() if name != "domain" and setting is not None}
+                by_domain[domain] = named
+        data["websites"] = by_domain
+    for part in ("groups", "websites"):
+        layers = data.get(part)
+        if isinstance(layers, Mapping):
+            for name in layers:
+                if not isinstance(name, str):
+                    places.problem((part,), f"the key {name!r} is not text")
+            data[part] = {name: _as_in_a_file(layer) for name, layer in layers.items()}
+    return data | ({"defaults": _as_in_a_file(data["defaults"])} if "defaults" in data else {})
+
+
+def _as_in_a_file(layer: Any) -> Any:
+    """Return the settings of a layer with values as a file has them, where they can be read."""
+    if not isinstance(layer, Mapping):
+        return layer
+    return {name: _plain(str(name), value) for name, value in layer.items()}
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, (tuple, set, frozenset)):
+        value = list(value)
+    if name not in FIELDS or name in LINE_FIELDS or value is None:
+        return value
+    try:
+        return FIELDS[name].kind.parse(name, value)
+    except ValueError:
+        return value  # named by the check of the shape
+
+
+def _check_shape(data: object, places: _Places) -> None:
     """Collect the problems that the schema finds."""
     for error in jsonschema.Draft7Validator(schema()).iter_errors(data):
         path = tuple(error.absolute_path)
-        line = reader.lines.get(path, 1)
         where = ".".join(str(part) for part in path) or "the file"
         if error.validator == "additionalProperties":
             known = list(error.schema["properties"])
-            for name in sorted(set(error.instance) - set(known)):
-                reader.problems.append((reader.lines.get((*path, name), line), _unknown(name, known)))
+            for name in sorted(set(error.instance) - set(known), key=str):
+                places.problem((*path, name), _unknown(str(name), known))
         elif error.validator == "type" and error.instance is None:
-            reader.problems.append((line, f"{where} is empty"))
+            places.problem(path, f"{where} is empty")
         elif PASSWORD_FROM in path:
-            allowed = "connection:NAME or variable:NAME"
-            reader.problems.append((line, f"{where} (value not shown) is not allowed; allowed: {allowed}"))
+            places.problem(path, f"{where} (value not shown) is not allowed; allowed: connection:NAME or variable:NAME")
         elif error.validator == "type" and ("object" in error.validator_value or "array" in error.validator_value):
             # What stands there instead may hold a password.
             kind = "settings by name" if "object" in error.validator_value else "a list"
-            reader.problems.append((line, f"{where} (value not shown) is not allowed; allowed: {kind}"))
+            places.problem(path, f"{where} (value not shown) is not allowed; allowed: {kind}")
         else:
-            reader.problems.append((line, f"{where}: {error.message}"))
+            places.problem(path, f"{where}: {error.message}")
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
@@ -289,65 +370,76 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     return f"{name} is not known; " + (f"did you mean {near}?" if near else f"allowed: {', '.join(known)}")
 
 
-def _websites(data: Mapping[str, Any], reader: _Reader) -> list[DesiredWebsite]:
+def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
     networks = data.get("networks", "reject")
     groups = data.get("groups", {})
-    defaults = _layer(data.get("defaults"), ("defaults",), networks, reader)
-    layers = {name: _layer(value, ("groups", name), networks, reader) for name, value in groups.items()}
+    defaults = _layer(data.get("defaults"), ("defaults",), networks, places)
+    layers = {name: _layer(value, ("groups", name), networks, places) for name, value in groups.items()}
     websites: list[DesiredWebsite] = []
+    protected: list[str] = []
     first: dict[str, DesiredWebsite] = {}
     for domain, value in data["websites"].items():
         path: Path = ("websites", domain)
-        line = reader.lines[path]
+        if (value or {}).get(_PROTECT):
+            protected.append(domain)
+        if _PATTERN.search(domain):
+            if value != {_PROTECT: True}:
+                places.problem(path, f"{domain} is a pattern; allowed: protect: true, and nothing else")
+            continue
         try:
-            check_domain(domain)
+            check_key(domain)
         except ValueError as error:
-            reader.problems.append((line, str(error)))
+            places.problem(path, str(error))
         other = first.get(domain_key(domain))
         if other:
-            reader.problems.append((line, f"{domain} is a duplicate of line {other.line}"))
+            line = other.place.text.rpartition(":")[2] if other.place.order else ""
+            places.problem(path, f"{domain} is a duplicate of {f'line {line}' if line else other.domain}")
         settings: dict[str, Any] = {}
         _override(settings, defaults)
         for number, name in enumerate((value or {}).get("groups", [])):
             if name not in layers:
                 hint = f"known: {nearest(name, layers) or ', '.join(sorted(layers))}" if layers else "there are none"
-                reader.problems.append((reader.lines[*path, "groups", number], f"there is no group {name}; {hint}"))
+                places.problem((*path, "groups", number), f"there is no group {name}; {hint}")
             _override(settings, layers.get(name, {}))
-        _override(settings, _layer(value, path, networks, reader))
-        website = DesiredWebsite(domain, settings, line)
+        _override(settings, _layer(value, path, networks, places))
+        ignored = frozenset(settings.pop(_IGNORE, ()))
+        website = DesiredWebsite(domain, settings, places.at(path), ignored)
         first.setdefault(domain_key(domain), website)
         websites.append(website)
-    return websites
+    return WebsitesFile(tuple(websites), dict(data.get("modes", {})), tuple(protected))
 
 
-def _layer(value: Mapping[str, Any] | None, path: Path, networks: str, reader: _Reader) -> dict[str, Any]:
+def _layer(value: Mapping[str, Any] | None, path: Path, networks: str, places: _Places) -> dict[str, Any]:
     """Return the settings of one layer, with its lists parsed."""
     layer: dict[str, Any] = {}
     for name, setting in (value or {}).items():
-        field = name.removeprefix(_ALSO)
-        if field not in LINE_FIELDS:
+        field_name = name.removeprefix(_ALSO)
+        if field_name not in LINE_FIELDS:
             layer[name] = setting
             continue
         try:
-            layer[name] = LINE_FIELDS[field].parse(name, setting, networks)
+            layer[name] = LINE_FIELDS[field_name].parse(name, setting, networks)
         except UnusableEntriesError as error:
             for number, problem in error.problems:
-                reader.problems.append((reader.lines[*path, name, number - 1], f"{name}: {problem}"))
+                places.problem((*path, name, number - 1), f"{name}: {problem}")
     layer.pop("groups", None)
+    layer.pop(_PROTECT, None)
     return layer
 
 
 def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
     for name in sorted(layer, key=lambda name: name.startswith(_ALSO)):  # a list before its additions
-        field = name.removeprefix(_ALSO)
-        if field == name:
+        field_name = name.removeprefix(_ALSO)
+        if name == _IGNORE:
+            settings[name] = (*settings.get(name, ()), *layer[name])
+        elif field_name == name:
             settings[name] = layer[name]
         else:
-            settings[field] = tuple(dict.fromkeys((*settings.get(field, ()), *layer[name])))
+            settings[field_name] = tuple(dict.fromkeys((*settings.get(field_name, ()), *layer[name])))
 
 
-def raise_problems(source: str, problems: Iterable[tuple[int, str]]) -> None:
-    """Raise one :class:`ValueError` with all problems, sorted by line, if there are any."""
+def raise_problems(problems: Iterable[Problem]) -> None:
+    """Raise one :class:`ValueError` with all problems, sorted by place, if there are any."""
     listed = sorted(set(problems))
     if listed:
-        raise ValueError("\n".join(f"{source}:{line}: {problem}" for line, problem in listed))
+        raise ValueError("\n".join(f"{place.text}: {problem}" for place, problem in listed))

@@ -7,9 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -17,11 +21,12 @@ from distortion import Distortion
 from fixture_types import Execute
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.fields import same_setting
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AuthenticationError, BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.reconcile import apply
-from airflow_provider_analytics.reconcile.apply import GIVE_UP_AFTER, apply_plan, complete_records
+from airflow_provider_analytics.reconcile.apply import GIVE_UP_AFTER, Outcome, Websites, apply_plan, complete_records
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -36,6 +41,25 @@ def lists(sandbox: SandboxServer) -> list[str | None]:
 
 def updates(sandbox: SandboxServer) -> Counter[str]:
     return Counter(request.path for request in sandbox.requests if request.operation == "update")
+
+
+def apply_changes(
+    client: AnalyticsClient, *changes: Change, workers: int = 2, websites: int = 0, **how: Any
+) -> Outcome:
+    """Apply changes, each of which is worked out from the website's current list."""
+    wanted = {change.website_id: change for change in changes}
+
+    def change_of(record: Mapping[str, Any]) -> Change | None:
+        change = wanted.get(str(record["id"]))
+        fields = (
+            [one for one in change.fields if not same_setting(one.field, record[one.field], one.after)]
+            if change
+            else []
+        )
+        return replace(change, fields=tuple(fields)) if change and fields else None
+
+    read = Websites(client, [], complete=False, workers=workers)
+    return apply_plan(read, Plan(changes, websites), change_of, **how)
 
 
 def update(number: int) -> Change:
@@ -103,7 +127,7 @@ def test_an_answer_that_shows_other_settings_is_a_failure(
 
 def test_a_refused_key_ends_the_work_at_once(analytics_sandbox: SandboxServer) -> None:
     with client_of(analytics_sandbox, "wrong-key") as client, pytest.raises(AuthenticationError):
-        apply_plan(client, Plan(tuple(update(number) for number in range(500))), workers=2)
+        apply_changes(client, *(update(number) for number in range(500)))
     assert len(analytics_sandbox.requests) < 20
 
 
@@ -112,8 +136,8 @@ def test_a_service_that_is_down_is_not_asked_for_each_website() -> None:
     with server:
         client = client_of(server)
     with client:
-        outcome = apply_plan(client, Plan(tuple(update(number) for number in range(500))), workers=2)
-    assert outcome.done == ()
+        outcome = apply_changes(client, *(update(number) for number in range(500)))
+    assert outcome.sent == ()
     skipped = [website for website, why in outcome.failures.items() if why.startswith("Not tried")]
     assert len(outcome.failures) == 500
     assert GIVE_UP_AFTER <= 500 - len(skipped) <= GIVE_UP_AFTER + 1  # two threads
@@ -128,50 +152,43 @@ def test_a_service_that_is_down_is_not_asked_for_each_website() -> None:
 def test_deletes_look_at_the_domain_again(analytics_sandbox: SandboxServer) -> None:
     for domain in ("a.example", "b.example"):
         analytics_sandbox.add_website(domain)
-    plan = Plan(
-        (
-            Change("delete", "A.example.", "1", ()),
-            Change("delete", "other.example", "2", ()),
-            Change("delete", "gone.example", "3", ()),
-        )
-    )
+    changes = (("A.example.", "1"), ("other.example", "2"), ("gone.example", "3"))
     with client_of(analytics_sandbox) as client:
-        outcome = apply_plan(client, plan, workers=2)
+        outcome = apply_changes(client, *(Change("delete", domain, website_id, ()) for domain, website_id in changes))
     assert [website["domain"] for website in analytics_sandbox.websites()] == ["b.example"]
-    assert {change.domain for change in outcome.done} == {"A.example.", "gone.example"}
+    # It shows what is deleted, as it was last.
+    (deleted,) = outcome.sent
+    assert (deleted.domain, {one.field: one.before for one in deleted.fields}["privacy"]) == ("A.example.", "public")
     assert outcome.failures == {"other.example (id 2)": "not deleted: id 2 now belongs to 'b.example'"}
 
 
 def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxServer) -> None:
     fields = {"privacy": "password", "password_from": "variable:stats", "favorite": True, "exclude_ips": ("1.1.1.1",)}
     change = Change("create", "n.example", None, tuple(FieldChange(name, None, one) for name, one in fields.items()))
-    seen = []
+    seen: list[Change] = []
     with client_of(analytics_sandbox) as client:
-        apply_plan(
-            client,
-            Plan((change,)),
-            workers=2,
-            passwords={"variable:stats": "s3cret-pass"},
-            applied=lambda done, website_id: seen.append((done, website_id)),
-        )
+        apply_changes(client, change, passwords={"variable:stats": "s3cret-pass"}, applied=seen.append)
     (website,) = analytics_sandbox.websites()
     assert (website["privacy"], website["favorite"], website["exclude_ips"]) == (2, True, "1.1.1.1")
     assert analytics_sandbox.stored_password(1) == "s3cret-pass"
-    assert seen == [(change, "1")]
+    assert seen == [replace(change, website_id="1")]
 
 
 def test_progress_is_logged_at_a_steady_pace(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(apply.log, "info", lambda message, *values: lines.append(message % values))
     ticks = iter(range(1, 1000))
-    monkeypatch.setattr(apply, "time", SimpleNamespace(monotonic=lambda: next(ticks)))  # a second per look at the clock
+    monkeypatch.setattr(
+        apply, "time", SimpleNamespace(monotonic=lambda: next(ticks), sleep=time.sleep)
+    )  # a second per look at the clock
     for number in range(1, 41):
         analytics_sandbox.add_website(f"{number}.example")
     with client_of(analytics_sandbox) as client:
-        plan = Plan(tuple(update(number) for number in [*range(1, 25), 99]), websites=1040)
-        apply_plan(client, plan, workers=1)
-    assert len(lines) == 3
-    assert lines[-1] == "Changing: 1,040 of 1,040 websites, 1 failed"
+        apply_changes(client, *(update(number) for number in [*range(1, 25), 99]), workers=1, websites=1040)
+    changing = [line for line in lines if line.startswith("Changing: ")]
+    assert len(changing) == 3
+    assert changing[-1] == "Changing: 1,040 of 1,040 websites, 1 failed"
+    assert lines[-1] == "Checking: 24 of 24 websites, 0 failed"
 
 
 def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer, distortion: Distortion) -> None:
@@ -191,9 +208,9 @@ def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer
     distortion.before = before
     host = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])["host"]
     with AnalyticsClient(Settings(base_url=host, api_key=analytics_sandbox.api_key, max_retries=0)) as client:
-        outcome = apply_plan(client, Plan(tuple(update(number) for number in range(1, 31))), workers=3)
+        outcome = apply_changes(client, *(update(number) for number in range(1, 31)), workers=3)
         assert complete_records(client, [{"id": 1, "email": 0}], ["email"], workers=3) == ([{"id": 1, "email": 0}], {})
-    assert (len(outcome.done), most[0]) == (30, 3)
+    assert (outcome.applied, most[0]) == (30, 3)
 
 
 KILLED = """

@@ -5,23 +5,29 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
 import re
 import runpy
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from email import message_from_bytes, policy
+from email.message import EmailMessage
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from aiosmtpd.controller import Controller
 from airflow.providers.common.compat.sdk import DAG, BaseOperator, task
 from airflow_versions import HAS_APPROVALS, needs_answers_in_dag_test, needs_approvals
 from dag_runs import RunDag
 from distortion import Distortion
+from local_airflow import free_port
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -44,6 +50,18 @@ def sample(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def mail_server(handler: Any) -> Iterator[int]:
+    """Run a mail server, and return its port."""
+    port = free_port()
+    controller = Controller(handler, hostname="127.0.0.1", port=port)
+    controller.start()
+    try:
+        yield port
+    finally:
+        controller.stop()
 
 
 def a_dag(*chain: Callable[[], BaseOperator]) -> DAG:
@@ -130,7 +148,7 @@ def test_a_snapshot_brings_the_settings_back(run_dag: RunDag, analytics_sandbox:
         if website["privacy"] == 2:
             analytics_sandbox.change_website(website["id"], privacy=1)
     before = {website["domain"]: website for website in analytics_sandbox.websites()}
-    base, file = f"file://{tmp_path}/data", f"file://{tmp_path}/restore.yaml"
+    base, file, plan = f"file://{tmp_path}/data", f"file://{tmp_path}/restore.yaml", f"file://{tmp_path}/plan.json"
     assert run_dag(a_dag(lambda: SnapshotWebsitesOperator(task_id="snapshot", base_path=base))).state == "success"
     for number in (3, 5, 8, 13):
         analytics_sandbox.remove_website(number)
@@ -140,9 +158,12 @@ def test_a_snapshot_brings_the_settings_back(run_dag: RunDag, analytics_sandbox:
     outcome = run_dag(
         a_dag(
             lambda: ExportWebsitesOperator(task_id="export", config_path=file, base_path=base, snapshot_date=today),
-            lambda: PlanWebsitesOperator(task_id="plan", config_path=file),
+            lambda: PlanWebsitesOperator(task_id="plan", config_path=file, plan_path=plan),
             lambda: ApplyWebsitesOperator(
-                task_id="apply", config_path=file, expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}"
+                task_id="apply",
+                config_path=file,
+                plan_path=plan,
+                expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
             ),
             lambda: CheckDriftOperator(task_id="check", config_path=file, prune=True),
         )
@@ -180,13 +201,23 @@ def test_sample_sync_excluded_ips(
     analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
     make = sample("sync_excluded_ips").sync_excluded_ips
     conf = {"state_path": f"file://{tmp_path}"}
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.7 # office\n203.0.113.8")
+    addresses = [f"203.0.113.{number}" for number in range(7, 20)]
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "\n".join(addresses))
     assert run_dag(make(), conf={**conf, "dry_run": True}).tasks["sync"].returned["applied"] == 0
     assert run_dag(make(), conf=conf).tasks["sync"].returned["applied"] == 1
+    # The list is cut: it fails at once, until somebody triggers it with force.
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.7")
-    assert run_dag(make(), conf=conf).tasks["sync"].returned["entries_removed"] == 1
+    refused = run_dag(make(), conf=conf).tasks["sync"]
+    assert (refused.state, refused.try_number) == ("failed", 1)
+    assert "12 of 14 exclude_ips" in run_dag(make(), conf={**conf, "dry_run": True}).tasks["sync"].returned["unsafe"]
+    assert run_dag(make(), conf={**conf, "force": True}).tasks["sync"].returned["entries_removed"] == 12
     assert analytics_sandbox.websites()[0]["exclude_ips"] == "9.9.9.9\n203.0.113.7"
     assert len(list((tmp_path / "audit").rglob("*.jsonl"))) == 2
+
+
+@pytest.mark.parametrize("name", ["sync_excluded_ips", "websites_as_code_in_two_steps"])
+def test_samples_keep_state_where_workers_keep_files(name: str) -> None:
+    assert sample(name).STATE.is_relative_to(os.environ["AIRFLOW_HOME"])
 
 
 def test_sample_onboard_website(run_dag: RunDag, analytics_sandbox: SandboxServer) -> None:
@@ -202,13 +233,13 @@ def test_sample_onboard_website(run_dag: RunDag, analytics_sandbox: SandboxServe
 def test_sample_websites_as_code(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_STATE", f"file://{tmp_path}")
     make = sample("websites_as_code").websites_as_code
-    for expected in (["success", "success"], ["skipped", "skipped"]):
+    conf = {"state_path": f"file://{tmp_path}"}
+    for dry_run, expected in ((True, ["skipped"] * 2), (False, ["success"] * 2), (False, ["skipped"] * 2)):
         dag = make()
         # Nobody is there to press the button: the approval counts as given.
         monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="approve"))
-        outcome = run_dag(dag)
+        outcome = run_dag(dag, conf={**conf, "dry_run": dry_run})
         assert outcome.state == "success"
         assert [outcome.tasks[name].state for name in ("approve", "apply")] == expected
     assert {website["domain"]: website["favorite"] for website in analytics_sandbox.websites()} == {
@@ -216,8 +247,90 @@ def test_sample_websites_as_code(
         "shop.example.com": False,
         "www.example.com": True,
     }
-    (plan, _) = sorted((tmp_path / "plans").glob("*.json"))
-    assert len(json.loads(plan.read_text())["changes"]) == 3
+    plans = [json.loads(path.read_text()) for path in (tmp_path / "plans").glob("*.json")]
+    assert sorted(len(plan["changes"]) for plan in plans) == [0, 3, 3]
+
+
+@needs_approvals
+def test_sample_sync_excluded_ips_with_approval(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(150):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="9.9.9.9")
+    make = sample("sync_excluded_ips_with_approval").sync_excluded_ips_with_approval
+    conf = {"state_path": f"file://{tmp_path}"}
+
+    def run(addresses: str, **params: Any) -> Any:
+        monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", addresses)
+        dag = make()
+        monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="approve"))
+        return run_dag(dag, conf={**conf, **params}).tasks
+
+    tasks = run("203.0.113.7\n203.0.113.8\n203.0.113.9")
+    assert (tasks["apply"].returned["applied"], tasks["apply"].returned["verified"]) == (150, True)
+    assert tasks["apply"].returned["digest"] == tasks["plan"].returned["digest"]
+    # The text of the approval is cut at a hundred changes, and says where the whole plan is.
+    end = tasks["plan"].returned["markdown"].splitlines()[-3:]
+    assert end[0] == "- and 50 more"
+    whole = Path(end[2].removeprefix("The whole plan: `file://").removesuffix("`"))
+    assert whole.read_text().count("exclude_ips: add") == 150
+    # What a guard refuses is not put up for approval, unless somebody wants it.
+    assert {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"} == {
+        "anything_to_approve": "failed",
+        "approve": "upstream_failed",
+        "apply": "upstream_failed",
+    }
+    assert run("203.0.113.7", force=True)["apply"].returned["applied"] == 150
+    assert run("203.0.113.7")["apply"].state == "skipped"
+    assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.7"}
+
+
+def test_sample_websites_as_code_in_two_steps(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
+) -> None:
+    module = sample("websites_as_code_in_two_steps")
+    conf = {"state_path": f"file://{tmp_path}"}
+    digest = run_dag(module.plan_websites(), conf=conf).tasks["plan"].returned["digest"]
+    # Without an approval, or with that of another plan, nothing is sent.
+    for other in ("", "0" * 64):
+        refused = run_dag(module.apply_websites(), conf={**conf, "approved_digest": other}).tasks["apply"]
+        assert (refused.state, refused.try_number) == ("failed", 1)
+    assert analytics_sandbox.websites() == []
+    approved = {**conf, "approved_digest": digest}
+    assert run_dag(module.apply_websites(), conf=approved).tasks["apply"].returned["applied"] == 3
+    assert run_dag(module.apply_websites(), conf=approved).tasks["apply"].returned["applied"] == 0
+
+
+def test_sample_notify_on_drift(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analytics_sandbox.add_website("www.example.com", privacy=0)
+    received: list[EmailMessage] = []
+
+    class Inbox:
+        async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
+            received.append(message_from_bytes(envelope.content, policy=policy.default))
+            return "250 OK"
+
+    with mail_server(Inbox()) as port:
+        extra = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com"}
+        smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": port, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(smtp))
+        monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
+        outcome = run_dag(sample("notify_on_drift").notify_on_drift())
+    assert (outcome.tasks["check"].state, outcome.tasks["check"].try_number) == ("failed", 1)
+    (mail,) = received
+    assert (mail["To"], mail["From"]) == ("team@example.com", "airflow@example.com")
+    assert "2 to create, 1 to update, 0 to delete" in mail["Subject"]
+    part = mail.get_body(("html",))
+    assert part is not None
+    text = part.get_content()
+    assert (
+        "update www.example.com (id 1): exclude_ips +1 -0, favorite False -&gt; True, privacy public -&gt; private"
+        in text
+    )
+    assert "create shop.example.com" in text
+    assert re.search(r'<a href="http[^"]+check', text)
 
 
 @pytest.mark.slow  # imports the whole of Airflow's public API
@@ -246,7 +359,10 @@ def test_somebody_answers_the_sample_websites_as_code(
             sleep(seconds)
             return
         with create_session() as session:
-            (detail,) = (one for one in session.query(HITLDetail) if one.responded_at is None)
+            waiting = [one for one in session.query(HITLDetail) if one.responded_at is None]
+            if not waiting:
+                return
+            (detail,) = waiting
             shown.append(detail.body)
             ti = detail.task_instance
             update_hitl_detail(
@@ -258,19 +374,18 @@ def test_somebody_answers_the_sample_websites_as_code(
                 session=session,
             )
 
-    monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_STATE", f"file://{tmp_path}")
     sleep = time.sleep
     monkeypatch.setattr(time, "sleep", press_the_button)
-    outcome = run_dag(sample("websites_as_code").websites_as_code())
+    outcome = run_dag(sample("websites_as_code").websites_as_code(), conf={"state_path": f"file://{tmp_path}"})
     assert (outcome.state, outcome.tasks["apply"].state) == ("success", state)
     assert len(analytics_sandbox.websites()) == websites
     assert shown == [outcome.tasks["plan"].returned["markdown"]]
     assert "- `shop.example.com`" in (shown[0] or "")
 
 
-def test_sample_websites_as_code_can_be_parsed_everywhere() -> None:
-    module = sample("websites_as_code")
-    assert (module.ApprovalOperator is not None) == HAS_APPROVALS
+@pytest.mark.parametrize("name", ["websites_as_code", "sync_excluded_ips_with_approval"])
+def test_samples_with_approvals_can_be_parsed_everywhere(name: str) -> None:
+    assert (sample(name).ApprovalOperator is not None) == HAS_APPROVALS
 
 
 def test_a_list_may_come_from_a_file_or_from_a_task(
@@ -309,8 +424,11 @@ def test_the_examples_of_the_documentation_are_valid(name: str) -> None:
             assert dag.task_ids
 
 
-def test_the_sample_that_needs_approvals_defines_nothing_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["websites_as_code", "sync_excluded_ips_with_approval"])
+def test_samples_that_need_approvals_define_nothing_where_there_are_none(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """On a plain Airflow 2.11 the standard provider may be missing: that is no broken DAG."""
     monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
-    found = runpy.run_path(str(SAMPLES / "websites_as_code.py"))
+    found = runpy.run_path(str(SAMPLES / f"{name}.py"))
     assert found["ApprovalOperator"] is None

@@ -89,7 +89,7 @@ def test_what_a_person_adds_while_the_list_adds_it_too_is_the_persons(
     result = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **arguments)
     assert result["applied"] == 1
     ledger = json.loads((tmp_path / "ledger.json").read_text())
-    assert ledger["websites"]["1"]["entries"] == ["192.0.2.2"]
+    assert ledger["websites"]["1"]["entries"] == {"exclude_ips": ["192.0.2.2"]}
     execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.3"], **arguments)
     assert lists(analytics_sandbox) == [{"192.0.2.1", "192.0.2.3"}]
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
@@ -10,6 +11,7 @@ from distortion import Distortion
 from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import BulkError
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import (
     ApplyWebsitesOperator,
     CheckDriftOperator,
@@ -64,7 +66,7 @@ def test_plan_then_apply_then_nothing(
 
     approved = {"config_path": str(config_file), "expected_digest": plan["digest"], "plan_path": plan_path}
     applied = execute(ApplyWebsitesOperator, **approved, audit_path=f"{tmp_path}/audit")
-    assert applied == {**plan, "applied": 2}
+    assert applied == {**plan, "applied": 2, "verified": True}
     new = analytics_sandbox.websites()[-1]
     assert (new["domain"], new["privacy"], new["favorite"], new["exclude_ips"]) == (
         "new.example",
@@ -90,15 +92,22 @@ def test_plan_then_apply_then_nothing(
 
 
 def test_only_the_approved_plan_is_applied(
-    analytics_sandbox: SandboxServer, execute: Execute, config_file: Path
+    analytics_sandbox: SandboxServer, execute: Execute, config_file: Path, tmp_path: Path
 ) -> None:
     config_file.write_text("websites: {old.example: {privacy: private}}")
     website = analytics_sandbox.add_website("old.example")
-    digest = execute(PlanWebsitesOperator, config_path=str(config_file))["digest"]
+    files = {"config_path": str(config_file), "plan_path": f"{tmp_path}/plan.json"}
+    digest = execute(PlanWebsitesOperator, **files)["digest"]
     config_file.write_text("websites: {old.example: {privacy: private, email: true}}")
-    for expected in (digest, "None", ""):
+    for expected in (digest, "None"):
         with pytest.raises(AirflowFailException, match="not the approved one"):
-            execute(ApplyWebsitesOperator, config_path=str(config_file), expected_digest=expected)
+            execute(ApplyWebsitesOperator, **files, expected_digest=expected)
+    # An empty template must not apply what nobody approved.
+    for arguments in ({"expected_digest": ""}, {}, {"expected_digest": None}):
+        with pytest.raises(AirflowFailException, match="allowed: both, to apply an approved plan, or neither"):
+            execute(ApplyWebsitesOperator, **files, **arguments)
+    with pytest.raises(AirflowFailException, match="allowed: both, to apply an approved plan, or neither"):
+        execute(ApplyWebsitesOperator, config_path=str(config_file), expected_digest=digest)
     assert analytics_sandbox.websites() == [website]
     assert execute(ApplyWebsitesOperator, config_path=str(config_file))["applied"] == 1
 
@@ -118,12 +127,11 @@ def test_after_a_failure_the_rest_of_the_approved_plan_is_applied(
     with pytest.raises(BulkError):
         execute(ApplyWebsitesOperator, **arguments)
     distortion.failing = {}
-    without = {name: value for name, value in arguments.items() if name != "plan_path"}
-    with pytest.raises(AirflowFailException, match="not the approved one"):
-        execute(ApplyWebsitesOperator, **without)
     assert execute(ApplyWebsitesOperator, **arguments)["applied"] == 2
     assert [(one["privacy"], one["favorite"]) for one in analytics_sandbox.websites()] == [(1, True)] * 4
     config.write_text(json.dumps({"websites": {**websites, "1.example": {"email": True}}}))
+    with pytest.raises(AirflowFailException, match=r"not approved: 1\.example \(id 1\): email True"):
+        execute(ApplyWebsitesOperator, **arguments)
     with pytest.raises(AirflowFailException, match="has the digest"):
         execute(ApplyWebsitesOperator, **{**arguments, "expected_digest": "0" * 64})
 
@@ -164,13 +172,11 @@ def test_a_plan_for_one_service_is_not_applied_to_another(
     config.write_text("websites: {a.example: {privacy: private}}")
     arguments = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
     arguments["expected_digest"] = execute(PlanWebsitesOperator, **arguments)["digest"]
-    without = {name: value for name, value in arguments.items() if name != "plan_path"}
     with SandboxServer() as production:
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", production.connection_json())
-        with pytest.raises(AirflowFailException, match=f"The plan was approved for .*{analytics_sandbox.url}"):
+        told = f"approved for something else: service was '{analytics_sandbox.url}', here it is '{production.url}'"
+        with pytest.raises(AirflowFailException, match=told):
             execute(ApplyWebsitesOperator, **arguments)
-        with pytest.raises(AirflowFailException, match="not the approved one"):
-            execute(ApplyWebsitesOperator, **without)
         assert production.websites() == []
 
 
@@ -188,19 +194,31 @@ def test_one_domain_in_two_spellings_is_one_website(
     assert len(analytics_sandbox.websites()) == 1
 
 
-def test_pruning_is_opt_in_and_guarded(analytics_sandbox: SandboxServer, execute: Execute, config_file: Path) -> None:
+def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(
+    analytics_sandbox: SandboxServer, execute: Execute, config_file: Path, tmp_path: Path
+) -> None:
     config_file.write_text("websites: {0.example: {privacy: public}}")
     for number in range(11):
         analytics_sandbox.add_website(f"{number}.example")
     assert execute(PlanWebsitesOperator, config_path=str(config_file))["deletes"] == 0
-    plan = execute(PlanWebsitesOperator, config_path=str(config_file), prune=True)
-    assert "10 of 11 websites would be deleted" in plan["unsafe"]
-    assert "Guard tripped" in plan["markdown"]
-    apply = {"config_path": str(config_file), "expected_digest": plan["digest"], "prune": "true"}
+    files = {"config_path": str(config_file), "plan_path": f"{tmp_path}/plan.json"}
+    plan = execute(PlanWebsitesOperator, **files, prune=True)
+    assert plan["unsafe"].startswith("10 of 11 websites would be deleted")
+    assert "**Guard tripped, this plan cannot be applied" in plan["markdown"]
     with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
-        execute(ApplyWebsitesOperator, **apply)
+        execute(ApplyWebsitesOperator, **files, expected_digest=plan["digest"])
+    forced = execute(PlanWebsitesOperator, **files, prune=True, max_removal_fraction=1)
+    with pytest.raises(AirflowFailException, match="force: given here, but not so in the approved plan"):
+        execute(ApplyWebsitesOperator, **files, expected_digest=forced["digest"], force=True)
+    with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
+        execute(ApplyWebsitesOperator, config_path=str(config_file), prune="true")
     assert len(analytics_sandbox.websites()) == 11
-    assert execute(ApplyWebsitesOperator, **apply, force=True)["applied"] == 10
+    forced = execute(PlanWebsitesOperator, **files, prune=True, force="True")
+    assert (forced["unsafe"], forced["force"]) == (plan["unsafe"], True)
+    assert "**Guard tripped, overridden by force=True:**" in forced["markdown"]
+    # What was approved can be applied: nothing is said twice.
+    applied = execute(ApplyWebsitesOperator, **files, expected_digest=forced["digest"], audit_path=f"{tmp_path}/audit")
+    assert (applied["applied"], applied["verified"]) == (10, True)
     assert [website["domain"] for website in analytics_sandbox.websites()] == ["0.example"]
 
 
@@ -277,6 +295,215 @@ def test_an_export_plans_to_nothing(analytics_sandbox: SandboxServer, execute: E
         "config_path": str(file),
         "websites": 1000,
         "origin": analytics_sandbox.url,
+        "left_out": 0,
     }
     plan = execute(PlanWebsitesOperator, config_path=str(file), prune=True)
     assert (plan["websites"], plan["changes"]) == (1000, [])
+
+
+def test_a_deletion_carries_what_is_deleted(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    config = tmp_path / "websites.yaml"
+    config.write_text("websites: {kept.example: {privacy: public}}")
+    analytics_sandbox.add_website("kept.example")
+    analytics_sandbox.add_website("gone.example", privacy=1, exclude_ips="1.1.1.1\n2.2.2.2", favorite=True)
+    distortion.hidden_in_lists = {"exclude_ips", "favorite"}
+    files = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
+    plan = execute(PlanWebsitesOperator, **files, prune=True)
+    # Shown, because the rows of the list lack fields; the website that is kept is not.
+    assert operations(analytics_sandbox) == {"account": 1, "list": 1, "show": 1}
+    assert "- exclude_ips: `1.1.1.1`, `2.2.2.2`" in plan["markdown"]
+    analytics_sandbox.change_website(2, email=1)  # after the approval: what is deleted is what it was last
+    execute(ApplyWebsitesOperator, **files, expected_digest=plan["digest"], audit_path=f"{tmp_path}/audit")
+    assert [website["domain"] for website in analytics_sandbox.websites()] == ["kept.example"]
+    (trail,) = (tmp_path / "audit").rglob("*.jsonl")
+    lines = [json.loads(line) for line in trail.read_text().splitlines()]
+    assert {line["action"] for line in lines} == {"delete"}
+    assert {line["field"]: line["before"] for line in lines} == {
+        "privacy": "private",
+        "email": True,
+        "exclude_bots": True,
+        "exclude_params": [],
+        "exclude_ips": ["1.1.1.1", "2.2.2.2"],
+        "favorite": True,
+    }
+
+
+def test_public_pages_by_one_word_in_the_defaults_are_refused(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    config = tmp_path / "websites.yaml"
+    domains = [f"{number}.example" for number in range(50)]
+    for domain in domains:
+        analytics_sandbox.add_website(domain, privacy=1)
+    config.write_text(json.dumps({"defaults": {"privacy": "public"}, "websites": dict.fromkeys(domains)}))
+    plan = execute(PlanWebsitesOperator, config_path=str(config))
+    assert plan["opened"] == 50
+    assert plan["unsafe"].startswith("50 of 50 statistics pages that are not public would become public (100%)")
+    assert plan["markdown"].splitlines()[4].startswith("**50 statistics pages become public:** `0.example (id 1)`, ")
+    with pytest.raises(AirflowFailException, match=r"^50 of 50 statistics pages that are not public"):
+        execute(ApplyWebsitesOperator, config_path=str(config))
+    assert operations(analytics_sandbox)["update"] == 0
+
+
+def test_what_somebody_changes_after_the_plan_is_not_lost(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    """The file merges its addresses; an entry is typed by hand between the list and the update."""
+    config = tmp_path / "websites.yaml"
+    config.write_text("modes: {exclude_ips: merge}\nwebsites: {a.example: {exclude_ips: [192.0.2.1]}}")
+    analytics_sandbox.add_website("a.example", exclude_ips="10.0.0.1")
+
+    def type_in(method: str, path: str) -> None:
+        if path == "/websites/1":
+            analytics_sandbox.change_website(1, exclude_ips="10.0.0.1\n10.0.0.2")
+            distortion.before = lambda method, path: None
+
+    distortion.before = type_in
+    result = execute(ApplyWebsitesOperator, config_path=str(config))
+    assert result["verified"] is True
+    assert analytics_sandbox.websites()[0]["exclude_ips"] == "10.0.0.1\n10.0.0.2\n192.0.2.1"
+
+
+def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    """The file replaces the list: with it, the entry typed by hand would go, which nobody approved."""
+    config = tmp_path / "websites.yaml"
+    config.write_text("websites: {a.example: {exclude_ips: [192.0.2.1]}, b.example: {exclude_ips: [192.0.2.1]}}")
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain, exclude_ips="10.0.0.1")
+    files = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
+    files["expected_digest"] = execute(PlanWebsitesOperator, **files)["digest"]
+
+    def type_in(method: str, path: str) -> None:
+        if path == "/websites/1" and method == "GET":
+            analytics_sandbox.change_website(1, exclude_ips="10.0.0.1\n10.0.0.2")
+
+    distortion.before = type_in
+    with pytest.raises(BulkError, match=r"since the plan was approved: .*remove exclude_ips 10\.0\.0\.2"):
+        execute(ApplyWebsitesOperator, **files)
+    assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["10.0.0.1\n10.0.0.2", "192.0.2.1"]
+
+
+def test_a_website_that_somebody_else_creates_at_the_same_time_is_no_success(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    config = tmp_path / "websites.yaml"
+    config.write_text("websites: {new.example: {privacy: private}}")
+    analytics_sandbox.configure(allow_duplicates=True)
+
+    def create_too(method: str, path: str) -> None:
+        if method == "POST":
+            analytics_sandbox.add_website("NEW.example", privacy=1)
+
+    distortion.before = create_too
+    with pytest.raises(BulkError, match=r"Created, but: 2 websites have the domain 'new\.example': ids"):
+        execute(ApplyWebsitesOperator, config_path=str(config))
+
+
+def test_a_delete_that_does_not_hold_is_no_success(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    config = tmp_path / "websites.yaml"
+    config.write_text("websites: {kept.example: {privacy: public}}")
+    for domain in ("kept.example", "stays.example"):
+        analytics_sandbox.add_website(domain)
+    answer = distortion.answer
+    distortion.answer = lambda method, *rest: (204, b"null") if method == "DELETE" else answer(method, *rest)  # type: ignore[method-assign]
+    with pytest.raises(BulkError, match=r"Still differs after 3 rounds.*delete stays\.example"):
+        execute(ApplyWebsitesOperator, config_path=str(config), prune=True)
+
+
+def test_two_files_on_the_same_websites_converge_or_one_of_them_fails(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, distortion: Distortion
+) -> None:
+    """Whenever one of them is about to update, the other one updates first."""
+    config = tmp_path / "websites.yaml"
+    config.write_text("websites: {a.example: {exclude_ips: [192.0.2.1]}}")
+    analytics_sandbox.add_website("a.example")
+
+    def overwrite(method: str, path: str) -> None:
+        if method == "GET" and operations(analytics_sandbox)["update"]:
+            analytics_sandbox.change_website(1, exclude_ips="198.51.100.1")
+
+    distortion.before = overwrite
+    with pytest.raises(BulkError, match="Still differs after 3 rounds, as somebody else changes it: update"):
+        execute(ApplyWebsitesOperator, config_path=str(config))
+
+
+def test_a_managed_list_in_a_file_and_the_nightly_list_do_not_fight(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    config = tmp_path / "websites.yaml"
+    analytics_sandbox.add_website("a.example", privacy=1, exclude_ips="10.0.0.1")
+    nightly = {"mode": "managed", "ledger_path": f"{tmp_path}/nightly.json", "excluded_ips": ["203.0.113.7"]}
+    file: dict[str, Any] = {"config_path": str(config), "ledger_path": f"{tmp_path}/file.json", "list_name": "file"}
+
+    def write(*addresses: str) -> None:
+        listed = ", ".join(addresses)
+        config.write_text(
+            f"modes: {{exclude_ips: managed}}\ndefaults: {{privacy: private, exclude_ips: [{listed}]}}\n"
+            "websites: {a.example: {}, b.example: {}}\n"
+        )
+
+    write("192.0.2.1")
+    with pytest.raises(AirflowFailException, match="has the mode managed for exclude_ips, which needs ledger_path"):
+        execute(ApplyWebsitesOperator, config_path=str(config))
+    for _ in range(2):
+        execute(SyncExcludedIpsOperator, **nightly)
+        execute(ApplyWebsitesOperator, **file)
+    assert execute(CheckDriftOperator, **file)["changes"] == []
+    execute(SyncExcludedIpsOperator, **nightly)
+    write("192.0.2.2")
+    # Planned and approved: the ledger is that of the plan.
+    files = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
+    plan = execute(PlanWebsitesOperator, **{**file, **files})
+    assert execute(ApplyWebsitesOperator, **files, expected_digest=plan["digest"])["applied"] == 2
+    assert [set(website["exclude_ips"].split()) for website in analytics_sandbox.websites()] == [
+        {"10.0.0.1", "203.0.113.7", "192.0.2.2"},
+        {"203.0.113.7", "192.0.2.2"},
+    ]
+    (tmp_path / "file.json").unlink()
+    write("192.0.2.2", "192.0.2.3")
+    execute(ApplyWebsitesOperator, **file, adopt="matching")
+    write("192.0.2.3")
+    execute(ApplyWebsitesOperator, **file)
+    assert [set(website["exclude_ips"].split()) for website in analytics_sandbox.websites()] == [
+        {"10.0.0.1", "203.0.113.7", "192.0.2.3"},
+        {"203.0.113.7", "192.0.2.3"},
+    ]
+
+
+def test_desired_websites_may_come_from_another_task(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    rows = [{"domain": "a.example", "privacy": 1, "exclude_ips": "192.0.2.1\r\n192.0.2.2"}]
+    (tmp_path / "websites.yaml").write_text(
+        "websites: {a.example: {privacy: private, exclude_ips: [192.0.2.1, 192.0.2.2]}}"
+    )
+    digests = {
+        execute(PlanWebsitesOperator, **source)["digest"]
+        for source in ({"config": rows}, {"config": json.dumps(rows)}, {"config_path": f"{tmp_path}/websites.yaml"})
+    }
+    assert len(digests) == 1
+    assert execute(ApplyWebsitesOperator, config=rows)["applied"] == 1
+    assert execute(CheckDriftOperator, config=rows)["changes"] == []
+    for neither in ({}, {"config": rows, "config_path": f"{tmp_path}/websites.yaml"}):
+        with pytest.raises(AirflowFailException, match="allowed: one of the two"):
+            execute(PlanWebsitesOperator, **neither)
+
+
+def test_what_an_export_cannot_write_is_told_and_never_deleted(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    for domain in ("a.example", "http://odd.example/"):
+        analytics_sandbox.add_website(domain)
+    file = f"{tmp_path}/export.yaml"
+    assert execute(ExportWebsitesOperator, config_path=file)["left_out"] == 1
+    assert "# id 2: omitted, and never deleted by a plan, domain='http://odd.example/'" in Path(file).read_text()
+    plan = execute(PlanWebsitesOperator, config_path=file, prune=True)
+    assert (plan["deletes"], plan["protected"]) == (0, 1)
+    assert "Not in the file, but protected (1): `http://odd.example/ (id 2): a file cannot name it`" in plan["markdown"]

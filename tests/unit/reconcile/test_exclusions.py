@@ -6,45 +6,33 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.exceptions import UnsafePlanError
-from airflow_provider_analytics.reconcile.exclusions import Reconciler, reconcile
+from airflow_provider_analytics.reconcile.exclusions import ExclusionList, reconcile
+from airflow_provider_analytics.reconcile.ledger import Identity, Ledger
 
 ADDRESSES = st.ip_addresses().map(str).filter(lambda text: text not in ("0.0.0.0", "::", "::ffff:0:0"))
 
 
 @pytest.mark.parametrize(
-    ("mode", "desired", "owned", "after", "owned_after"),
+    ("mode", "desired", "owned", "after"),
     [
+        pytest.param("merge", ("1.1.1.1", "9.9.9.9"), (), "# Ann\n1.1.1.1 # home\n2.2.2.2\n9.9.9.9", id="merge adds"),
+        pytest.param("merge", ("2.2.2.2",), (), None, id="merge never removes"),
+        pytest.param("replace", ("9.9.9.9", "1.1.1.1"), (), "# Ann\n1.1.1.1 # home\n9.9.9.9", id="replace"),
+        pytest.param("replace", ("2.2.2.2", "1.1.1.1"), (), None, id="replace by the same set"),
+        pytest.param("replace", (), (), "", id="replace by nothing drops comments too"),
+        pytest.param("managed", ("9.9.9.9",), ("2.2.2.2",), "# Ann\n1.1.1.1 # home\n9.9.9.9", id="managed"),
+        pytest.param("managed", ("1.1.1.1",), (), None, id="what was typed by hand is not owned"),
+        pytest.param("managed", ("2.2.2.2",), ("2.2.2.2",), None, id="owned stays owned"),
+        pytest.param("managed", (), ("8.8.8.8",), None, id="owned, but gone already"),
         pytest.param(
-            "merge", ("1.1.1.1", "9.9.9.9"), (), "# Ann\n1.1.1.1 # home\n2.2.2.2\n9.9.9.9", None, id="merge adds"
-        ),
-        pytest.param("merge", ("2.2.2.2",), (), None, None, id="merge never removes"),
-        pytest.param("replace", ("9.9.9.9", "1.1.1.1"), (), "# Ann\n1.1.1.1 # home\n9.9.9.9", None, id="replace"),
-        pytest.param("replace", ("2.2.2.2", "1.1.1.1"), (), None, None, id="replace by the same set"),
-        pytest.param("replace", (), (), "", None, id="replace by nothing drops comments too"),
-        pytest.param(
-            "managed", ("9.9.9.9",), ("2.2.2.2",), "# Ann\n1.1.1.1 # home\n9.9.9.9", ("9.9.9.9",), id="managed"
-        ),
-        pytest.param("managed", ("1.1.1.1",), (), None, (), id="what was typed by hand is not owned"),
-        pytest.param("managed", ("2.2.2.2",), ("2.2.2.2",), None, ("2.2.2.2",), id="owned stays owned"),
-        pytest.param("managed", (), ("8.8.8.8",), None, (), id="owned, but gone already"),
-        pytest.param(
-            "managed",
-            ("8.8.8.8",),
-            ("8.8.8.8",),
-            "# Ann\n1.1.1.1 # home\n2.2.2.2\n8.8.8.8",
-            ("8.8.8.8",),
-            id="added again",
+            "managed", ("8.8.8.8",), ("8.8.8.8",), "# Ann\n1.1.1.1 # home\n2.2.2.2\n8.8.8.8", id="added again"
         ),
     ],
 )
-def test_modes(
-    mode: str, desired: tuple[str, ...], owned: tuple[str, ...], after: str | None, owned_after: tuple[str, ...] | None
-) -> None:
+def test_modes(mode: str, desired: tuple[str, ...], owned: tuple[str, ...], after: str | None) -> None:
     current = ("# Ann", "1.1.1.1 # home", "2.2.2.2")
-    lines, entries = reconcile("exclude_ips", current, desired, mode, owned)
+    lines = reconcile("exclude_ips", current, desired, mode, owned)
     assert lines == (current if after is None else tuple(after.splitlines()))
-    if owned_after is not None:
-        assert entries == owned_after
 
 
 LINES = st.lists(ADDRESSES, max_size=6).map(tuple)
@@ -56,7 +44,7 @@ def test_a_list_reaches_what_is_wanted_and_stays_there(
     current: tuple[str, ...], desired: tuple[str, ...], owned: tuple[str, ...], mode: str
 ) -> None:
     wanted = Addresses().parse("excluded_ips", desired)
-    after, owned_after = reconcile("exclude_ips", current, wanted, mode, owned)
+    after = reconcile("exclude_ips", current, wanted, mode, owned)
     keys = {Addresses().key(line) for line in after}
     before = {Addresses().key(line) for line in current}
     expected = {
@@ -65,7 +53,7 @@ def test_a_list_reaches_what_is_wanted_and_stays_there(
         "managed": (before - set(owned)) | set(wanted),
     }
     assert keys == expected[mode]
-    assert reconcile("exclude_ips", after, wanted, mode, owned_after)[0] == after
+    assert reconcile("exclude_ips", after, wanted, mode, [entry for entry in owned if entry in wanted]) == after
 
 
 @settings(deadline=None)
@@ -73,35 +61,52 @@ def test_a_list_reaches_what_is_wanted_and_stays_there(
 def test_managed_versions_leave_what_was_typed_and_the_last_version(
     versions: list[tuple[str, ...]], typed: tuple[str, ...]
 ) -> None:
-    lines, owned = typed, tuple[str, ...]()
+    record = {"id": 1, "domain": "a.example", "exclude_ips": "\n".join(typed)}
+    ledger = Ledger(Identity("s", "1", "office"))
     for version in versions:
-        lines, owned = reconcile("exclude_ips", lines, Addresses().parse("x", version), "managed", owned)
+        wanted = Addresses().parse("x", version)
+        offices = ExclusionList("exclude_ips", "managed", wanted).owning(ledger, [record])
+        plan = offices.plan([record])
+        claimed = ledger.claim(plan.changes, ["exclude_ips"])
+        ledger = ledger.settle([record], plan.changes, {"exclude_ips": wanted}, claimed=claimed, fields=["exclude_ips"])
+        for change in plan.changes:
+            record["exclude_ips"] = "\n".join(change.settings["exclude_ips"])
+    lines = str(record["exclude_ips"]).split()
     assert set(lines) >= set(typed)
     assert {Addresses().key(line) for line in lines} == {Addresses().key(line) for line in (*typed, *versions[-1])}
+    assert offices.owning(ledger, [record]).plan([record]).changes == ()
 
 
 @pytest.mark.parametrize(
-    "text", ["1.1.1.1\r\n2.2.2.2\r\n", "  1.1.1.1  \n\n 2.2.2.2", "2.2.2.2\n1.1.1.1", ["1.1.1.1", "2.2.2.2"]]
+    "text",
+    [
+        "1.1.1.1\r\n2.2.2.2\r\n",
+        "  1.1.1.1  \n\n 2.2.2.2",
+        "2.2.2.2\n1.1.1.1",
+        "\ufeff1.1.1.1\r2.2.2.2",
+        ["1.1.1.1", "2.2.2.2"],
+        ["", None, "\ufeff1.1.1.1\r", " 2.2.2.2"],
+        ["1.1.1.1\n2.2.2.2"],
+    ],
 )
 def test_line_ends_padding_and_order_make_no_difference(text: object) -> None:
     record = {"id": 1, "domain": "a.example", "exclude_ips": text}
-    plan = Reconciler("exclude_ips", lambda _: ("1.1.1.1", "2.2.2.2"), mode="replace").plan([record])
+    plan = ExclusionList("exclude_ips", "replace", ("1.1.1.1", "2.2.2.2")).plan([record])
     assert plan.changes == ()
 
 
-@pytest.mark.parametrize("empty", [None, "", " \n", []])
+@pytest.mark.parametrize("empty", [None, "", " \n", [], [""], [None], "\ufeff", "\r\n"])
 def test_an_empty_list_of_the_service_is_no_list(empty: object) -> None:
     record = {"id": 1, "domain": "a.example", "exclude_ips": empty}
-    reconciler = Reconciler("exclude_ips", lambda _: ("1.1.1.1",), mode="managed")
-    plan, owned = reconciler.plan([record]), reconciler.owned
+    plan = ExclusionList("exclude_ips", "managed", ("1.1.1.1",)).plan([record])
     assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
-    assert owned == {"1": ("1.1.1.1",)}
+    assert plan.changes[0].fields[0].before == ()
 
 
 @pytest.mark.parametrize("record", [{"id": 1}, {"id": 1, "exclude_ips": 7}, {"id": 1, "exclude_ips": {"a": 1}}])
 def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object]) -> None:
     for mode in ("merge", "managed"):
         with pytest.raises(UnsafePlanError, match="do not show exclude_ips"):
-            Reconciler("exclude_ips", lambda _: ("1.1.1.1",), mode=mode).plan([record])
-    plan = Reconciler("exclude_ips", lambda _: ("1.1.1.1",), mode="replace").plan([record])
+            ExclusionList("exclude_ips", mode, ("1.1.1.1",)).plan([record])
+    plan = ExclusionList("exclude_ips", "replace", ("1.1.1.1",)).plan([record])
     assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.reconcile.guards import guarded
+from airflow_provider_analytics.reconcile.markdown import to_markdown
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 
 VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=3).map(tuple)
@@ -21,8 +24,14 @@ CHANGES = st.builds(
         unique_by=lambda change: change.field,
     ).map(tuple),
 )
-PLANS = st.lists(CHANGES, max_size=3, unique_by=lambda change: (change.action, change.domain, change.website_id)).map(
-    lambda changes: Plan(tuple(changes))
+PLANS = st.builds(
+    Plan,
+    st.lists(CHANGES, max_size=3, unique_by=lambda change: (change.action, change.domain, change.website_id)).map(
+        tuple
+    ),
+    scope=st.dictionaries(st.sampled_from(["service", "prune"]), st.text(max_size=2) | st.booleans(), max_size=2),
+    unsafe=st.none() | st.text(max_size=2),
+    force=st.booleans(),
 )
 
 
@@ -82,24 +91,24 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
     websites = Plan.of(gone, [{"id": number} for number in range(there)])
     for plan in (entries, websites):
         if safe:
-            plan.raise_if_unsafe(fraction)
+            guarded(plan, fraction).raise_if_unsafe()
         else:
             with pytest.raises(UnsafePlanError, match=f"{removed} of {there}.*Nothing was sent"):
-                plan.raise_if_unsafe(fraction)
+                guarded(plan, fraction).raise_if_unsafe()
 
 
 def test_what_is_replaced_is_not_lost() -> None:
     """A moved office: every address is another one, and every list is as long as before."""
     before, after = ("198.51.100.1", "198.51.100.2"), ("203.0.113.1", "203.0.113.2")
     records = [{"id": number, "exclude_ips": "\n".join(before)} for number in range(50)]
-    Plan.of([update(number, before, after) for number in range(50)], records).raise_if_unsafe(0)
+    assert guarded(Plan.of([update(number, before, after) for number in range(50)], records), 0).unsafe is None
 
 
 def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
     records = [{"id": number, "exclude_ips": "\n".join(addresses(20))} for number in range(1, 9)]
     plan = Plan.of([update(number, addresses(20), addresses(20)[number:]) for number in range(1, 9)], records)
     with pytest.raises(UnsafePlanError) as caught:
-        plan.raise_if_unsafe(0.1)
+        guarded(plan, 0.1).raise_if_unsafe()
     text = str(caught.value)
     assert text.startswith("36 of 160 exclude_ips entries would be lost (22%)")
     assert "0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more; 0007.example" in text
@@ -110,29 +119,70 @@ def test_adding_is_never_unsafe_and_comments_are_not_counted() -> None:
     record = {"id": 1, "exclude_ips": "\n".join(["# a"] * 20 + ["1.1.1.1"])}
     plan = Plan.of([update(1, ("# a", "1.1.1.1"), addresses(50))], [record])
     assert plan.entries["exclude_ips"] == 1
-    plan.raise_if_unsafe(0)
+    assert guarded(plan, 0).unsafe is None
+
+
+def website(number: int, privacy: Any) -> dict[str, Any]:
+    return {"id": number, "domain": f"{number}.example", "privacy": privacy}
+
+
+def opening(number: int, before: str | None = "private") -> Change:
+    return Change("update", f"{number}.example", str(number), (FieldChange("privacy", before, "public"),))
+
+
+def test_pages_that_become_public_are_counted_against_those_that_are_not() -> None:
+    records = [website(number, 0) for number in range(90)] + [website(number, "2") for number in range(90, 100)]
+    plan = guarded(Plan.of([opening(number) for number in range(90, 94)], records), 0.3)
+    assert plan.unsafe is not None
+    assert plan.unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%)")
+    assert "90.example (id 90)" in plan.unsafe
+    assert guarded(Plan.of([opening(number) for number in range(90, 93)], records), 0.3).unsafe is None
+    # A privacy that is not shown may be one that is not public.
+    hidden = [{"id": number, "domain": f"{number}.example"} for number in range(12)]
+    assert "12 of 12 statistics" in str(
+        guarded(Plan.of([opening(number, None) for number in range(12)], hidden), 0.3).unsafe
+    )
+
+
+def test_a_public_page_of_a_new_website_stands_at_the_head_and_trips_nothing() -> None:
+    new = [Change("create", f"{n}.example", None, (FieldChange("privacy", None, "public"),)) for n in range(50)]
+    plan = guarded(Plan.of(new, []), 0.3)
+    assert (plan.unsafe, len(plan.opened)) == (None, 50)
+    assert (
+        to_markdown(plan).splitlines()[2].startswith("**50 statistics pages become public:** `0.example`, `1.example`")
+    )
+
+
+def test_what_deletes_and_opens_is_shown_first_wherever_changes_are_cut() -> None:
+    changes = [update(number, (), ("1.1.1.1",)) for number in range(200)]
+    gone = Change("delete", "z.example", "900", (FieldChange("privacy", "private", None),))
+    plan = Plan((*changes, opening(999), gone))
+    assert plan.to_dict(2)["changes"] == [
+        "delete z.example (id 900)",
+        "update 999.example (id 999): privacy private -> public",
+    ]
+    text = to_markdown(plan, whole="s3://state/plan.json.md")
+    assert "`999.example (id 999)`" in text
+    assert text.splitlines()[-1] == "The whole plan: `s3://state/plan.json.md`"
+    assert "The whole plan" not in to_markdown(plan, limit=None, whole="x")
+
+
+def test_an_overridden_guard_is_told_and_lets_the_plan_pass() -> None:
+    gone = [Change("delete", f"{number}.example", str(number), ()) for number in range(10)]
+    plan = Plan.of(gone, [{"id": number} for number in range(10)])
+    refused, forced = guarded(plan, 0.3), guarded(plan, 0.3, force=True)
+    with pytest.raises(UnsafePlanError, match="10 of 10 websites would be deleted"):
+        refused.raise_if_unsafe()
+    forced.raise_if_unsafe()
+    assert refused.digest != forced.digest
+    assert "**Guard tripped, this plan cannot be applied; plan again with force=True:** 10 of" in to_markdown(refused)
+    assert "**Guard tripped, overridden by force=True:** 10 of 10" in to_markdown(forced)
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, 30, float("nan")])
 def test_a_fraction_is_between_0_and_1(fraction: float) -> None:
     with pytest.raises(ValueError, match="allowed: 0 to 1"):
-        Plan(()).raise_if_unsafe(fraction)
-
-
-def test_what_is_left_after_a_crash_is_part_of_what_was_approved() -> None:
-    one, two = update(1, (), ("1.1.1.1",)), update(2, (), ("1.1.1.1",))
-    new = Change(
-        "create", "n.example", None, (FieldChange("privacy", None, "private"), FieldChange("favorite", None, True))
-    )
-    marked = Change("update", "n.example", "9", (FieldChange("favorite", False, True),))
-    approved = Plan((one, two, new))
-    for rest in ((), (one,), (two, new), (marked,)):
-        assert Plan(rest).remainder_of(approved)
-    elsewhere = update(3, (), ("1.1.1.1",))
-    moved = update(1, ("5.5.5.5",), ("5.5.5.5", "1.1.1.1"))
-    opened = Change("update", "n.example", "9", (FieldChange("privacy", "private", "public"),))
-    for rest in ((elsewhere,), (moved,), (opened,), (Change("delete", "n.example", "9", ()),)):
-        assert not Plan(rest).remainder_of(approved)
+        guarded(Plan(()), fraction)
 
 
 def test_return_values_and_markdown_are_bounded() -> None:
@@ -140,7 +190,7 @@ def test_return_values_and_markdown_are_bounded() -> None:
     short = many.to_dict(limit=20)
     assert (len(short["changes"]), short["changes_left_out"]) == (20, 4980)
     assert len(json.dumps(short)) < 3000
-    text = many.to_markdown()
+    text = to_markdown(many)
     assert "and 4,900 more" in text
     assert "and 230 more" in text
     assert len(text) < 60_000
@@ -164,12 +214,13 @@ def test_markdown_of_every_kind_of_change() -> None:
         ),
         websites=12,
     )
-    assert plan.to_markdown() == (
+    assert to_markdown(plan) == (
         "**1 to create, 1 to update, 1 to delete**, 12 websites compared.\n"
         "\n"
         f"Digest `{plan.digest}`\n"
         "\n### Delete (1)\n\n"
         "- `gone.example (id 8)`\n"
+        "    - privacy: `public`\n"
         "\n### Create (1)\n\n"
         "- `new.example`\n"
         "    - privacy: `private`\n"
@@ -179,4 +230,4 @@ def test_markdown_of_every_kind_of_change() -> None:
         "    - password_from: `variable:stats`\n"
         "    - privacy: `public` → `password`\n"
     )
-    assert "Nothing to change." in Plan(()).to_markdown()
+    assert "Nothing to change." in to_markdown(Plan(()))

@@ -10,11 +10,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.reconcile.guards import guarded
+from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, OwnedWebsite
 from airflow_provider_analytics.reconcile.plan import Plan
-from airflow_provider_analytics.reconcile.websites_as_code import plan_websites, relevant_records
+from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
+from airflow_provider_analytics.reconcile.websites_export import export_websites
 from airflow_provider_analytics.reconcile.websites_file import (
     WebsitesFile,
-    export_websites,
+    parse_websites,
     parse_websites_file,
     schema,
 )
@@ -102,7 +106,7 @@ colour: red
         "websites.yaml:11: www.example.com is a duplicate of line 9",
         "websites.yaml:12: websites.www.example.com.exclude_params is empty",
         "websites.yaml:14: the key '12.5' is not text; write it in quotes",
-        "websites.yaml:15: colour is not known; allowed: networks, defaults, groups, websites",
+        "websites.yaml:15: colour is not known; allowed: networks, modes, defaults, groups, websites",
     ]
     assert "hunter2" not in str(raised.value)
 
@@ -222,8 +226,8 @@ RECORD = {
 }
 
 
-def plan(text: str, *records: dict[str, Any], prune: bool = False) -> Plan:
-    return plan_websites(parse(text), records, prune=prune)
+def plan(text: str, *records: dict[str, Any], prune: bool = False, ledger: Ledger | None = None) -> Plan:
+    return WebsitesAsCode(parse(text), prune=prune, ledger=ledger).plan(records)
 
 
 def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
@@ -289,13 +293,97 @@ def test_deletes_are_opt_in_and_guarded_against_all_websites() -> None:
     pruned = plan(text, RECORD, *others, prune=True)
     assert (pruned.count("delete"), pruned.websites) == (10, 11)
     assert [(one.field, one.before, one.after) for one in pruned.changes[0].fields] == [("privacy", "public", None)]
-    with pytest.raises(Exception, match="10 of 11 websites would be deleted"):
-        pruned.raise_if_unsafe()
+    with pytest.raises(UnsafePlanError, match="10 of 11 websites would be deleted"):
+        guarded(pruned, 0.3).raise_if_unsafe()
 
 
-def test_relevant_records_are_those_the_file_names() -> None:
-    records = [RECORD, {"id": 2, "domain": "b.example"}]
-    assert relevant_records(parse("websites: {WWW.Example.COM: {}}"), records) == ([RECORD], [records[1]])
+def test_websites_are_split_by_what_the_file_says_of_them() -> None:
+    text = "websites: {WWW.Example.COM: {}, '*.Customer.example': {protect: true}}"
+    doomed = {"id": 2, "domain": "b.example"}
+    spared = [{"id": 3, "domain": "a.customer.EXAMPLE"}, {"id": 4, "domain": "http://odd"}, {"id": 5, "domain": "*.x"}]
+    parts = WebsitesAsCode(parse(text), prune=True).split([RECORD, doomed, *spared])
+    assert (parts.named, parts.doomed, parts.others) == ([RECORD], [doomed], spared)
+    assert parts.spared == [
+        "a.customer.EXAMPLE (id 3): *.Customer.example is protected",
+        "http://odd (id 4): a file cannot name it",
+        "*.x (id 5): a file cannot name it",
+    ]
+    assert WebsitesAsCode(parse(text), prune=False).split([doomed]).others == [doomed]
+
+
+@pytest.mark.parametrize("layer", ["{protect: true, privacy: private}", "", "{protect: false}"])
+def test_a_pattern_can_only_protect(layer: str) -> None:
+    with pytest.raises(ValueError, match=r"websites\.yaml:2: .*(is a pattern|True was expected)"):
+        parse(f"websites:\n  '*.example': {layer}\n")
+
+
+def test_an_ignored_field_is_sent_on_create_and_not_changed_afterwards() -> None:
+    text = "defaults: {ignore: [privacy]}\nwebsites: {www.example.com: {privacy: public, email: true, ignore: [email]}}"
+    assert plan(text, RECORD).changes == ()
+    (created,) = plan(text).changes
+    assert created.settings == {"privacy": "public", "email": True}
+
+
+def test_lists_are_merged_or_managed_if_the_file_says_so() -> None:
+    record = {"id": 1, "domain": "a.example", "exclude_ips": "9.9.9.9\n1.1.1.1", "exclude_params": "utm\nold"}
+    text = """\
+modes: {exclude_ips: merge, exclude_params: managed}
+websites: {a.example: {exclude_ips: [2.2.2.2], exclude_params: [new]}}
+"""
+    ledger = Ledger(Identity("s", "1", "file"), websites={"1": OwnedWebsite("a.example", {"exclude_params": ("old",)})})
+    (change,) = plan(text, record, ledger=ledger).changes
+    assert change.settings == {"exclude_ips": ["9.9.9.9", "1.1.1.1", "2.2.2.2"], "exclude_params": ["utm", "new"]}
+    with pytest.raises(ValueError, match=r"websites\.yaml:2: .*does not show exclude_ips, so mode merge would lose it"):
+        plan(text, {"id": 1, "domain": "a.example", "exclude_params": ""}, ledger=ledger)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"websites": {"a.example": {"privacy": "private", "email": True, "exclude_ips": ["1.1.1.1", "2.2.2.2"]}}},
+        [{"domain": "a.example", "privacy": 1, "email": 1, "exclude_ips": "1.1.1.1\r\n2.2.2.2\r\n", "favorite": None}],
+        {"defaults": {"privacy": "1"}, "websites": [{"domain": "a.example", "email": "true",
+                                                     "exclude_ips": ("\ufeff1.1.1.1", "", "2.2.2.2")}]},
+        '[{"domain": "a.example", "privacy": "private", "email": true, "exclude_ips": ["1.1.1.1", "2.2.2.2"]}]',
+        "[{'domain': 'a.example', 'privacy': 'private', 'email': True, 'exclude_ips': ['1.1.1.1', '2.2.2.2']}]",
+    ],
+    ids=["a dict", "records", "records with defaults", "JSON", "the text of Python values"],
+)  # fmt: skip
+def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
+    text = "websites: {a.example: {privacy: private, email: true, exclude_ips: [1.1.1.1, 2.2.2.2]}}"
+    record = {"id": 1, "domain": "a.example", "privacy": 0, "email": 0, "exclude_ips": None}
+    assert WebsitesAsCode(parse_websites(value), prune=False).plan([record]).digest == plan(text, record).digest
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([{"privacy": 1}], r"config websites\.0: has no domain"),
+        (["a.example"], r"config websites\.0: has no domain"),
+        ([{"domain": "a.example"}, {"domain": "a.example"}], r"config websites\.1: a\.example is a duplicate"),
+        ([{"domain": "bücher.example"}, {"domain": "xn--bcher-kva.example"}], "is a duplicate of bücher.example"),
+        ([{"domain": "a.example", "privcy": 1}], r"config websites\.a\.example\.privcy: .*did you mean privacy"),
+        ([{"domain": "a.example", "privacy": 7}], r"config websites\.a\.example\.privacy: .*7 is not one of"),
+        ({"websites": {7: {}}}, "config websites: the key 7 is not text"),
+        ([{"domain": "a.example", "password": "hunter2"}], "passwords are not allowed in the file"),
+        (7, "the file .value not shown. is not allowed"),
+        ("{", "config: neither YAML nor JSON"),
+    ],
+)
+def test_problems_of_values_name_their_place(value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        parse_websites(value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("written", ["[]", "['']", "''", '"\\uFEFF\\r\\n"'])
+def test_an_empty_list_is_written_in_many_ways(written: str) -> None:
+    assert settings(f"websites: {{a.example: {{exclude_ips: {written}}}}}") == {"a.example": {"exclude_ips": ()}}
+
+
+def test_a_list_may_be_a_text() -> None:
+    text = "websites:\n  a.example:\n    exclude_ips: |\n      1.1.1.1 # Ann\n\n      2.2.2.2\n"
+    assert settings(text) == {"a.example": {"exclude_ips": ("1.1.1.1", "2.2.2.2")}}
 
 
 TEXTS = st.sampled_from(
@@ -309,7 +397,7 @@ RECORDS = st.lists(
             "email": st.sampled_from([0, 1, True, "0"]),
             "exclude_bots": st.sampled_from([0, 1]),
             "favorite": st.sampled_from([True, False, "true", 1, None]),
-            "exclude_params": st.none() | st.lists(TEXTS, max_size=3).map("\r\n".join),
+            "exclude_params": st.none() | st.lists(TEXTS, max_size=3).map("\r\n".join) | st.lists(TEXTS, max_size=3),
             "exclude_ips": st.none() | st.lists(TEXTS, max_size=4).map("\n".join) | st.just(7),
             "created_at": st.just("2026-01-01"),
         },
@@ -322,7 +410,7 @@ RECORDS = st.lists(
 @hypothesis.settings(deadline=None, max_examples=60)
 @given(records=RECORDS)
 def test_an_export_is_valid_and_plans_to_nothing(records: list[dict[str, Any]]) -> None:
-    text = export_websites(records, origin="a test")
+    text, _ = export_websites(records, origin="a test")
     assert plan(text, *records, prune=True).changes == ()
 
 
@@ -382,7 +470,7 @@ def test_a_plan_that_was_applied_gives_what_was_wanted_and_then_nothing(
 
 
 def test_an_export_says_what_it_cannot_say() -> None:
-    text = export_websites(
+    text, left_out = export_websites(
         [
             {**RECORD, "privacy": 2, "exclude_ips": "10.0.0.0/24", "exclude_params": "a b\nc"},
             {"id": 2, "domain": "http://broken"},
@@ -393,6 +481,10 @@ def test_an_export_says_what_it_cannot_say() -> None:
     assert "ids, statistics, passwords" in head[1]
     assert "id 2: omitted" in head[2]
     assert "exclude_params omitted" in head[3]
+    assert len(left_out) == 2
+    # What the file could not say is not deleted.
+    odd = {"id": 2, "domain": "http://broken"}
+    assert plan(text, {**RECORD, "privacy": 2}, odd, prune=True).count("delete") == 0
     assert "www.example.com: set password_from before it is created again" in head[4]
     assert "networks: send" in text
     with pytest.raises(ValueError, match="ids 1, 3"):

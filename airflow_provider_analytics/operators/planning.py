@@ -1,0 +1,173 @@
+"""What the operators that plan and apply have in common: the files of ledgers and plans, and applying."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_analytics.exceptions import UnsafePlanError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.reconcile.apply import ChangeOf, Outcome, Websites
+    from airflow_provider_analytics.reconcile.approval import ApprovedPlan
+    from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Owned
+    from airflow_provider_analytics.reconcile.plan import Plan
+
+#: Maximum number of changes in the return value, one line each; the counts cover the rest.
+SHOWN_CHANGES = 20
+#: What ``adopt`` may be.
+ADOPT = ("matching",)
+
+log = logging.getLogger(__name__)
+
+
+class LedgerFile:
+    """The file of a ledger, which nobody else may write meanwhile.
+
+    :param path: URL or absolute path.
+    :param identity: what the ledger must belong to.
+    :param adopt: whether the list owns what it has in common with the websites, for the message of a missing file.
+    """
+
+    def __init__(self, path: str, identity: Identity, *, adopt: bool) -> None:
+        from airflow_provider_analytics.hooks.object_storage import read_text
+        from airflow_provider_analytics.reconcile.ledger import Ledger
+
+        self._path = path
+        self._text = read_text(path, "ledger_path")
+        #: The ledger as it was read.
+        self.ledger = Ledger(identity) if self._text is None else Ledger.parse(self._text, identity, path)
+        if self._text is None:
+            follows = "it owns those that it has in common" if adopt else "none of them is ever removed"
+            log.warning(
+                "Found no ledger at %s, as on a first run: all entries count as added by hand, and %s.", path, follows
+            )
+
+    def write(self, ledger: Ledger) -> None:
+        """Write the ledger, unless somebody else wrote the file since it was read.
+
+        :raises UnsafePlanError: if somebody did.
+        """
+        from airflow_provider_analytics.hooks.object_storage import read_text, write_text
+
+        if read_text(self._path, "ledger_path") != self._text:
+            raise UnsafePlanError(
+                f"The ledger {self._path} was changed by somebody else since it was read: two runs must not share one. "
+                "Set max_active_runs=1, and give each list a ledger_path of its own."
+            )
+        self._text = ledger.render()
+        write_text(self._path, "ledger_path", self._text)
+
+
+def account_of(hook: AnalyticsHook) -> str | None:
+    """Return the id of the account; None if the account does not show one."""
+    account = hook.get_account().get("id")
+    return None if account is None else str(account)
+
+
+def write_plan(path: str, plan: Plan, redact: Callable[[str], str]) -> None:
+    """Write a plan as JSON, and as Markdown to ``<path>.md``."""
+    from airflow_provider_analytics.hooks.object_storage import write_text
+    from airflow_provider_analytics.reconcile.markdown import to_markdown
+
+    write_text(path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
+    write_text(markdown_path(path), "plan_path", redact(to_markdown(plan, limit=None)))
+
+
+def markdown_path(plan_path: str) -> str:
+    """Return where the Markdown of a plan is."""
+    return f"{plan_path}.md"
+
+
+def read_approved(plan_path: str | None, expected_digest: str | None) -> ApprovedPlan | None:
+    """Return the approved plan, or None if neither argument is given.
+
+    :raises ValueError: if only one of them is given, or there is no plan.
+    :raises UnsafePlanError: if the plan is not the approved one, or must not be applied.
+    """
+    from airflow_provider_analytics.hooks.object_storage import read_text
+    from airflow_provider_analytics.reconcile.approval import ApprovedPlan
+    from airflow_provider_analytics.reconcile.plan import Plan
+
+    if plan_path is None and expected_digest is None:
+        return None
+    if not plan_path or not expected_digest:
+        raise ValueError(
+            f"plan_path={plan_path!r} with expected_digest={expected_digest!r} is not allowed; allowed: both, to apply "
+            "an approved plan, or neither"
+        )
+    text = read_text(plan_path, "plan_path")
+    if text is None:
+        raise ValueError(f"plan_path={plan_path!r}: there is no such file; allowed: the plan_path of the plan task")
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"plan_path={plan_path!r}: this is not a complete plan: {error}. Plan again") from error
+    plan = Plan.from_dict(data)
+    if plan.digest != expected_digest:
+        raise UnsafePlanError(
+            f"The plan is not the approved one: that at {plan_path} has the digest {plan.digest}, expected_digest is "
+            f"{expected_digest}. Plan again. Nothing was sent."
+        )
+    plan.raise_if_unsafe()
+    return ApprovedPlan(plan)
+
+
+def same_scope(approved: Plan, scope: Mapping[str, Any]) -> None:
+    """Raise :class:`UnsafePlanError` if a plan was approved for something else."""
+    differing = [name for name, value in scope.items() if approved.scope.get(name) != value]
+    if differing:
+        told = "; ".join(f"{name} was {approved.scope.get(name)!r}, here it is {scope[name]!r}" for name in differing)
+        raise UnsafePlanError(f"The plan was approved for something else: {told}. Nothing was sent.")
+
+
+def apply_and_record(
+    hook: AnalyticsHook,
+    context: Context,
+    websites: Websites,
+    plan: Plan,
+    change_of: ChangeOf,
+    *,
+    records: Sequence[Mapping[str, Any]],
+    audit_path: str | None,
+    ledger_file: LedgerFile | None = None,
+    managed: Collection[str] = (),
+    lists: Owned | None = None,
+    passwords: Mapping[str, str] | None = None,
+    unread: Mapping[str, str] | None = None,
+    ignore_gone: bool = False,
+) -> Outcome:
+    """Apply a plan, write the audit trail, and keep the ledger true before and afterwards.
+
+    :param records: records of the compared websites.
+    :param managed: list fields that the ledger is about.
+    :param lists: list field to the list of this run.
+    :param unread: websites that could not be read, for the audit trail.
+    :return: the outcome, with the websites that could not be read among the failures.
+    """
+    from airflow_provider_analytics.operators.audit import audit_trail
+    from airflow_provider_analytics.reconcile.apply import apply_plan
+
+    before = ledger_file.ledger if ledger_file else None
+    claimed = before.claim(plan.changes, managed) if before else None
+    if ledger_file and claimed:
+        # Written before anything is sent: entries added by a task that is then killed must count as added.
+        ledger_file.write(replace(claimed, lists={**claimed.lists, **(lists or {})}))
+    with audit_trail(audit_path, context, hook.client.redact) as audit:
+        outcome = apply_plan(
+            websites, plan, change_of, passwords=passwords, applied=audit.applied, ignore_gone=ignore_gone
+        )
+        outcome = replace(outcome, failures={**(unread or {}), **outcome.failures})
+        audit.failed(outcome.failures)
+    if ledger_file and before and claimed:
+        settled = before.settle(
+            records, outcome.sent, lists or {}, claimed=claimed, unclear=outcome.unclear, fields=managed
+        )
+        ledger_file.write(settled)
+    return outcome

@@ -1,0 +1,143 @@
+"""Hold what is applied to what was approved: the whole plan or nothing, and nothing else.
+
+Compared are *effects*: that a field gets a value, that a list gains or loses an entry, that a website is created or
+deleted. An approved effect that is already there, after a crash or because somebody else did it, needs no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, same_setting
+from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
+
+#: An effect: the field, what happens to it, and the value or entry.
+Effect = tuple[str, str, Any]
+
+_SHOWN = 5
+
+
+class ApprovedPlan:
+    """A plan that somebody approved.
+
+    :param plan: the plan as it was approved.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._by_id = {change.website_id: change for change in plan.changes if change.website_id}
+        self._created = {domain_key(change.domain): change for change in plan.changes if not change.website_id}
+
+    def raise_unless_whole(self, planned: Plan, records: Iterable[Mapping[str, Any]]) -> None:
+        """Raise :class:`UnsafePlanError` if what is planned now is not exactly what is left of the approved plan.
+
+        :param planned: the plan for the service as it is now.
+        :param records: the current records of all websites that the approved plan is about.
+        """
+        problems = [problem for change in planned.changes if (problem := self._not_approved(change))]
+        if problems:
+            raise UnsafePlanError(_told("Planned now, but not approved", problems))
+        now = _Now(records)
+        planned_by_id = {change.website_id: change for change in planned.changes if change.website_id}
+        created = {domain_key(change.domain): change for change in planned.changes if not change.website_id}
+        dropped = []
+        for change in self.plan.changes:
+            record = now.record(change)
+            again = planned_by_id.get(str(record["id"])) if record else None
+            again = again or created.get(domain_key(change.domain))
+            missing = effects(change) - (effects(again) if again else frozenset())
+            if not all(now.shows(change, effect, record) for effect in missing):
+                dropped.append(change.summary)
+        if dropped:
+            raise UnsafePlanError(_told("Approved, and no longer planned", dropped))
+
+    def only_approved(
+        self, change_of: Callable[[Mapping[str, Any]], Change | None]
+    ) -> Callable[[Mapping[str, Any]], Change | None]:
+        """Return ``change_of``, but for a :class:`ValueError` instead of a change that was not approved."""
+
+        def approved(record: Mapping[str, Any]) -> Change | None:
+            change = change_of(record)
+            problem = self._not_approved(change) if change else None
+            if problem:
+                raise ValueError(f"not changed, because somebody changed it since the plan was approved: {problem}")
+            return change
+
+        return approved
+
+    def _not_approved(self, change: Change) -> str | None:
+        """Return what of a change was not approved."""
+        approved = self._by_id.get(change.website_id) if change.website_id else None
+        approved = approved or self._created.get(domain_key(change.domain))
+        if approved and approved.action == "create" and change.action == "update":
+            more = effects(change) - effects(approved)  # created before a crash, and not finished
+        elif approved and approved.action == change.action:
+            more = effects(change) - effects(approved)
+        else:
+            return change.summary
+        return f"{change.website}: {', '.join(sorted(map(_in_words, more)))}" if more else None
+
+
+def effects(change: Change) -> frozenset[Effect]:
+    """Return what a change does."""
+    if change.action == "delete":
+        return frozenset({("website", "delete", change.website_id)})
+    found: set[Effect] = {("website", "create", domain_key(change.domain))} if change.action == "create" else set()
+    for one in change.fields:
+        if one.field not in LINE_FIELDS:
+            found.add((one.field, "set", one.after))
+            continue
+        key = LINE_FIELDS[one.field].key
+        before = {key(line) for line in one.before or ()} - {""}
+        after = {key(line) for line in one.after or ()} - {""}
+        found |= {(one.field, "add", entry) for entry in after - before}
+        found |= {(one.field, "remove", entry) for entry in before - after}
+    return frozenset(found)
+
+
+class _Now:
+    """The websites as they are."""
+
+    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+        self._by_id: dict[str, Mapping[str, Any]] = {}
+        self._by_domain: dict[str, Mapping[str, Any]] = {}
+        for record in records:
+            domain, website_id = website_of(record)
+            self._by_id[website_id] = self._by_domain[domain_key(domain)] = record
+
+    def record(self, change: Change) -> Mapping[str, Any] | None:
+        if change.action == "create":
+            return self._by_domain.get(domain_key(change.domain))
+        return self._by_id.get(str(change.website_id))
+
+    def shows(self, change: Change, effect: Effect, record: Mapping[str, Any] | None) -> bool:
+        """Return whether an effect of an approved change is there already."""
+        name, what, value = effect
+        if what == "delete":
+            return record is None
+        if record is None:
+            return False
+        if what == "create" or name not in FIELDS:  # what a password is cannot be seen
+            return True
+        if what == "set":
+            return name in record and same_setting(name, record[name], value)
+        lines = normalise(name, record.get(name))
+        if not isinstance(lines, tuple):
+            return False
+        return (value in {LINE_FIELDS[name].key(line) for line in lines}) == (what == "add")
+
+
+def _told(what: str, changes: list[str]) -> str:
+    more = f"; and {len(changes) - _SHOWN:,} more" if len(changes) > _SHOWN else ""
+    return (
+        "The plan is not the approved one: the file, the list or the websites changed since. Nothing was sent. Plan "
+        f"again. {what}: {'; '.join(changes[:_SHOWN])}{more}."
+    )
+
+
+def _in_words(effect: Effect) -> str:
+    name, what, value = effect
+    return f"{name} {value}" if what == "set" else f"{what} {name} {value}"

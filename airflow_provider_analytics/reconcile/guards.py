@@ -1,0 +1,91 @@
+"""Guards: what a plan must not do unless somebody wants it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider_analytics.api.checks import fraction
+from airflow_provider_analytics.api.entries import Entries
+from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.reconcile.plan import Change, Plan
+from airflow_provider_analytics.thresholds import loses_too_much
+
+#: Number of websites, and of their entries, that a guard names.
+_SHOWN_WORST = 5
+
+
+def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, last_list: LastList | None = None) -> Plan:
+    """Return the plan with what the guards say of it.
+
+    Compared are deleted websites with all compared websites; websites whose statistics page becomes public with those
+    whose page is not; and per list field the entries by which lists get shorter with all entries. Totals below
+    :data:`thresholds.MIN_COUNTED` are not checked.
+
+    :param max_removal_fraction: largest fraction allowed, 0 to 1.
+    :param force: whether the guards are overridden.
+    :param last_list: the source of a managed list, in its last run and now.
+    :raises ValueError: if ``max_removal_fraction`` is not between 0 and 1.
+    """
+    fraction("max_removal_fraction", max_removal_fraction)
+    found = [
+        _deleted(plan, max_removal_fraction),
+        _opened(plan, max_removal_fraction),
+        *(_lost(plan, name, max_removal_fraction) for name in LINE_FIELDS),
+        _cut(last_list, max_removal_fraction) if last_list else None,
+    ]
+    tripped = [one for one in found if one]
+    unsafe = None
+    if tripped:
+        worst = "; ".join(name for _, names in tripped for name in names)
+        told = f" The most on: {worst}." if worst else ""
+        unsafe = f"{'; '.join(problem for problem, _ in tripped)}, more than {max_removal_fraction=}.{told}"
+    return replace(plan, unsafe=unsafe, force=force)
+
+
+#: The list of the last run, and that of this run.
+LastList = tuple[Entries, Entries]
+#: What is wrong, and the worst websites.
+_Tripped = tuple[str, list[str]]
+
+
+def _deleted(plan: Plan, limit: float) -> _Tripped | None:
+    deleted = [change.website for change in plan.changes if change.action == "delete"]
+    if not loses_too_much(len(deleted), plan.websites, limit):
+        return None
+    share = len(deleted) / plan.websites
+    return f"{len(deleted):,} of {plan.websites:,} websites would be deleted ({share:.0%})", deleted[:_SHOWN_WORST]
+
+
+def _opened(plan: Plan, limit: float) -> _Tripped | None:
+    opened = [change for change in plan.opened if change.action == "update"]
+    unknown = sum(one.before is None for change in opened for one in change.fields if one.opens)
+    closed = plan.closed + unknown
+    if not loses_too_much(len(opened), closed, limit):
+        return None
+    share = len(opened) / closed
+    problem = f"{len(opened):,} of {closed:,} statistics pages that are not public would become public ({share:.0%})"
+    return problem, [change.website for change in opened[:_SHOWN_WORST]]
+
+
+def _lost(plan: Plan, name: str, limit: float) -> _Tripped | None:
+    lost = plan.lost_entries(name)
+    there, fewer = plan.entries.get(name, 0), sum(number for _, number in lost)
+    if not loses_too_much(fewer, there, limit):
+        return None
+    problem = f"{fewer:,} of {there:,} {name} entries would be lost ({fewer / there:.0%})"
+    return problem, [_losses(website, name) for website, _ in lost[:_SHOWN_WORST]]
+
+
+def _cut(last_list: LastList, limit: float) -> _Tripped | None:
+    before, now = last_list
+    fewer = len(before) - len(now)
+    if not loses_too_much(fewer, len(before), limit):
+        return None
+    share = fewer / len(before)
+    return f"The list has {len(now):,} entries, in its last run it had {len(before):,}: {share:.0%} fewer", []
+
+
+def _losses(website: Change, name: str) -> str:
+    removed = next(change.removed for change in website.fields if change.field == name)
+    more = f" and {len(removed) - _SHOWN_WORST:,} more" if len(removed) > _SHOWN_WORST else ""
+    return f"{website.website} loses {', '.join(removed[:_SHOWN_WORST])}{more}"

@@ -1,0 +1,46 @@
+"""Compare the websites with ``websites.yaml`` every hour, and send an e-mail if they differ.
+
+The e-mail says how many websites differ, which ones first, and where the log is. It is sent, too, if the comparison
+fails for another reason, such as a rejected key. Nothing is changed: to do that, use ``websites_as_code.py``.
+
+``SmtpNotifier`` comes with Airflow; any other notifier, such as that of Slack, can take its place.
+
+Copy this file and ``websites.yaml`` to your DAG folder. Requires a connection ``analytics_default`` of type Website
+Analytics, a connection ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
+``website_analytics_notify``, the address of the recipient.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pendulum
+from airflow.providers.common.compat.sdk import dag
+from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+
+from airflow_provider_analytics.operators.websites_as_code import CheckDriftOperator
+
+
+@dag(
+    schedule="@hourly",
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def notify_on_drift():
+    CheckDriftOperator(
+        task_id="check",
+        config_path=str(Path(__file__).with_name("websites.yaml")),
+        on_failure_callback=SmtpNotifier(
+            to="{{ var.value.website_analytics_notify }}",
+            subject="{{ (exception | string).splitlines()[0] | truncate(150) }}",
+            html_content="<pre>{{ exception | string | e }}</pre>"
+            '<p>The whole plan is in <a href="{{ ti.log_url }}">the log</a>.</p>',
+        ),
+    )
+
+
+notify_on_drift()
