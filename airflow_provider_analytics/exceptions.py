@@ -37,10 +37,13 @@ import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
-#: Limits of what a message lists: fields or websites, messages of a field, characters of a reason.
+#: Limits of what a message lists: fields or websites, messages of a field, characters of a reason and of a website.
 _SHOWN = 10
 _SHOWN_MESSAGES = 3
-_LENGTH_OF_A_REASON = 300
+_LENGTH_OF_A_REASON = 250
+_LENGTH_OF_A_NAME = 80
+#: Bytes; with service and connection, a message stays below 4 KB.
+_SIZE_OF_A_MESSAGE = 3500
 
 
 class AnalyticsError(Exception):
@@ -378,27 +381,36 @@ class UnsafePlanError(AnalyticsError):
 class BulkError(AnalyticsError):
     """An operation on many websites that failed for at least one of them.
 
-    :param failures: website (domain or id) to its error.
+    :param failures: website (domain or id) to its error, also of the websites that were not tried.
     :param done: number of websites for which it succeeded.
+    :param not_tried: how many of ``failures`` were not tried, because the service is down.
     """
 
-    def __init__(self, failures: Mapping[str, str], done: int = 0) -> None:
+    def __init__(self, failures: Mapping[str, str], done: int = 0, not_tried: int = 0) -> None:
         self.failures = dict(failures)
         self.done = done
-        super().__init__(self.failures, done)
+        self.not_tried = not_tried
+        super().__init__(self.failures, done, not_tried)
 
     def problem(self) -> str:
-        """Return the failures by reason, with the first websites of each."""
+        """Return the failures by reason, with the first websites of each: less than 4 KB."""
         by_reason: dict[str, list[str]] = {}
         for website, why in self.failures.items():
-            # The same reason on another website differs in the path of the request.
-            by_reason.setdefault(re.sub(r" Request: \S+ \S+\.", "", why), []).append(website)
-        lines = [f"{len(self.failures):,} websites failed, {self.done:,} succeeded."]
-        for why, websites in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:_SHOWN]:
-            more = f" and {len(websites) - _SHOWN:,} more" if len(websites) > _SHOWN else ""
-            lines.append(f"{why[:_LENGTH_OF_A_REASON].rstrip('.')}: {', '.join(websites[:_SHOWN])}{more}.")
-        if len(by_reason) > _SHOWN:
-            lines.append(f"And {len(by_reason) - _SHOWN:,} more reasons.")
+            # The same reason on another website differs in the path of the request, and in the website it names.
+            reason = re.sub(r" Request: \S+ \S+\.", "", why).replace(website, "the website")
+            by_reason.setdefault(reason, []).append(website)
+        not_tried = f"{self.not_tried:,} were not tried, " if self.not_tried else ""
+        failed = len(self.failures) - self.not_tried
+        lines = [f"{failed:,} website{'' if failed == 1 else 's'} failed, {not_tried}{self.done:,} succeeded."]
+        named = max(1, _SHOWN // max(1, len(by_reason)))
+        for why, websites in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+            more = f" and {len(websites) - named:,} more" if len(websites) > named else ""
+            listed = ", ".join(website[:_LENGTH_OF_A_NAME] for website in websites[:named])
+            line = f"{why[:_LENGTH_OF_A_REASON].rstrip('.')}: {listed}{more}."
+            if len(lines) > _SHOWN or len("\n".join([*lines, line]).encode()) > _SIZE_OF_A_MESSAGE:
+                lines.append(f"And {len(by_reason) - len(lines) + 1:,} more reasons.")
+                break
+            lines.append(line)
         return "\n".join(lines)
 
 

@@ -82,7 +82,8 @@ class Outcome:
     def raise_failures(self) -> None:
         """Raise :class:`BulkError` if any website failed."""
         if self.failures:
-            raise BulkError(self.failures, self.applied)
+            not_tried = sum(why == _NOT_TRIED for why in self.failures.values())
+            raise BulkError(self.failures, self.applied, not_tried)
 
 
 class Websites:

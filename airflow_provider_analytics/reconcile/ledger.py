@@ -155,9 +155,10 @@ class Ledger:
             websites.pop(domain, None)
             websites[website_id] = OwnedWebsite(domain, _together({**owned, **kept}))
         for change in sent:
-            before = websites.pop(key_of(change), OwnedWebsite(change.domain)).entries
+            claimed_before = websites.pop(change.domain, None)  # by an earlier try that was killed
+            before = websites.pop(key_of(change), claimed_before or OwnedWebsite(change.domain))
             if change.action != "delete":
-                websites[key_of(change)] = OwnedWebsite(change.domain, _after(before, change, fields))
+                websites[key_of(change)] = OwnedWebsite(change.domain, _after(before.entries, change, fields))
         for key in unclear:
             if key in claimed.websites:
                 website = claimed.websites[key]

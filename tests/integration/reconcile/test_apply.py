@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -143,9 +139,10 @@ def test_a_service_that_is_down_is_not_asked_for_each_website() -> None:
     assert GIVE_UP_AFTER <= 500 - len(skipped) <= GIVE_UP_AFTER + 1  # two threads
     with pytest.raises(BulkError) as caught:
         outcome.raise_failures()
-    assert str(caught.value).startswith("500 websites failed, 0 succeeded.\n")
+    told = f"{500 - len(skipped)} websites failed, {len(skipped)} were not tried, 0 succeeded.\n"
+    assert str(caught.value).startswith(told)
     assert "\nNot tried: 20 websites in a row failed, so the service seems to be down: " in str(caught.value)
-    assert str(caught.value).count(f" and {len(skipped) - 10} more.") == 1
+    assert str(caught.value).count(f" and {len(skipped) - 5} more.") == 1
     assert len(str(caught.value)) < 4096
 
 
@@ -211,56 +208,3 @@ def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer
         outcome = apply_changes(client, *(update(number) for number in range(1, 31)), workers=3)
         assert complete_records(client, [{"id": 1, "email": 0}], ["email"], workers=3) == ([{"id": 1, "email": 0}], {})
     assert (outcome.applied, most[0]) == (30, 3)
-
-
-KILLED = """
-import sys
-from types import SimpleNamespace
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=1)
-SyncExcludedIpsOperator(
-    task_id="sync",
-    excluded_ips=sys.argv[2:],
-    mode="managed",
-    ledger_path=sys.argv[1] + "/ledger.json",
-    audit_path=sys.argv[1],
-).execute({"ti": ti})
-"""
-
-
-@pytest.mark.kill
-def test_a_killed_process_converges_on_the_next_run(
-    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
-) -> None:
-    for number in range(1, 101):
-        analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1")
-    numbers = itertools.count(1)
-    all_workers_held, killed = threading.Barrier(9, timeout=60), threading.Event()
-
-    def hold_after_forty(method: str, path: str) -> None:
-        if method == "PATCH" and next(numbers) > 40:
-            all_workers_held.wait()
-            killed.wait(60)
-            raise ConnectionError("never arrives")
-
-    distortion.before = hold_after_forty
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path), "203.0.113.7"])
-    try:
-        all_workers_held.wait()
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        distortion.before = lambda method, path: None
-        killed.set()
-    assert Counter(lists(analytics_sandbox)) == {"10.0.0.1": 60, "10.0.0.1\n203.0.113.7": 40}
-    assert len((tmp_path / "the_dag" / "run" / "sync--1-1.jsonl").read_text().splitlines()) == 40
-
-    analytics_sandbox.clear_requests()
-    arguments = {"excluded_ips": ["203.0.113.7"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
-    result = execute(SyncExcludedIpsOperator, **arguments)
-    # The account, the list, a show and an update for each, and the list again.
-    assert (len(analytics_sandbox.requests), result["applied"]) == (1 + 3 + 2 * 60 + 3, 60)
-    assert lists(analytics_sandbox) == ["10.0.0.1\n203.0.113.7"] * 100
-    # What the killed process added is known as added, so that the list can take it away again.
-    execute(SyncExcludedIpsOperator, **{**arguments, "excluded_ips": ["203.0.113.8"]}, force=True)
-    assert lists(analytics_sandbox) == ["10.0.0.1\n203.0.113.8"] * 100

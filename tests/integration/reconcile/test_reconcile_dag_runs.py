@@ -410,6 +410,26 @@ def test_a_list_may_come_from_a_file_or_from_a_task(
     assert website["exclude_params"] == "gclid\nfbclid"
 
 
+def test_desired_websites_may_come_from_a_task(run_dag: RunDag, analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.add_website("a.example", email=1)
+    with DAG("inventory", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+
+        @task
+        def read_inventory() -> list[dict[str, Any]]:
+            return [{"domain": "a.example", "privacy": 1, "exclude_ips": "203.0.113.7\n203.0.113.8", "favorite": None}]
+
+        rows: Any = read_inventory()
+        first = ApplyWebsitesOperator(task_id="rows", config=rows)
+        second = ApplyWebsitesOperator(task_id="within", config={"defaults": {"email": False}, "websites": rows})
+        text = "{{ ti.xcom_pull(task_ids='read_inventory') | tojson }}"
+        first >> second >> CheckDriftOperator(task_id="text", config=text)
+    outcome = run_dag(dag)
+    assert outcome.state == "success"
+    assert [outcome.tasks[name].returned["updates"] for name in ("rows", "within", "text")] == [1, 1, 0]
+    (website,) = analytics_sandbox.websites()
+    assert (website["privacy"], website["email"], website["exclude_ips"]) == (1, 0, "203.0.113.7\n203.0.113.8")
+
+
 @pytest.mark.parametrize("name", ["exclusions.md", "websites_as_code.md"])
 def test_the_examples_of_the_documentation_are_valid(name: str) -> None:
     text = (SAMPLES.parent / "docs" / name).read_text()

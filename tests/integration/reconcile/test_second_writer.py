@@ -16,6 +16,7 @@ from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 BY_HAND = "203.0.113.99"
@@ -92,6 +93,34 @@ def test_what_a_person_adds_while_the_list_adds_it_too_is_the_persons(
     assert ledger["websites"]["1"]["entries"] == {"exclude_ips": ["192.0.2.2"]}
     execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.3"], **arguments)
     assert lists(analytics_sandbox) == [{"192.0.2.1", "192.0.2.3"}]
+
+
+#: Not the update of that very website.
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 7, 8])
+def test_an_entry_typed_by_hand_at_any_step_of_an_apply_stays(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path, step: int
+) -> None:
+    config = tmp_path / "websites.yaml"
+    config.write_text(
+        "modes: {exclude_ips: merge}\ndefaults: {exclude_ips: [192.0.2.1]}\n"
+        "websites: {1.example: , 2.example: , 3.example: }"
+    )
+    for number in range(1, 4):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1")
+    requests = itertools.count(1)
+
+    def type_at_that_step(method: str, path: str) -> None:
+        if next(requests) == step:
+            type_in(analytics_sandbox, 2)
+
+    distortion.before = type_at_that_step
+    result = execute(ApplyWebsitesOperator, config_path=str(config), max_workers=1)
+    assert result["verified"] is True
+    assert lists(analytics_sandbox) == [
+        {"10.0.0.1", "192.0.2.1"},
+        {"10.0.0.1", "192.0.2.1", BY_HAND},
+        {"10.0.0.1", "192.0.2.1"},
+    ]
 
 
 @pytest.mark.slow  # twenty pairs of tasks

@@ -208,7 +208,7 @@ def test_every_failure_is_in_the_audit_trail_and_the_error_stays_short(
     lines = str(caught.value).splitlines()
     assert lines[0] == "30 websites failed, 10 succeeded."
     assert len(lines) == 3
-    assert all(" and 5 more." in line for line in lines[1:])
+    assert all(" and 10 more." in line for line in lines[1:])
     (trail,) = tmp_path.rglob("*.jsonl")
     written = [json.loads(line) for line in trail.read_text().splitlines()]
     failed = [line["website"] for line in written if line["action"] == "failed"]
@@ -350,3 +350,135 @@ def test_ledger_and_audit_may_be_in_any_storage(analytics_sandbox: SandboxServer
     assert [
         len((read_text(f"{run}/sync--1-{number}.jsonl", "audit_path") or "").splitlines()) for number in (1, 2)
     ] == [1, 1]
+
+
+def test_a_website_can_be_given_back_its_own_list(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    for number in range(1, 4):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1")
+    arguments = {"excluded_ips": ["203.0.113.7"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    execute(SyncExcludedIpsOperator, **arguments)
+    analytics_sandbox.change_website(2, exclude_ips="10.0.0.1\n203.0.113.7\n10.0.0.2")
+    # Excluded, it keeps what the list has added; released, it gets its own list back.
+    arguments = {**arguments, "excluded_ips": ["203.0.113.8"], "except_websites": ["2.example"]}
+    execute(SyncExcludedIpsOperator, **arguments)
+    assert lists(analytics_sandbox)["2.example"] == "10.0.0.1\n203.0.113.7\n10.0.0.2"
+    result = execute(SyncExcludedIpsOperator, **arguments, release=["2.*"])
+    assert (result["applied"], result["entries_removed"], result["verified"]) == (1, 1, True)
+    assert lists(analytics_sandbox) == {
+        "1.example": "10.0.0.1\n203.0.113.8",
+        "2.example": "10.0.0.1\n10.0.0.2",
+        "3.example": "10.0.0.1\n203.0.113.8",
+    }
+    assert list(json.loads((tmp_path / "ledger.json").read_text())["websites"]) == ["1", "3"]
+    assert execute(SyncExcludedIpsOperator, **arguments, release="2.example")["applied"] == 0
+    for wrong, message in (
+        ({"release": ["4.example"]}, "no website matches release: '4.example'"),
+        (
+            {"release": ["2.example"], "mode": "merge"},
+            "release is not allowed with mode='merge'; allowed: mode='managed'",
+        ),
+        ({"release": ["2.example"], "websites": {"search": "2"}}, "release is not allowed with a filter in websites"),
+    ):
+        with pytest.raises(AirflowFailException, match=message):
+            execute(SyncExcludedIpsOperator, **{**arguments, **wrong})
+
+
+def test_a_list_may_be_a_file(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+    analytics_sandbox.add_website("a.example")
+    file = tmp_path / "office.csv"
+    file.write_bytes(b"\xef\xbb\xbf203.0.113.7 # office\r\n\r\n203.0.113.8\r\n")
+    for place in (str(file), f"file://{file}", f" {file}\n"):
+        assert execute(SyncExcludedIpsOperator, excluded_ips=place)["entries_added"] in (2, 0)
+    assert lists(analytics_sandbox) == {"a.example": "203.0.113.7\n203.0.113.8"}
+    for missing, message in (
+        (f"{tmp_path}/none.txt", "there is no such file; allowed: a list, or a text file"),
+        ("none.txt", "there is no such template file; allowed: the name of a file beside the DAG"),
+    ):
+        with pytest.raises(AirflowFailException, match=message):
+            execute(SyncExcludedParamsOperator, excluded_params=missing)
+
+
+def test_further_entries_may_be_the_text_of_an_object(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    analytics_sandbox.add_website("a.example")
+    result = execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], per_website='{"a.*": ["2.2.2.2"]}')
+    assert result["entries_added"] == 2
+    with pytest.raises(AirflowFailException, match=r"per_website='a\.example' is not allowed; allowed: a dict"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], per_website="a.example")
+    with pytest.raises(ValueError, match="a template cannot be a key"):
+        SyncExcludedIpsOperator(task_id="x", excluded_ips=["1.1.1.1"], per_website={"{{ params.domain }}": ["2.2.2.2"]})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            {"plan_path": "/tmp/p.json"}, "allowed: both, to apply an approved plan, or neither", id="plan only"
+        ),
+        pytest.param({"expected_digest": "0" * 64}, "allowed: both, to apply an approved plan", id="digest only"),
+        pytest.param(
+            {"plan_path": "/none/p.json", "expected_digest": "0" * 64},
+            "there is no such file; allowed: the plan_path",
+            id="no plan",
+        ),
+        pytest.param(
+            {"dry_run": True, "plan_path": "/tmp/p.json", "expected_digest": "0" * 64},
+            "dry_run=True and expected_digest are not allowed together",
+            id="both",
+        ),
+        pytest.param(
+            {"mode": "managed", "ledger_path": "/tmp/l.json", "plan_path": "/tmp/p.json", "dry_run": True},
+            "mode='managed' with plan_path needs list_name, the same for both tasks",
+            id="no name",
+        ),
+    ],
+)
+def test_what_a_plan_needs(
+    analytics_sandbox: SandboxServer, execute: Execute, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=message):
+        execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], **arguments)
+
+
+def test_an_approved_plan_of_a_list_is_applied_whole_or_not_at_all(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    for number in range(1, 6):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1")
+    arguments: dict[str, Any] = {"excluded_ips": ["1.1.1.1", "2.2.2.2"], "plan_path": f"{tmp_path}/plan.json"}
+    plan = execute(SyncExcludedIpsOperator, dry_run=True, **arguments)
+    assert plan["scope"].keys() == {"service", "account", "field", "mode", "max_removal_fraction"}
+    approved = {**arguments, "expected_digest": plan["digest"]}
+    for changed in (
+        {"excluded_ips": ["1.1.1.1"]},  # cut
+        {"excluded_ips": ["1.1.1.1", "2.2.2.2", "6.6.6.6"]},
+        {"websites": ["1.example"]},
+        {"mode": "replace"},
+    ):
+        with pytest.raises(AirflowFailException, match=r"not the approved one|something else: mode was 'merge'"):
+            execute(SyncExcludedIpsOperator, **{**approved, **changed})
+    assert operations(analytics_sandbox)["update"] == 0
+    # Somebody types one of the entries, and another one: the rest of the plan is still that which was approved.
+    analytics_sandbox.change_website(1, exclude_ips="10.0.0.1\n1.1.1.1\n10.0.0.9")
+    distortion.failing = {("PATCH", "/websites/3"): 500}
+    with pytest.raises(BulkError):
+        execute(SyncExcludedIpsOperator, **approved)
+    distortion.failing = {}
+    assert execute(SyncExcludedIpsOperator, **approved)["applied"] == 1
+    assert lists(analytics_sandbox) == {
+        "1.example": "10.0.0.1\n1.1.1.1\n10.0.0.9\n2.2.2.2",
+        **{f"{number}.example": "10.0.0.1\n1.1.1.1\n2.2.2.2" for number in range(2, 6)},
+    }
+
+
+@pytest.mark.slow  # a thousand updates among ten thousand websites
+def test_what_ten_thousand_websites_cost(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    analytics_sandbox.seed(10_000)
+    for number in range(1, 10_001):
+        analytics_sandbox.change_website(number, exclude_ips="203.0.113.7" if number % 20 else None)
+    analytics_sandbox.clear_requests()
+    pages = 100 + 3  # one more after the full last one, and two that close the proof
+    result = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
+    assert (result["applied"], result["verified"]) == (500, True)
+    assert operations(analytics_sandbox) == {"list": 2 * pages, "show": 500, "update": 500}

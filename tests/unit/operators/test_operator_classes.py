@@ -28,8 +28,6 @@ from airflow_provider_analytics.operators.websites import CreateWebsiteOperator,
 STORED_AS = {"dry_run": "is_dry_run"}
 #: Arguments that nobody computes: a secret, which Airflow would store and show as rendered, and an object of the DAG.
 NOT_TEMPLATED = {"password", "asset"}
-#: Arguments that take a list, where a value that ends in .txt is the name of a template file.
-READ_FROM_FILES = {"excluded_ips", "excluded_params"}
 
 
 def operators() -> Iterator[type[BaseOperator]]:
@@ -115,9 +113,9 @@ class TestEveryOperator:
         assert set(operator.template_fields) == stored
         assert len(operator.template_fields) == len(stored)
 
-    def test_only_lists_are_read_from_files(self, operator: type[BaseOperator]) -> None:
-        # A domain or an address that ends like a file name is not the name of a file.
-        assert tuple(operator.template_ext) == ((".txt",) if READ_FROM_FILES & parameters(operator).keys() else ())
+    def test_airflow_reads_no_argument_from_a_file(self, operator: type[BaseOperator]) -> None:
+        # It would do so with every argument: a ledger or a domain that ends like a file name is not a template.
+        assert tuple(operator.template_ext) == ()
 
     def test_constructing_assigns_and_does_nothing_else(
         self, operator: type[BaseOperator], monkeypatch: pytest.MonkeyPatch

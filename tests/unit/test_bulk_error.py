@@ -1,0 +1,29 @@
+"""The error that names the websites that failed, as a person reads it in a task log."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_analytics.exceptions import BulkError
+
+
+def test_websites_are_grouped_by_reason_and_ten_are_named() -> None:
+    refused = {
+        f"{n}.example (id {n})": f"The service rejected a value. Request: PATCH /websites/{n}." for n in range(40)
+    }
+    differs = {f"x{n}.example (id {n})": f"Still differs: update x{n}.example (id {n}): privacy" for n in range(3)}
+    lines = str(BulkError({**refused, **differs}, done=1957, not_tried=3)).splitlines()
+    assert lines[0] == "40 websites failed, 3 were not tried, 1,957 succeeded."
+    assert lines[1].startswith("The service rejected a value: 0.example (id 0), ")
+    assert lines[1].endswith(" and 35 more.")
+    assert lines[2].startswith("Still differs: update the website: privacy: x0.example (id 0), x1.example")
+    assert str(BulkError({"a.example": "no"})).startswith("1 website failed, 0 succeeded.")
+
+
+@pytest.mark.parametrize("character", ["a", "\u00fc", "\U0001f600"])
+def test_the_message_stays_below_4_kb(character: str) -> None:
+    failures = {f"{number}.{character * 240}": f"{number} {character * 500}" for number in range(3000)}
+    error = BulkError(failures)
+    error.where = "https://stats.example.com/app, connection 'analytics_default'"
+    assert len(str(error).encode()) < 4096
+    assert "more reasons." in str(error)
