@@ -224,9 +224,12 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                 self.log.warning("Guard %s: %s", "overridden" if plan.force else "tripped", result["unsafe"])
         else:
             self.log.info(
-                "Synced %s on %s of the %s websites that differed; %s compared, %s failed",
+                "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, %s failed",
                 self.field,
-                *(f"{result[name]:,}" for name in ("applied", "updates", "websites")),
+                *(
+                    f"{result[name]:,}"
+                    for name in ("applied", "updates", "entries_added", "entries_removed", "websites")
+                ),
                 f"{len(outcome.failures):,}",
             )
         return result

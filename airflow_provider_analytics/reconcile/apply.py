@@ -76,8 +76,8 @@ class Outcome:
 
     @property
     def applied(self) -> int:
-        """Number of websites that were changed."""
-        return len({key_of(change) for change in self.sent})
+        """Number of websites that were changed, without those that failed nevertheless."""
+        return len({key_of(change) for change in self.sent if change.website not in self.failures})
 
     def raise_failures(self) -> None:
         """Raise :class:`BulkError` if any website failed."""

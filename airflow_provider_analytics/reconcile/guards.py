@@ -36,9 +36,8 @@ def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, las
     tripped = [one for one in found if one]
     unsafe = None
     if tripped:
-        worst = "; ".join(name for _, names in tripped for name in names)
-        told = f" The most on: {worst}." if worst else ""
-        unsafe = f"{'; '.join(problem for problem, _ in tripped)}, more than {max_removal_fraction=}.{told}"
+        worst = "".join(f"\n- {name}" for _, names in tripped for name in names)
+        unsafe = f"{'; '.join(problem for problem, _ in tripped)}, more than {max_removal_fraction=}.{worst}"
     return replace(plan, unsafe=unsafe, force=force)
 
 
@@ -82,7 +81,8 @@ def _cut(last_list: LastList, limit: float) -> _Tripped | None:
     if not loses_too_much(fewer, len(before), limit):
         return None
     share = fewer / len(before)
-    return f"The list has {len(now):,} entries, in its last run it had {len(before):,}: {share:.0%} fewer", []
+    entries = "entry" if len(now) == 1 else "entries"
+    return f"The list has {len(now):,} {entries}, in its last run it had {len(before):,}: {share:.0%} fewer", []
 
 
 def _losses(website: Change, name: str) -> str:

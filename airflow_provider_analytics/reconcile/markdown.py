@@ -26,11 +26,13 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
     lines = [f"**{counts}**, {plan.websites:,} websites compared.", ""]
     if plan.unsafe:
         how = "overridden by force=True" if plan.force else "this plan cannot be applied; plan again with force=True"
-        lines += [f"**Guard tripped, {how}:** {plan.unsafe}", ""]
+        lines += [f"**Guard tripped, {how}:** {plan.unsafe.partition(chr(10))[0]}", ""]
     if plan.opened:
         lines += [f"**{len(plan.opened):,} statistics pages become public:** {_names(plan.opened, limit)}", ""]
     if plan.protected:
         lines += [f"Not in the file, but protected ({len(plan.protected):,}): {_listed(plan.protected, limit)}", ""]
+    if plan.unsafe and (worst := plan.unsafe.split("\n- ")[1:]):
+        lines += ["The most on:", "", *(f"- {_span(one)}" for one in worst), ""]
     if plan.scope:
         lines += [", ".join(f"{name} {_code(value)}" for name, value in plan.scope.items()), ""]
     lines.append(f"Digest `{plan.digest}`")

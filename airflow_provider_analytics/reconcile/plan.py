@@ -219,7 +219,9 @@ class Plan:
     def raise_if_unsafe(self) -> None:
         """Raise :class:`UnsafePlanError` if a guard tripped and is not overridden."""
         if self.unsafe and not self.force:
-            raise UnsafePlanError(f"{self.unsafe} Nothing was sent. If this is intended, set force=True.")
+            problem, _, worst = self.unsafe.partition("\n")
+            told = f"{problem} Nothing was sent. If this is intended, set force=True."
+            raise UnsafePlanError(f"{told} The most on:\n{worst}\n" if worst else told)
 
     def to_dict(self, limit: int | None = None) -> dict[str, Any]:
         """Return the plan as JSON-safe values.

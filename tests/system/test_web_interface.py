@@ -333,10 +333,9 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert not any(website["domain"] in CREATED for website in before)
     interface.unpause("websites_as_code")
     with interface.api() as api:
-        state = {"key": "website_analytics_state", "value": tmp_path.as_uri()}
-        api.post(f"{interface.url}/api/v2/variables", json=state, timeout=PATIENCE).raise_for_status()
         runs = f"{interface.url}/api/v2/dags/websites_as_code/dagRuns"
-        triggered = api.post(runs, json={"logical_date": None}, timeout=PATIENCE)
+        conf = {"state_path": tmp_path.as_uri()}
+        triggered = api.post(runs, json={"logical_date": None, "conf": conf}, timeout=PATIENCE)
         triggered.raise_for_status()
 
         run_id = triggered.json()["dag_run_id"]
