@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_provider_analytics.operators.base import AnalyticsOperator
@@ -13,8 +12,8 @@ from airflow_provider_analytics.operators.planning import (
     ADOPT,
     SHOWN_CHANGES,
     LedgerFile,
+    Planned,
     account_of,
-    apply_and_record,
     markdown_path,
     read_approved,
     same_scope,
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.api.entries import Entries
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
-    from airflow_provider_analytics.reconcile.apply import ChangeOf, Outcome, Websites
-    from airflow_provider_analytics.reconcile.plan import Plan
+    from airflow_provider_analytics.reconcile.apply import Outcome, Websites
+    from airflow_provider_analytics.reconcile.approval import ApprovedPlan
 
 _FILTERS = ("search", "search_by", "favorite")
 
@@ -115,12 +114,30 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
-        with self.connected() as hook:
-            return self._sync(hook, context)
-
-    def _sync(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
-        from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
+        from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.reconcile.apply import Outcome
+
+        with self.connected() as hook:
+            dry_run = flag("dry_run", self.is_dry_run)
+            if dry_run and self.expected_digest is not None:
+                raise ValueError("dry_run=True with expected_digest is not allowed: one plans, the other applies")
+            approved = None if dry_run else read_approved(self.plan_path, self.expected_digest)
+            planned = self._plan(hook, context, approved)
+            outcome = Outcome()
+            if dry_run:
+                planned.raise_unread()
+                if self.plan_path:
+                    write_plan(self.plan_path, planned.plan, hook.client.redact)
+            else:
+                planned = planned.only(approved)
+                outcome = planned.apply(context, hook.client.redact, audit_path=self.audit_path)
+            result = self._result(hook, planned, outcome, dry_run=dry_run)
+            outcome.raise_failures()
+        return result
+
+    def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None) -> Planned:
+        """Read the list of websites and work out the changes."""
+        from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
         from airflow_provider_analytics.reconcile.exclusions import MODES, ExclusionList
         from airflow_provider_analytics.reconcile.guards import guarded
         from airflow_provider_analytics.reconcile.selection import extra_entries
@@ -128,77 +145,52 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         one_of("mode", self.mode, MODES)
         if self.adopt is not None:
             one_of("adopt", self.adopt, ADOPT)
-        dry_run, force = flag("dry_run", self.is_dry_run), flag("force", self.force)
+        force = flag("force", self.force)
         allow_no_match = flag("allow_no_match", self.allow_no_match)
-        max_removal_fraction = fraction("max_removal_fraction", self.max_removal_fraction)
+        limit = fraction("max_removal_fraction", self.max_removal_fraction)
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         common, per_website = self._desired(context, allow_empty=flag("allow_empty", self.allow_empty))
-        self._check_together(dry_run=dry_run)
-        approved = None if dry_run else read_approved(self.plan_path, self.expected_digest)
-
+        if self.release and self.mode != "managed":
+            raise ValueError(f"release is not allowed with mode={self.mode!r}; allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": self.mode}
-        ledger_file = None
         if self.mode == "managed" or self.plan_path:
             scope["account"] = account_of(hook)
-        if self.mode == "managed":
-            ledger_file = self._ledger(scope, context)
+        ledger_file = self._ledger(scope, context) if self.mode == "managed" else None
+        if ledger_file:
             scope["list"] = ledger_file.ledger.identity.list
         if approved:
             same_scope(approved.plan, scope)
-        scope["max_removal_fraction"] = max_removal_fraction
 
         websites = self._list(hook, workers)
         chosen, released = self._choose(websites, allow_no_match=allow_no_match)
         extra = extra_entries(chosen, per_website, allow_no_match=allow_no_match)
         records, unread = websites.with_fields([*chosen, *released], [self.field])
-        exclusions = ExclusionList(
-            self.field, self.mode, common, extra, released=frozenset(str(one["id"]) for one in released)
-        )
-        if ledger_file and self.adopt:
-            desired = {str(record["id"]): {self.field: exclusions.desired(record)} for record in records}
-            ledger_file.ledger = ledger_file.ledger.adopt(records, desired)
+        given_back = frozenset(str(record["id"]) for record in released)
+        exclusions = ExclusionList(self.field, self.mode, common, extra, released=given_back)
+        last = None
         if ledger_file:
+            if self.adopt:
+                ledger_file.ledger = ledger_file.ledger.adopt(records, exclusions.desired_lists(records))
             exclusions = exclusions.owning(ledger_file.ledger, records)
-        plan = exclusions.plan(records, scope)
-        last = (ledger_file.ledger.lists.get(self.field, ()), common) if ledger_file else None
-        plan = guarded(plan, max_removal_fraction, force=force, last_list=last)
+            last = (ledger_file.ledger.lists.get(self.field, ()), common)
+        plan = exclusions.plan(records, {**scope, "max_removal_fraction": limit})
+        return Planned(
+            guarded(plan, limit, force=force, last_list=last),
+            websites,
+            records,
+            exclusions.change,
+            ledger_file,
+            managed=(self.field,),
+            lists={self.field: common},
+            unread=unread,
+            ignore_gone=True,
+        )
 
-        outcome = Outcome()
-        change_of: ChangeOf = exclusions.change
-        if approved:
-            approved.raise_unless_whole(plan, records)
-            change_of = approved.only_approved(change_of)
-            plan = replace(plan, scope=approved.plan.scope, unsafe=approved.plan.unsafe, force=approved.plan.force)
-        elif not dry_run:
-            plan.raise_if_unsafe()
-        if dry_run:
-            if self.plan_path:
-                write_plan(self.plan_path, plan, hook.client.redact)
-        else:
-            outcome = apply_and_record(
-                hook,
-                context,
-                websites,
-                plan,
-                change_of,
-                records=records,
-                audit_path=self.audit_path,
-                ledger_file=ledger_file,
-                managed=(self.field,),
-                lists={self.field: common},
-                unread=unread,
-                ignore_gone=True,
-            )
-        result = self._result(hook, plan, outcome, compared=len(records), dry_run=dry_run)
-        outcome.raise_failures()
-        return result
-
-    def _result(
-        self, hook: AnalyticsHook, plan: Plan, outcome: Outcome, *, compared: int, dry_run: bool
-    ) -> dict[str, Any]:
+    def _result(self, hook: AnalyticsHook, planned: Planned, outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
         """Return the result, and log what a person reads first."""
         from airflow_provider_analytics.reconcile.markdown import to_markdown
 
+        plan = planned.plan
         whole = markdown_path(self.plan_path) if self.plan_path else None
         result: dict[str, Any] = hook.client.for_output(
             {
@@ -206,7 +198,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                 "mode": self.mode,
                 "dry_run": dry_run,
                 **plan.to_dict(SHOWN_CHANGES),
-                "unchanged": compared - len(plan.changes),
+                "unchanged": len(planned.records) - len(plan.changes),
                 "applied": outcome.applied,
                 "verified": not dry_run and not outcome.failures and not outcome.unshown,
                 "markdown": to_markdown(plan, whole=whole) if dry_run else None,
@@ -233,17 +225,6 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                 f"{len(outcome.failures):,}",
             )
         return result
-
-    def _check_together(self, *, dry_run: bool) -> None:
-        """Raise :class:`ValueError` for arguments that are not allowed together."""
-        if self.mode == "managed" and not self.ledger_path:
-            raise ValueError("mode='managed' needs ledger_path: the URL or absolute path of a file for the ledger")
-        if self.mode == "managed" and self.plan_path and not self.list_name:
-            raise ValueError("mode='managed' with plan_path needs list_name, the same for both tasks")
-        if self.release and self.mode != "managed":
-            raise ValueError(f"release is not allowed with mode={self.mode!r}; allowed: mode='managed'")
-        if dry_run and self.expected_digest is not None:
-            raise ValueError("dry_run=True and expected_digest are not allowed together: one plans, the other applies")
 
     def _desired(self, context: Context, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
         """Return the entries for all websites, and those per selector; raise all problems at once."""
@@ -324,12 +305,16 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def _ledger(self, scope: Mapping[str, Any], context: Context) -> LedgerFile:
         from airflow_provider_analytics.reconcile.ledger import Identity
 
+        if not self.ledger_path:
+            raise ValueError("mode='managed' needs ledger_path: the URL or absolute path of a file for the ledger")
+        if self.plan_path and not self.list_name:
+            raise ValueError("mode='managed' with plan_path needs list_name, the same for both tasks")
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
         mapped = f"[{map_index}]" if map_index >= 0 else ""
         name = self.list_name or f"{ti.dag_id}.{self.task_id}{mapped}"
         identity = Identity(scope["service"], scope["account"], name)
-        return LedgerFile(str(self.ledger_path), identity, adopt=bool(self.adopt))
+        return LedgerFile(self.ledger_path, identity, adopt=bool(self.adopt))
 
 
 def _json_object(argument: str, value: Any) -> Mapping[str, Any]:

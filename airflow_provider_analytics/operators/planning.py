@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import BulkError, UnsafePlanError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -127,47 +127,90 @@ def same_scope(approved: Plan, scope: Mapping[str, Any]) -> None:
         raise UnsafePlanError(f"The plan was approved for something else: {told}. Nothing was sent.")
 
 
-def apply_and_record(
-    hook: AnalyticsHook,
-    context: Context,
-    websites: Websites,
-    plan: Plan,
-    change_of: ChangeOf,
-    *,
-    records: Sequence[Mapping[str, Any]],
-    audit_path: str | None,
-    ledger_file: LedgerFile | None = None,
-    managed: Collection[str] = (),
-    lists: Owned | None = None,
-    passwords: Mapping[str, str] | None = None,
-    unread: Mapping[str, str] | None = None,
-    ignore_gone: bool = False,
-) -> Outcome:
-    """Apply a plan, write the audit trail, and keep the ledger true before and afterwards.
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what it takes to apply it.
 
+    :param websites: the websites as they were listed.
     :param records: records of the compared websites.
+    :param change_of: works the change of a website out anew.
+    :param ledger_file: the ledger of managed lists.
     :param managed: list fields that the ledger is about.
     :param lists: list field to the list of this run.
-    :param unread: websites that could not be read, for the audit trail.
-    :return: the outcome, with the websites that could not be read among the failures.
+    :param unread: websites that could not be read, and why.
+    :param ignore_gone: whether a website that no longer exists is no failure.
     """
-    from airflow_provider_analytics.operators.audit import audit_trail
-    from airflow_provider_analytics.reconcile.apply import apply_plan
 
-    before = ledger_file.ledger if ledger_file else None
-    claimed = before.claim(plan.changes, managed) if before else None
-    if ledger_file and claimed:
-        # Written before anything is sent: entries added by a task that is then killed must count as added.
-        ledger_file.write(replace(claimed, lists={**claimed.lists, **(lists or {})}))
-    with audit_trail(audit_path, context, hook.client.redact) as audit:
-        outcome = apply_plan(
-            websites, plan, change_of, passwords=passwords, applied=audit.applied, ignore_gone=ignore_gone
-        )
-        outcome = replace(outcome, failures={**(unread or {}), **outcome.failures})
-        audit.failed(outcome.failures)
-    if ledger_file and before and claimed:
-        settled = before.settle(
-            records, outcome.sent, lists or {}, claimed=claimed, unclear=outcome.unclear, fields=managed
-        )
-        ledger_file.write(settled)
-    return outcome
+    plan: Plan
+    websites: Websites
+    records: Sequence[Mapping[str, Any]]
+    change_of: ChangeOf
+    ledger_file: LedgerFile | None = None
+    managed: Collection[str] = ()
+    lists: Owned = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    ignore_gone: bool = False
+
+    def raise_unread(self) -> None:
+        """Raise :class:`BulkError` if websites could not be read: a plan without them is not the whole plan."""
+        if self.unread:
+            raise BulkError(self.unread)
+
+    def only(self, approved: ApprovedPlan | None) -> Planned:
+        """Return this plan if it may be applied: it is the approved one, or no guard trips.
+
+        :raises UnsafePlanError: if it may not.
+        """
+        if approved is None:
+            self.plan.raise_if_unsafe()
+            return self
+        self.raise_unread()
+        approved.raise_unless_whole(self.plan, self.records)
+        # The guards were judged when the plan was made.
+        was = approved.plan
+        plan = replace(self.plan, scope=was.scope, unsafe=was.unsafe, force=was.force)
+        return replace(self, plan=plan, change_of=approved.only_approved(self.change_of))
+
+    def apply(
+        self,
+        context: Context,
+        redact: Callable[[str], str],
+        *,
+        audit_path: str | None,
+        passwords: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Apply the plan, write the audit trail, and keep the ledger true before and afterwards.
+
+        :return: the outcome, with the websites that could not be read among the failures.
+        """
+        from airflow_provider_analytics.operators.audit import audit_trail
+        from airflow_provider_analytics.reconcile.apply import apply_plan
+
+        before = self.ledger_file.ledger if self.ledger_file else None
+        claimed = before.claim(self.plan.changes, self.managed) if before else None
+        if self.ledger_file and claimed:
+            # Written before anything is sent: entries added by a task that is then killed must count as added.
+            self.ledger_file.write(replace(claimed, lists={**claimed.lists, **self.lists}))
+        with audit_trail(audit_path, context, redact) as audit:
+            outcome = apply_plan(
+                self.websites,
+                self.plan,
+                self.change_of,
+                passwords=passwords,
+                applied=audit.applied,
+                ignore_gone=self.ignore_gone,
+            )
+            outcome = replace(outcome, failures={**self.unread, **outcome.failures})
+            audit.failed(outcome.failures)
+        if self.ledger_file and before and claimed:
+            self.ledger_file.write(
+                before.settle(
+                    self.records,
+                    outcome.sent,
+                    self.lists,
+                    claimed=claimed,
+                    unclear=outcome.unclear,
+                    fields=self.managed,
+                )
+            )
+        return outcome

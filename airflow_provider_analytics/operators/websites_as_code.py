@@ -15,8 +15,8 @@ from airflow_provider_analytics.operators.planning import (
     ADOPT,
     SHOWN_CHANGES,
     LedgerFile,
+    Planned,
     account_of,
-    apply_and_record,
     markdown_path,
     read_approved,
     same_scope,
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
-    from airflow_provider_analytics.reconcile.apply import ChangeOf, Outcome, Websites
+    from airflow_provider_analytics.reconcile.apply import Outcome
     from airflow_provider_analytics.reconcile.plan import Plan
-    from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
     from airflow_provider_analytics.reconcile.websites_file import WebsitesFile
 
 ON_DRIFT = ("fail", "skip", "report")
@@ -55,17 +54,6 @@ class _Settings:
         default = _Settings(False, MAX_LOSS_FRACTION, None, None, None)
         given = {name: value for name, value in asdict(self).items() if value != getattr(default, name)}
         return [name for name, value in given.items() if value != scope.get(name)]
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """A plan, and what it was made from."""
-
-    plan: Plan
-    records: Sequence[Mapping[str, Any]]
-    websites: Websites
-    code: WebsitesAsCode
-    ledger_file: LedgerFile | None
 
 
 class _WebsitesAsCodeOperator(AnalyticsOperator):
@@ -126,7 +114,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
 
     def _plan(
         self, hook: AnalyticsHook, settings: _Settings, *, force: bool = False, approved: Plan | None = None
-    ) -> _Planned:
+    ) -> Planned:
         """Compare the file with the complete list of websites.
 
         :param approved: the plan that was approved, which must be about the same service.
@@ -162,7 +150,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         gone = {str(record["id"]) for record in (*parts.named, *parts.doomed)} - read
         records = [record for website_id, record in whole.items() if website_id not in gone]
         plan = guarded(code.plan(records, scope), settings.max_removal_fraction, force=force)
-        return _Planned(plan, records, websites, code, ledger_file)
+        return Planned(plan, websites, records, code.change, ledger_file, websites_file.managed)
 
     def _file(self) -> WebsitesFile:
         from airflow_provider_analytics.hooks.object_storage import read_text
@@ -392,26 +380,10 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             if approved:
                 settings = self._approved_settings(approved.plan, settings, force=force)
             planned = self._plan(hook, settings, force=force, approved=approved.plan if approved else None)
+            planned = planned.only(approved)
             plan = planned.plan
-            change_of: ChangeOf = planned.code.change
-            if approved:
-                approved.raise_unless_whole(plan, planned.records)
-                change_of = approved.only_approved(change_of)
-                plan = replace(plan, unsafe=approved.plan.unsafe, force=approved.plan.force)
-            else:
-                plan.raise_if_unsafe()
-            outcome = apply_and_record(
-                hook,
-                context,
-                planned.websites,
-                plan,
-                change_of,
-                records=planned.records,
-                audit_path=self.audit_path,
-                ledger_file=planned.ledger_file,
-                managed=planned.code.file.managed,
-                passwords=_passwords(plan),
-            )
+            passwords = _passwords(plan)
+            outcome = planned.apply(context, hook.client.redact, audit_path=self.audit_path, passwords=passwords)
             result = self._result(hook, plan, outcome, self.plan_path)
             self.log.info(
                 "Applied %s of %s changes, %s failed. The plan was:\n%s",

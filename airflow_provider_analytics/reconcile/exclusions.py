@@ -9,7 +9,7 @@ from typing import Any, Self
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.exceptions import UnsafePlanError
-from airflow_provider_analytics.reconcile.ledger import Ledger
+from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
 
 MODES = ("merge", "replace", "managed")
@@ -79,6 +79,10 @@ class ExclusionList:
         if website_id in self.released:
             return ()
         return tuple(dict.fromkeys((*self.entries, *self.extra.get(website_id, ()))))
+
+    def desired_lists(self, records: Iterable[Mapping[str, Any]]) -> dict[str, Owned]:
+        """Return the desired entries by website id and list field."""
+        return {str(record["id"]): {self.name: self.desired(record)} for record in records}
 
     def change(self, record: Mapping[str, Any]) -> Change | None:
         """Return the change of a website, or None if its list is as desired.

@@ -424,7 +424,7 @@ def test_further_entries_may_be_the_text_of_an_object(analytics_sandbox: Sandbox
         ),
         pytest.param(
             {"dry_run": True, "plan_path": "/tmp/p.json", "expected_digest": "0" * 64},
-            "dry_run=True and expected_digest are not allowed together",
+            "dry_run=True with expected_digest is not allowed",
             id="both",
         ),
         pytest.param(
