@@ -22,6 +22,8 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
+pytestmark = pytest.mark.kill
+
 #: A process that has imported all and forks a child for each job: importing Airflow takes longer than the job.
 FORKING = """
 import json, os, sys
@@ -106,7 +108,6 @@ def kill(forking: subprocess.Popen[str], distortion: Distortion) -> Kill:
 STEPS = [1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 17, 19, 21, 22, 23]
 
 
-@pytest.mark.kill
 @pytest.mark.parametrize("arrives", [False, True], ids=["lost", "arrives"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_sync_converges_on_the_next_run(
@@ -134,7 +135,6 @@ def test_a_killed_sync_converges_on_the_next_run(
     assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["10.0.0.1\n203.0.113.8"] * 10
 
 
-@pytest.mark.kill
 @pytest.mark.parametrize("arrives", [False, True], ids=["lost", "arrives"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_apply_of_an_approved_plan_converges_on_the_next_run(
