@@ -36,8 +36,10 @@ def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, las
     tripped = [one for one in found if one]
     unsafe = None
     if tripped:
-        worst = "".join(f"\n- {name}" for _, names in tripped for name in names)
-        unsafe = f"{'; '.join(problem for problem, _ in tripped)}, more than {max_removal_fraction=}.{worst}"
+        # A line each: what is right of the first ninety characters is not seen in a task log.
+        problems = [f"{problem}." for problem, _ in tripped]
+        worst = [f"- {name}" for _, names in tripped for name in names]
+        unsafe = "\n".join([*problems, f"Allowed: {max_removal_fraction=}.", *worst])
     return replace(plan, unsafe=unsafe, force=force)
 
 

@@ -26,7 +26,8 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
     lines = [f"**{counts}**, {plan.websites:,} websites compared.", ""]
     if plan.unsafe:
         how = "overridden by force=True" if plan.force else "this plan cannot be applied; plan again with force=True"
-        lines += [f"**Guard tripped, {how}:** {plan.unsafe.partition(chr(10))[0]}", ""]
+        problem = " ".join(plan.unsafe.split("\n- ")[0].splitlines())
+        lines += [f"**Guard tripped, {how}:** {problem}", ""]
     if plan.opened:
         lines += [f"**{len(plan.opened):,} statistics pages become public:** {_names(plan.opened, limit)}", ""]
     if plan.protected:

@@ -219,9 +219,9 @@ class Plan:
     def raise_if_unsafe(self) -> None:
         """Raise :class:`UnsafePlanError` if a guard tripped and is not overridden."""
         if self.unsafe and not self.force:
-            problem, _, worst = self.unsafe.partition("\n")
-            told = f"{problem} Nothing was sent. If this is intended, set force=True."
-            raise UnsafePlanError(f"{told} The most on:\n{worst}\n" if worst else told)
+            problem, *worst = self.unsafe.split("\n- ")
+            lines = [problem, "Nothing was sent. If this is intended, set force=True.", *(f"- {one}" for one in worst)]
+            raise UnsafePlanError("\n".join(lines) + ("\n" if worst else ""))
 
     def to_dict(self, limit: int | None = None) -> dict[str, Any]:
         """Return the plan as JSON-safe values.
