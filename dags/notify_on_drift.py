@@ -38,7 +38,7 @@ def notify_on_drift():
             to="{{ var.value.website_analytics_notify }}",
             subject="{{ (exception | string).splitlines()[0] | truncate(150) }}",
             html_content="<pre>{{ exception | string | e }}</pre>"
-            '<p>The whole plan is in <a href="{{ ti.log_url }}">the log</a>.</p>',
+            '<p>The details are in <a href="{{ ti.log_url }}">the log</a>.</p>',
         ),
     )
 

@@ -1,8 +1,9 @@
 """Make the websites match ``websites.yaml``, after the plan was approved.
 
 The plan waits for approval under Required Actions in Airflow's UI. The approved plan is applied whole or not at all: if
-the file or the websites change in between, the last task fails, and a new run has to plan again. A plan that a guard
-refuses is not put up for approval; if it is intended, trigger the DAG with ``force``.
+the file or the websites change in between, so that something else would be changed, the last task fails. Then, and to
+plan again for any other reason, start a new run: a cleared run would show the old plan. A plan that a guard refuses is
+not put up for approval; if it is intended, trigger the DAG with ``force``.
 
 Copy this file and ``websites.yaml`` to your DAG folder. Requires Airflow 3.1 or newer for approvals (on older versions
 this file defines no DAG: use ``websites_as_code_in_two_steps.py``) and a connection ``analytics_default`` of type

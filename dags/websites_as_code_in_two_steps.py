@@ -50,7 +50,8 @@ SETTINGS = {
     },
 )
 def plan_websites():
-    PlanWebsitesOperator(task_id="plan", force="{{ params.force }}", **FILES)
+    # Each plan replaces the one before: it is approved by its digest.
+    PlanWebsitesOperator(task_id="plan", force="{{ params.force }}", overwrite_plan=True, **FILES)
 
 
 @dag(
@@ -58,10 +59,7 @@ def plan_websites():
     params={
         "state_path": STATE_PATH,
         "approved_digest": Param(
-            "",
-            type="string",
-            description="Digest of the plan, from the log of plan_websites",
-            pattern="^([0-9a-f]{64})?$",
+            type="string", pattern="^[0-9a-f]{64}$", description="Digest of the plan, from the log of plan_websites"
         ),
     },
 )

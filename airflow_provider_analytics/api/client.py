@@ -225,6 +225,44 @@ class AnalyticsClient:
         return shown
 
     @_located
+    def change_website(
+        self,
+        website_id: int | str,
+        work_out: Callable[[dict[str, Any]], UpdateSettings | None],
+        lost: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any] | None:
+        """Change a website by what it shows right before, and return the record of the response, if it holds one.
+
+        The update follows the show at once: all waiting comes before. A retry begins with the show, so that nothing is
+        sent twice that was worked out once. The outcome is not checked: read the website again.
+
+        :param work_out: returns the settings to send for a record, or None if nothing is to be changed.
+        :param lost: called after an update that may or may not have been applied.
+        :raises ValueError: as ``work_out`` does, and if it returns invalid settings.
+        """
+        asked = fields.check_website_id(website_id)
+
+        def attempt() -> dict[str, Any] | None:
+            answer = self._transport.once("GET", _path(asked))
+            settings = work_out(_of_website(asked, dialect.record(answer), answer))
+            if settings is None:
+                return None
+            form = fields.update_form(boolean_texts=self.settings.boolean_texts, **settings)
+            self._hide_password(form, form.get("privacy"))
+            try:
+                answer = self._transport.once(self.settings.update_method, _path(asked), form=form)
+                record = dialect.record_or_none(answer)
+                return None if record is None else _of_website(asked, record, answer)
+            except AnalyticsError as error:
+                if isinstance(error, UnexpectedResponseError) and error.status in dialect.UNCONFIRMED:
+                    return None
+                if may_have_been_applied(error):
+                    lost()
+                raise
+
+        return self._transport.together(attempt)
+
+    @_located
     def check_domain_is_kept(self, domain: str) -> None:
         """Raise if the service seems to write this domain in another way, so that every create adds a website.
 

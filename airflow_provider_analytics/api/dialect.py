@@ -13,6 +13,7 @@ place of the list                              :func:`page`                     
 place of records and page metadata             :func:`record`, :func:`page`           none
 place of the message in an error response      :func:`error_details`                  none
 headers that announce the rate limit           :func:`retry_after`, :func:`pause`     none
+identity of an account                         :func:`account_id`                     none
 =============================================  =====================================  ====================
 
 The rule for all of them: parse tolerantly, and never accept a response as a success that may not be one.
@@ -70,6 +71,8 @@ _JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGN
 _NOT_WEBSITES = ("links", "errors")
 #: Keys that describe a response; one that has no other key holds no account.
 _NO_RECORD = frozenset({"code", "detail", "message", "status", "success", "title"})
+#: Keys of an account that tell it from others, the best first.
+_ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -161,6 +164,11 @@ def account(answer: Answer) -> dict[str, Any]:
     if found.keys() <= _NO_RECORD:
         raise answer.unexpected("The response holds no account record.")
     return found
+
+
+def account_id(found: Mapping[str, Any]) -> str | None:
+    """Return what tells an account from others: its id, else the first of its names that is shown."""
+    return next((str(found[name]) for name in _ACCOUNT_NAMES if found.get(name) not in (None, "")), None)
 
 
 def is_deleted(found: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from contextlib import suppress
 
@@ -42,6 +43,13 @@ def spellings(domain: str) -> list[str]:
     return (
         list(dict.fromkeys((domain.removesuffix("."), key, unicode))) if key != unicode else [domain.removesuffix(".")]
     )
+
+
+def matches(pattern: str, domain: str) -> bool:
+    """Return whether a glob matches a domain, in whatever way both are written: ``*bücher.example`` as well."""
+    forms = {one.lower() for one in (*spellings(domain), domain_key(domain))}
+    globs = {pattern.lower().removesuffix("."), domain_key(pattern)}
+    return any(fnmatch.fnmatchcase(form, glob) for form in forms for glob in globs)
 
 
 def may_become(domain: str) -> set[str]:

@@ -23,6 +23,7 @@ EXPAND_LIMIT = 1024
 # No exclusion list needs half of the address space; a typing error in a prefix length does.
 _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
+_SHOWN_PROBLEMS = 20
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
@@ -41,8 +42,9 @@ class UnusableEntriesError(ValueError):
         super().__init__(argument, place, self.problems)
 
     def __str__(self) -> str:
-        listed = "; ".join(f"{self.place} {number}: {problem}" for number, problem in self.problems)
-        return f"{self.argument} has {len(self.problems)} unusable entries: {listed}"
+        listed = "; ".join(f"{self.place} {number}: {problem}" for number, problem in self.problems[:_SHOWN_PROBLEMS])
+        more = f"; and {len(self.problems) - _SHOWN_PROBLEMS:,} more" if len(self.problems) > _SHOWN_PROBLEMS else ""
+        return f"{self.argument} has {len(self.problems):,} unusable entries: {listed}{more}"
 
 
 class EntryType(ABC):

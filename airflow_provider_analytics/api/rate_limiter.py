@@ -39,15 +39,19 @@ class RateLimiter:
         self._announced_until = 0.0
         self._lock = threading.Lock()
 
-    def wait(self) -> None:
-        """Wait until the next request may be sent."""
+    def wait(self, requests: int = 1) -> None:
+        """Wait until the next request may be sent, or the next few right after each other.
+
+        :param requests: number of requests, at most ``per_minute``.
+        """
         with self._lock:
             now = self._clock()
             turn, reason = max(now, self._not_before), self._reason
             if self._passed.maxlen:
-                if len(self._passed) == self._passed.maxlen and self._passed[0] + WINDOW > turn:
-                    turn, reason = self._passed[0] + WINDOW, f"requests_per_minute is {self._passed.maxlen}"
-                self._passed.append(turn)
+                too_many = len(self._passed) + requests - self._passed.maxlen
+                if too_many > 0 and self._passed[too_many - 1] + WINDOW > turn:
+                    turn, reason = self._passed[too_many - 1] + WINDOW, f"requests_per_minute is {self._passed.maxlen}"
+                self._passed.extend([turn] * requests)
             # Once for all threads that wait at the same time.
             announced = turn - now > ANNOUNCED_FROM and turn > self._announced_until
             if announced:

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote, urlencode, urlsplit
 
 import requests
@@ -76,6 +76,8 @@ _ERRORS: dict[int, type[AnalyticsApiError]] = {
 _CHUNK = 64 * 1024
 #: What servers that expect TLS say to plain http; the bytes are a TLS alert.
 _TLS_EXPECTED = ("https server", "https port", "\\x15\\x03", "\x15\x03")
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -178,11 +180,41 @@ class Transport:
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
         """
         prepared = self._prepare(method, path, query, form)
-        path = f"{dialect.API_PREFIX}{path}"
+
+        def attempt() -> Answer:
+            self._limiter.wait()
+            return self._attempt(prepared, method, f"{dialect.API_PREFIX}{path}")
+
+        return self._repeat(attempt, method, stopped)
+
+    def once(self, method: str, path: str, *, form: Mapping[str, str] | None = None) -> Answer:
+        """Send a request once, without waiting for the limit of requests, within :meth:`together`."""
+        if self.settings.requests_per_minute == 1:  # there are no two at once
+            self._limiter.wait()
+        try:
+            return self._attempt(self._prepare(method, path, None, form), method, f"{dialect.API_PREFIX}{path}")
+        except AnalyticsError as error:
+            error.where = self.settings.where
+            raise
+
+    def together(self, attempt: Callable[[], Result]) -> Result:
+        """Let ``attempt`` send two requests right after each other by :meth:`once`; repeat both if one fails.
+
+        All waiting, for the limit of requests and before a retry, comes before the first of them.
+        """
+
+        def begun() -> Result:
+            if self.settings.requests_per_minute != 1:
+                self._limiter.wait(2)
+            return attempt()
+
+        return self._repeat(begun, self.settings.update_method)
+
+    def _repeat(self, attempt: Callable[[], Result], method: str, stopped: threading.Event | None = None) -> Result:
         earlier: list[AnalyticsError] = []
         while True:
             try:
-                return self._attempt(prepared, method, path)
+                return attempt()
             except AnalyticsError as error:
                 error.earlier = tuple(earlier)
                 error.where = self.settings.where
@@ -223,7 +255,6 @@ class Transport:
         return prepared
 
     def _attempt(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
-        self._limiter.wait()
         with self._stats_lock:
             self.stats.requests += 1
         started = self._clock()

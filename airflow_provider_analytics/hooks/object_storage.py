@@ -21,16 +21,28 @@ def storage_path(url: str, argument: str) -> StoragePath:
 
 
 def read_text(url: str, argument: str) -> str | None:
-    """Return the text of a small file, or None if it does not exist."""
-    content = read_bytes(storage_path(url, argument))
-    return None if content is None else content.decode()
+    """Return the text of a small file, or None if it does not exist.
+
+    :param argument: name of the argument, for messages.
+    :raises ValueError: if it cannot be read, or is not UTF-8.
+    """
+    try:
+        content = read_bytes(storage_path(url, argument))
+        return None if content is None else content.decode("utf-8-sig")
+    except (IsADirectoryError, PermissionError) as error:
+        raise ValueError(f"{argument}={url!r} cannot be read: {error.strerror}; allowed: a file") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{argument}={url!r} cannot be read: {error.reason}; allowed: a text file in UTF-8") from error
 
 
 def write_text(url: str, argument: str, text: str) -> None:
     """Write a small file atomically: a reader sees the old or the new text, even if the process is killed."""
     place = storage_path(url, argument)
-    make_parent(place)
-    put_bytes(place, text.encode(), new_token(datetime.now(UTC)))
+    try:
+        make_parent(place)
+        put_bytes(place, text.encode(), new_token(datetime.now(UTC)))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        raise ValueError(f"{argument}={url!r} cannot be written: {error.strerror}; allowed: a file") from error
 
 
 def make_parent(place: StoragePath) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
 from airflow_provider_analytics.exceptions import (
     AnalyticsConfigError,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 #: Errors that a retry cannot fix, and why: the task fails immediately, whatever its ``retries``.
 PERMANENT_ERRORS: Mapping[type[Exception], str] = {
+    AirflowNotFoundException: "the connection has to be created first",
     AnalyticsConfigError: "the connection has to be corrected first",
     AuthenticationError: "the API key stays the same",
     PermissionDeniedError: "the permissions of the API key stay the same",

@@ -58,6 +58,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         "force",
         "is_dry_run",
         "plan_path",
+        "overwrite_plan",
         "expected_digest",
         "max_workers",
         "audit_path",
@@ -81,6 +82,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         force: bool,
         dry_run: bool,
         plan_path: str | None,
+        overwrite_plan: bool,
         expected_digest: str | None,
         max_workers: int,
         audit_path: str | None,
@@ -108,6 +110,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.force = force
         self.is_dry_run = dry_run  # BaseOperator.dry_run is a method
         self.plan_path = plan_path
+        self.overwrite_plan = overwrite_plan
         self.expected_digest = expected_digest
         self.max_workers = max_workers
         self.audit_path = audit_path
@@ -127,7 +130,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             if dry_run:
                 planned.raise_unread()
                 if self.plan_path:
-                    write_plan(self.plan_path, planned.plan, hook.client.redact)
+                    overwrite = flag("overwrite_plan", self.overwrite_plan)
+                    write_plan(self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite)
             else:
                 planned = planned.only(approved)
                 outcome = planned.apply(context, hook.client.redact, audit_path=self.audit_path)
@@ -145,6 +149,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         one_of("mode", self.mode, MODES)
         if self.adopt is not None:
             one_of("adopt", self.adopt, ADOPT)
+            if self.mode != "managed":
+                raise ValueError(f"adopt is not allowed with mode={self.mode!r}; allowed: mode='managed'")
         force = flag("force", self.force)
         allow_no_match = flag("allow_no_match", self.allow_no_match)
         limit = fraction("max_removal_fraction", self.max_removal_fraction)
@@ -164,7 +170,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         websites = self._list(hook, workers)
         chosen, released = self._choose(websites, allow_no_match=allow_no_match)
         extra = extra_entries(chosen, per_website, allow_no_match=allow_no_match)
-        records, unread = websites.with_fields([*chosen, *released], [self.field])
+        doubts = ledger_file.ledger.doubts if ledger_file else None
+        records, unread = websites.with_fields([*chosen, *released], [self.field], doubts)
         given_back = frozenset(str(record["id"]) for record in released)
         exclusions = ExclusionList(self.field, self.mode, common, extra, released=given_back)
         last = None
@@ -215,6 +222,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             if plan.unsafe:
                 self.log.warning("Guard %s: %s", "overridden" if plan.force else "tripped", result["unsafe"])
         else:
+            if plan.unsafe:
+                self.log.warning("Guard overridden: %s", result["unsafe"])
             self.log.info(
                 "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, %s failed",
                 self.field,
@@ -276,13 +285,17 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def _list(self, hook: AnalyticsHook, workers: int) -> Websites:
         from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.reconcile.apply import Websites
+        from airflow_provider_analytics.reconcile.selection import raise_unless_found
 
         filters = self.websites if isinstance(self.websites, Mapping) else {}
         for name in filters:
             one_of("websites", name, _FILTERS)
         if filters and self.release:
             raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
-        return Websites(hook.client, hook.list_websites(**filters), complete=not filters, workers=workers)
+        records = hook.list_websites(**filters)
+        if filters.get("search"):
+            raise_unless_found(records, str(filters["search"]))
+        return Websites(hook.client, records, complete=not filters, workers=workers)
 
     def _choose(
         self, websites: Websites, *, allow_no_match: bool
@@ -375,6 +388,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param dry_run: plan only: send nothing, and write nothing but ``plan_path``. (templated, as ``is_dry_run``)
     :param plan_path: with ``dry_run``, where to write the whole plan as JSON, and as Markdown to ``<plan_path>.md``;
         with ``expected_digest``, where the approved plan is. A URL or an absolute path. (templated)
+    :param overwrite_plan: with ``dry_run``, replace another plan at ``plan_path``; else that is an error, since
+        somebody may be approving it. (templated)
     :param expected_digest: ``digest`` of the approved plan: all of it is applied, and nothing else, or nothing. None
         applies any plan within the guards. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
@@ -414,6 +429,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         force: bool = False,
         dry_run: bool = False,
         plan_path: str | None = None,
+        overwrite_plan: bool = False,
         expected_digest: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
@@ -435,6 +451,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             force=force,
             dry_run=dry_run,
             plan_path=plan_path,
+            overwrite_plan=overwrite_plan,
             expected_digest=expected_digest,
             max_workers=max_workers,
             audit_path=audit_path,
@@ -481,6 +498,8 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     :param dry_run: plan only: send nothing, and write nothing but ``plan_path``. (templated, as ``is_dry_run``)
     :param plan_path: with ``dry_run``, where to write the whole plan as JSON, and as Markdown to ``<plan_path>.md``;
         with ``expected_digest``, where the approved plan is. A URL or an absolute path. (templated)
+    :param overwrite_plan: with ``dry_run``, replace another plan at ``plan_path``; else that is an error, since
+        somebody may be approving it. (templated)
     :param expected_digest: ``digest`` of the approved plan: all of it is applied, and nothing else, or nothing. None
         applies any plan within the guards. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
@@ -514,6 +533,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         force: bool = False,
         dry_run: bool = False,
         plan_path: str | None = None,
+        overwrite_plan: bool = False,
         expected_digest: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
@@ -535,6 +555,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
             force=force,
             dry_run=dry_run,
             plan_path=plan_path,
+            overwrite_plan=overwrite_plan,
             expected_digest=expected_digest,
             max_workers=max_workers,
             audit_path=audit_path,

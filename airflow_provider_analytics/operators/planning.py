@@ -64,18 +64,46 @@ class LedgerFile:
         self._text = ledger.render()
         write_text(self._path, "ledger_path", self._text)
 
+    def settle(self, ledger: Ledger) -> None:
+        """Write the ledger at the end; if somebody else wrote the file meanwhile, let it own what both own.
+
+        :raises UnsafePlanError: if somebody did.
+        """
+        from airflow_provider_analytics.hooks.object_storage import read_text, write_text
+        from airflow_provider_analytics.reconcile.ledger import Ledger
+
+        try:
+            self.write(ledger)
+        except UnsafePlanError:
+            theirs = read_text(self._path, "ledger_path")
+            if theirs is not None:
+                both = Ledger.parse(theirs, ledger.identity, self._path).with_that_of(ledger)
+                write_text(self._path, "ledger_path", both.render())
+            raise
+
 
 def account_of(hook: AnalyticsHook) -> str | None:
-    """Return the id of the account; None if the account does not show one."""
-    account = hook.get_account().get("id")
-    return None if account is None else str(account)
+    """Return what tells the account from others; None if it does not show anything of the kind."""
+    from airflow_provider_analytics.api.dialect import account_id
+
+    return account_id(hook.get_account())
 
 
-def write_plan(path: str, plan: Plan, redact: Callable[[str], str]) -> None:
-    """Write a plan as JSON, and as Markdown to ``<path>.md``."""
-    from airflow_provider_analytics.hooks.object_storage import write_text
+def write_plan(path: str, plan: Plan, redact: Callable[[str], str], *, overwrite: bool) -> None:
+    """Write a plan as JSON, and as Markdown to ``<path>.md``.
+
+    :param overwrite: replace another plan.
+    :raises UnsafePlanError: if there is another plan, which somebody may be approving at this moment.
+    """
+    from airflow_provider_analytics.hooks.object_storage import read_text, write_text
     from airflow_provider_analytics.reconcile.markdown import to_markdown
 
+    found = None if overwrite else read_text(path, "plan_path")
+    if found is not None and f'"digest": "{plan.digest}"' not in found:
+        raise UnsafePlanError(
+            f"There is another plan at {path} already, which somebody may be approving: start a new run. Give each run "
+            "a plan_path of its own, or set overwrite_plan=True if plans are approved by their digest."
+        )
     write_text(path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
     write_text(markdown_path(path), "plan_path", redact(to_markdown(plan, limit=None)))
 
@@ -99,7 +127,7 @@ def read_approved(plan_path: str | None, expected_digest: str | None) -> Approve
         return None
     if not plan_path or not expected_digest:
         raise ValueError(
-            f"plan_path={plan_path!r} with expected_digest={expected_digest!r} is not allowed; allowed: both, to apply "
+            f"expected_digest={expected_digest!r} with plan_path={plan_path!r} is not allowed; allowed: both, to apply "
             "an approved plan, or neither"
         )
     text = read_text(plan_path, "plan_path")
@@ -109,13 +137,16 @@ def read_approved(plan_path: str | None, expected_digest: str | None) -> Approve
         data = json.loads(text)
     except ValueError as error:
         raise ValueError(f"plan_path={plan_path!r}: this is not a complete plan: {error}. Plan again") from error
-    plan = Plan.from_dict(data)
+    try:
+        plan = Plan.from_dict(data)
+    except ValueError as error:
+        raise ValueError(f"plan_path={plan_path!r}: {error}") from error
     if plan.digest != expected_digest:
         raise UnsafePlanError(
             f"The plan is not the approved one: that at {plan_path} has the digest {plan.digest}, expected_digest is "
             f"{expected_digest}. Plan again. Nothing was sent."
         )
-    plan.raise_if_unsafe()
+    plan.raise_if_unsafe("plan again with force=True")
     return ApprovedPlan(plan)
 
 
@@ -203,13 +234,14 @@ class Planned:
             outcome = replace(outcome, failures={**self.unread, **outcome.failures})
             audit.failed(outcome.failures)
         if self.ledger_file and before and claimed:
-            self.ledger_file.write(
+            self.ledger_file.settle(
                 before.settle(
                     self.records,
                     outcome.sent,
                     self.lists,
                     claimed=claimed,
                     unclear=outcome.unclear,
+                    differing=outcome.differing,
                     fields=self.managed,
                 )
             )

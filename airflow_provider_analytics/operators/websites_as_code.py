@@ -137,7 +137,8 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         websites = Websites(hook.client, everything, complete=True, workers=workers)
         code = WebsitesAsCode(websites_file, prune=settings.prune)
         parts = code.split(everything)
-        named, unread = websites.with_fields(parts.named, websites_file.fields)
+        doubts = ledger_file.ledger.doubts if ledger_file else None
+        named, unread = websites.with_fields(parts.named, websites_file.fields, doubts)
         # What is deleted is shown whole.
         doomed, also_unread = websites.with_fields(parts.doomed, SETTABLE_FIELDS)
         if unread or also_unread:  # a website that could not be read must not be planned as new
@@ -214,6 +215,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         records with ``domain`` and settings, such as the output of another task. (templated)
     :param plan_path: where to write the complete plan as JSON, and as Markdown to ``<plan_path>.md`` (URL or absolute
         path). (templated)
+    :param overwrite_plan: replace another plan at ``plan_path``; else that is an error, since somebody may be approving
+        it. (templated)
     :param prune: also delete websites that are not in the file. (templated)
     :param max_removal_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up. (templated)
@@ -236,7 +239,13 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     :raises BulkError: if websites could not be read.
     """
 
-    template_fields: Sequence[str] = (*_WebsitesAsCodeOperator.template_fields, "plan_path", "force", "adopt")
+    template_fields: Sequence[str] = (
+        *_WebsitesAsCodeOperator.template_fields,
+        "plan_path",
+        "overwrite_plan",
+        "force",
+        "adopt",
+    )
 
     def __init__(
         self,
@@ -244,6 +253,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         config_path: str | None = None,
         config: Config | None = None,
         plan_path: str | None = None,
+        overwrite_plan: bool = False,
         prune: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
@@ -266,6 +276,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
             **kwargs,
         )
         self.plan_path = plan_path
+        self.overwrite_plan = overwrite_plan
         self.force = force
         self.adopt = adopt
 
@@ -277,7 +288,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
             plan = self._plan(hook, self._settings(), force=flag("force", self.force)).plan
             result = self._result(hook, plan, plan_path=self.plan_path)
             if self.plan_path:
-                write_plan(self.plan_path, plan, hook.client.redact)
+                overwrite = flag("overwrite_plan", self.overwrite_plan)
+                write_plan(self.plan_path, plan, hook.client.redact, overwrite=overwrite)
         self.log.info("Planned %s:\n%s", self._source, result["markdown"])
         return result
 
@@ -568,18 +580,39 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
 
 def _passwords(plan: Plan) -> dict[str, str]:
-    """Return the passwords that the plan refers to, and mask them in logs."""
-    from airflow.providers.common.compat.sdk import BaseHook, Variable, mask_secret
+    """Return the passwords that the plan refers to, and mask them in logs.
+
+    :raises ValueError: with all references that lead to none.
+    """
+    from airflow.providers.common.compat.sdk import mask_secret
 
     from airflow_provider_analytics.reconcile.websites_file import PASSWORD_FROM
 
-    references = {change.settings[PASSWORD_FROM] for change in plan.changes if PASSWORD_FROM in change.settings}
-    passwords: dict[str, str] = {}
-    for reference in sorted(references):
-        kind, _, name = reference.partition(":")
-        password = BaseHook.get_connection(name).password if kind == "connection" else Variable.get(name)
-        if not password:
-            raise ValueError(f"{reference} has no password; set it in Airflow")
+    websites: dict[str, list[str]] = {}
+    for change in plan.changes:
+        if PASSWORD_FROM in change.settings:
+            websites.setdefault(change.settings[PASSWORD_FROM], []).append(change.domain)
+    passwords = {reference: _password(reference) for reference in websites}
+    missing = [
+        f"{PASSWORD_FROM}={reference!r} of {', '.join(domains[:3])}{' and others' if len(domains) > 3 else ''}"
+        for reference, domains in websites.items()
+        if not passwords[reference]
+    ]
+    if missing:
+        raise ValueError(f"there is no password in {'; '.join(missing)}: set it in Airflow. Nothing was sent")
+    for password in passwords.values():
         mask_secret(password)
-        passwords[reference] = password
-    return passwords
+    return {reference: str(password) for reference, password in passwords.items()}
+
+
+def _password(reference: str) -> str | None:
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Variable
+
+    kind, _, name = reference.partition(":")
+    if kind != "connection":
+        found: str | None = Variable.get(name, None)
+        return found
+    try:
+        return BaseHook.get_connection(name).password
+    except AirflowNotFoundException:
+        return None

@@ -8,16 +8,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import is_deleted
 from airflow_provider_analytics.api.domains import domain_key, same_domain
-from airflow_provider_analytics.api.fields import FIELDS, PAGE_SIZES, normalise
+from airflow_provider_analytics.api.fields import FIELDS, PAGE_SIZES, UpdateSettings, normalise
 from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
@@ -26,6 +25,7 @@ from airflow_provider_analytics.exceptions import (
     AuthenticationError,
     BulkError,
     DuplicateWebsiteError,
+    NotAppliedError,
     NotFoundError,
     RateLimitError,
     ServerError,
@@ -55,7 +55,7 @@ GIVE_UP_AFTER = 20
 log = logging.getLogger(__name__)
 
 _NOT_TRIED = f"Not tried: {GIVE_UP_AFTER} websites in a row failed, so the service seems to be down."
-_STILL_DIFFERS = f"Still differs after {ROUNDS} rounds, as somebody else changes it"
+_STILL_DIFFERS = f"Still differs after {ROUNDS} rounds: the service ignores it, or somebody else changes it"
 _SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
 
 
@@ -65,19 +65,22 @@ class Outcome:
 
     :param sent: applied changes in their order, each as it was sent; a website may have several.
     :param failures: website to error message.
-    :param unclear: keys (:func:`ledger.key_of`) of the websites that failed, and may have been changed nevertheless.
+    :param unclear: keys (:func:`ledger.key_of`) of the websites that may or may not have been changed.
     :param unshown: keys of the websites that do not show a field that was sent, so that it cannot be checked.
+    :param differing: records of the websites that do not hold their change, as they were read last.
     """
 
     sent: tuple[Change, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
     unclear: frozenset[str] = frozenset()
     unshown: frozenset[str] = frozenset()
+    differing: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def applied(self) -> int:
         """Number of websites that were changed, without those that failed nevertheless."""
-        return len({key_of(change) for change in self.sent if change.website not in self.failures})
+        failed = {key_of(change) for change in self.sent if change.website in self.failures}
+        return len({key_of(change) for change in self.sent} - failed)
 
     def raise_failures(self) -> None:
         """Raise :class:`BulkError` if any website failed."""
@@ -101,9 +104,17 @@ class Websites:
         self.complete = complete
         self.workers = workers
 
-    def with_fields(self, records: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Completed:
-        """Return these records with all of ``fields``; see :func:`complete_records`."""
-        return complete_records(self.client, records, fields, workers=self.workers)
+    def with_fields(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        fields: Sequence[str],
+        doubts: Callable[[Mapping[str, Any]], bool] | None = None,
+    ) -> Completed:
+        """Return these records with all of ``fields``; see :func:`complete_records`.
+
+        :param doubts: whether a row of the list may be stale: then the website is read.
+        """
+        return complete_records(self.client, records, fields, doubts, workers=self.workers)
 
     def read_again(self, ids: Sequence[str], fields: Iterable[str]) -> ReadAgain:
         """Return current records of these websites.
@@ -176,73 +187,117 @@ def apply_plan(
     sender = _Sender(websites.client, change_of, passwords or {}, applied, ignore_gone=ignore_gone)
     sent: list[Change] = []
     failures: dict[str, str] = {}
-    unclear: set[str] = set()
     unshown: set[str] = set()
-    todo, total = plan.changes, plan.websites
+    differing: dict[str, Mapping[str, Any]] = {}
+    todo = plan.changes
     for round_number in range(1, ROUNDS + 1):
-        done, failed = _each(todo, sender.send, _website, websites.workers, _Progress(total, len(todo)))
-        sent += [change for _, change in done if change is not None]
+        done, failed = _each(todo, sender.send, _website, websites.workers, _Progress(plan.websites, len(todo)))
+        sent += [change for _, changes in done for change in changes]
+        for planned, changes in done:
+            if not changes:  # right already: what was read before was stale
+                differing.pop(key_of(planned), None)
         failures |= failed
-        unclear |= sender.unclear
-        check = [change for _, change in done if change is not None]
-        if not check:
+        check = [changes[-1] for _, changes in done if changes]
+        lost = [change for key, change in sender.lost.items() if change.website in failed]
+        if not check and not lost:
             break
         time.sleep(SETTLE_SECONDS)
-        left, wrong, hidden = _left(websites, check, change_of, ignore_gone=ignore_gone)
-        failures |= wrong
-        unshown |= hidden
+        seen = _see(websites, [*check, *lost], change_of, ignore_gone=ignore_gone)
+        for change in lost:
+            look = seen[key_of(change)]
+            if look.state != "unknown":
+                sender.lost.pop(key_of(change))
+            if look.state == "holds":
+                # The response was lost, or told of an error; the website shows that the change was applied.
+                failures.pop(change.website)
+                sent.append(change)
+                sender.audit(change)
+        left = []
+        for change in check:
+            look = seen[key_of(change)]
+            if look.why:
+                failures[change.website] = look.why
+            elif look.left and round_number == ROUNDS:
+                failures[change.website] = f"{_STILL_DIFFERS}: {look.left.summary}."
+            elif look.left:
+                left.append(look.left)
+            if look.left and look.record:
+                differing[key_of(change)] = look.record
+            else:
+                differing.pop(key_of(change), None)
+            if look.unshown:
+                unshown.add(key_of(change))
         if not left:
             break
-        if round_number == ROUNDS:
-            failures |= {change.website: f"{_STILL_DIFFERS}: {change.summary}." for change in left}
-            unclear |= set(map(key_of, left))
-            break
-        log.info("Changing %s websites again, which somebody else changed at the same time.", f"{len(left):,}")
         todo = tuple(left)
-    return Outcome(tuple(sent), failures, frozenset(unclear), frozenset(unshown))
+        log.info("Changing %s websites again, which do not show their change.", f"{len(todo):,}")
+    return Outcome(
+        tuple(sent), failures, frozenset(sender.lost), frozenset(unshown), tuple(differing[key] for key in differing)
+    )
 
 
-def _left(
-    websites: Websites, sent: Sequence[Change], change_of: ChangeOf, *, ignore_gone: bool
-) -> tuple[list[Change], dict[str, str], set[str]]:
-    """Return what is left to change, by what the service shows now; why websites are wrong; and :attr:`unshown`."""
-    kept = [change for change in sent if change.action != "delete"]
+@dataclass(frozen=True)
+class _Look:
+    """What a website shows after its change.
+
+    :param state: ``holds``, ``differs`` or ``unknown``.
+    :param left: what is left to change.
+    :param why: why it is wrong, if nothing can be done about it.
+    :param record: its record.
+    :param unshown: whether it does not show a field that was sent.
+    """
+
+    state: str
+    left: Change | None = None
+    why: str = ""
+    record: Mapping[str, Any] | None = None
+    unshown: bool = False
+
+
+def _see(websites: Websites, sent: Sequence[Change], change_of: ChangeOf, *, ignore_gone: bool) -> dict[str, _Look]:
+    """Return what the websites show after these changes."""
+    known = [change for change in sent if change.website_id]
+    kept = [change for change in known if change.action != "delete"]
     fields = {one.field for change in kept for one in change.fields if one.field in FIELDS}
-    again = websites.read_again([str(change.website_id) for change in sent], fields)
-    left: list[Change] = []
-    wrong: dict[str, str] = {}
-    unshown: set[str] = set()
-    for change in sent:
-        record = again.found.get(str(change.website_id))
-        if str(change.website_id) in again.failures:
-            wrong[change.website] = f"Changed, but cannot be checked: {again.failures[str(change.website_id)]}"
-        elif change.action == "delete":
-            if record is not None and not is_deleted(record) and same_domain(website_of(record)[0], change.domain):
-                left.append(change)
-        elif record is None:
-            if not ignore_gone:
-                wrong[change.website] = "Somebody deleted it at the same time."
-        else:
-            try:
-                rest = change_of(record)
-            except ValueError as error:
-                wrong[change.website] = str(error)
-                continue
-            if rest is None:
-                continue
-            shown = tuple(one for one in rest.fields if one.field in record)
-            if len(shown) < len(rest.fields):
-                unshown.add(key_of(change))
-            if shown:
-                left.append(replace(rest, fields=shown))
-    created = [change for change in sent if change.action == "create"]
-    return left, wrong | _duplicates(websites.client, created, again.listed), unshown
+    again = websites.read_again([str(change.website_id) for change in known], fields)
+    looks = {key_of(change): _look(change, again, change_of, ignore_gone=ignore_gone) for change in known}
+    looks |= {change.domain: _Look("unknown") for change in sent if not change.website_id}
+    created = [change for change in known if change.action == "create"]
+    for key, why in _duplicates(websites.client, created, again.listed).items():
+        looks[key] = _Look("differs", why=why)
+    return looks
+
+
+def _look(change: Change, again: ReadAgain, change_of: ChangeOf, *, ignore_gone: bool) -> _Look:
+    website_id = str(change.website_id)
+    record = again.found.get(website_id)
+    if website_id in again.failures:
+        return _Look("unknown", why=f"Changed, but cannot be checked: {again.failures[website_id]}")
+    domain = website_of(record)[0] if record else ""
+    is_other = bool(domain and change.domain and not same_domain(domain, change.domain))
+    if change.action == "delete":
+        stays = record is not None and not is_other and not is_deleted(record)
+        return _Look("differs", left=change, record=record) if stays else _Look("holds")
+    if record is None:
+        return _Look("holds") if ignore_gone else _Look("differs", why="Somebody deleted it at the same time.")
+    if is_other:
+        return _Look("differs", why=f"The id {website_id} belongs to {domain!r} now, which may have got its change.")
+    try:
+        rest = change_of(record)
+    except ValueError as error:
+        return _Look("differs", why=str(error), record=record)
+    if rest is None:
+        return _Look("holds", record=record)
+    shown = tuple(one for one in rest.fields if one.field in record)
+    unshown = len(shown) < len(rest.fields)
+    left = replace(rest, fields=shown) if shown else None
+    return _Look("differs" if left else "holds", left=left, record=record, unshown=unshown)
 
 
 def _duplicates(
     client: AnalyticsClient, created: Sequence[Change], listed: Sequence[Mapping[str, Any]] | None
 ) -> dict[str, str]:
-    """Return the created websites whose domain another website has, too: somebody created it at the same time."""
+    """Return the created websites, by key, whose domain another website has, too: somebody else created it."""
     wrong = {}
     ids: dict[str, list[str]] = {}
     for record in listed or ():
@@ -255,7 +310,7 @@ def _duplicates(
             elif len(found := ids.get(domain_key(change.domain), [])) > 1:
                 raise DuplicateWebsiteError(change.domain, found)
         except AnalyticsError as error:
-            wrong[change.website] = f"Created, but: {error.problem()}"
+            wrong[key_of(change)] = f"Created, but: {error.problem()}"
     return wrong
 
 
@@ -263,6 +318,7 @@ def complete_records(
     client: AnalyticsClient,
     records: Sequence[Mapping[str, Any]],
     fields: Sequence[str],
+    doubts: Callable[[Mapping[str, Any]], bool] | None = None,
     *,
     workers: int,
 ) -> Completed:
@@ -270,12 +326,17 @@ def complete_records(
 
     Websites deleted in the meantime and websites that failed are left out.
 
+    :param doubts: whether the record may be stale: then the website is fetched, too.
     :param workers: maximum number of concurrent requests.
     """
-    lacking = [record for record in records if any(field not in record for field in fields)]
+    lacking = [
+        record for record in records if any(name not in record for name in fields) or (doubts and doubts(record))
+    ]
     if not lacking:
         return list(records), {}
-    log.info("Fetching %s of %s websites: list rows lack one of %s.", f"{len(lacking):,}", f"{len(records):,}", fields)
+    log.info(
+        "Reading %s of %s websites, whose rows in the list lack something.", f"{len(lacking):,}", f"{len(records):,}"
+    )
 
     def work(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
@@ -307,65 +368,100 @@ class _Sender:
         self._passwords = passwords
         self._applied = applied
         self._ignore_gone = ignore_gone
-        #: Keys of websites that failed and may have been changed nevertheless.
-        self.unclear: set[str] = set()
+        #: Key of a website to a change that failed, and may have been applied nevertheless.
+        self.lost: dict[str, Change] = {}
 
-    def send(self, planned: Change) -> Change | None:
-        """Send a change; return what was sent, with the id of a new website, or None if nothing was to be done."""
-        sent = {"create": self._create, "update": self._update, "delete": self._delete}[planned.action](planned)
-        if sent is not None and self._applied:
-            self._applied(sent)
-        return sent
+    def audit(self, change: Change) -> None:
+        """Tell that a change was applied."""
+        if self._applied:
+            self._applied(change)
 
-    @contextmanager
-    def _writing(self, change: Change) -> Iterator[None]:
-        try:
-            yield
-        except AnalyticsError as error:
-            answered = isinstance(error, (AnalyticsApiError, AnalyticsConnectionError))
-            if not answered or may_have_been_applied(error):
-                self.unclear.add(key_of(change))
-            raise
+    def send(self, planned: Change) -> list[Change]:
+        """Send a change; return what was sent, which is nothing if nothing was to be done.
 
-    def _create(self, change: Change) -> Change:
+        A create has the id of the new website. An update whose response was lost comes before that of the next attempt.
+        """
+        changes = {"create": self._create, "update": self._update, "delete": self._delete}[planned.action](planned)
+        if changes:
+            self.audit(changes[-1])
+        return changes
+
+    def _create(self, change: Change) -> list[Change]:
         settings = self._settings(change)
         later = {name: settings.pop(name) for name in list(settings) if not FIELDS[name].on_create}
-        with self._writing(change):
+        try:
             record = self._client.create_website(change.domain, **settings)
             if later:
                 self._client.update_website(record["id"], **later)
-        return replace(change, website_id=str(record["id"]))
-
-    def _update(self, planned: Change) -> Change | None:
-        record = self._shown(planned, "changed")
-        change = self._change_of(record) if record else None
-        if change is not None:
-            with self._writing(change):
-                self._client.update_website(str(change.website_id), **self._settings(change))
-        return change
-
-    def _delete(self, planned: Change) -> Change | None:
-        record = self._shown(planned, "deleted")
-        if record is None:
-            return None
-        self._client.delete_website(str(planned.website_id))
-        # What is deleted is what it was last, not what it was when the plan was made.
-        names = [name for name, one in FIELDS.items() if name in record and one.on_update and one.kind.column]
-        return replace(planned, fields=tuple(FieldChange(name, normalise(name, record[name]), None) for name in names))
-
-    def _shown(self, change: Change, verb: str) -> dict[str, Any] | None:
-        """Return the record of a website, if its id still belongs to the domain of the plan; None if it is gone."""
-        try:
-            shown = self._client.get_website(str(change.website_id))
-        except NotFoundError:
-            self._client.get_account()  # with a wrong base URL, everything is "not found"
-            if self._ignore_gone or change.action == "delete":
-                return None
+        except NotAppliedError as error:  # the check that follows looks at it again, and sends what is left
+            return [replace(change, website_id=error.website_id)]
+        except AnalyticsError as error:
+            answered = isinstance(error, (AnalyticsApiError, AnalyticsConnectionError))
+            if not answered or may_have_been_applied(error):
+                self.lost[key_of(change)] = change
             raise
-        domain = shown.get("domain")
-        if change.domain and isinstance(domain, str) and not same_domain(domain, change.domain):
-            raise ValueError(f"not {verb}: id {change.website_id} now belongs to {domain!r}")
-        return shown
+        return [replace(change, website_id=str(record["id"]))]
+
+    def _update(self, planned: Change) -> list[Change]:
+        worked_out: Change | None = None
+        lost: list[Change] = []
+
+        def work_out(record: dict[str, Any]) -> UpdateSettings | None:
+            nonlocal worked_out
+            self._check_domain(planned, record, "not changed")
+            worked_out = self._change_of(record)
+            return cast("UpdateSettings", self._settings(worked_out)) if worked_out else None
+
+        def may_be_applied() -> None:
+            if worked_out is not None:
+                lost.append(worked_out)
+
+        try:
+            record = self._client.change_website(str(planned.website_id), work_out, may_be_applied)
+        except NotFoundError:
+            self._raise_unless_gone()
+            if self._ignore_gone:
+                return lost
+            raise
+        except (AnalyticsError, ValueError):
+            if lost:
+                self.lost[key_of(planned)] = replace(lost[-1], domain=planned.domain)
+            raise
+        if record is not None:
+            self._check_domain(planned, record, "it was changed, but")
+        return [*lost, worked_out] if worked_out else lost
+
+    def _delete(self, planned: Change) -> list[Change]:
+        website_id = str(planned.website_id)
+        try:
+            record = self._client.get_website(website_id)
+            self._check_domain(planned, record, "not deleted")
+            # What is deleted is what it was last, not what it was when the plan was made.
+            names = [name for name, one in FIELDS.items() if name in record and one.on_update and one.kind.column]
+            fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in names)
+            change = replace(planned, fields=fields)
+            try:
+                self._client.delete_website(website_id)
+            except NotFoundError:
+                raise
+            except AnalyticsError as error:
+                if may_have_been_applied(error):
+                    self.lost[key_of(planned)] = change
+                raise
+        except NotFoundError:
+            self._raise_unless_gone()
+            return []
+        return [change]
+
+    def _raise_unless_gone(self) -> None:
+        """Raise if a website is "not found" because everything is: the base URL is wrong."""
+        self._client.get_account()
+
+    def _check_domain(self, planned: Change, record: Mapping[str, Any], verb: str) -> None:
+        """Raise if the id of a plan does not belong to the domain of the plan any more."""
+        domain = record.get("domain")
+        if planned.domain and isinstance(domain, str) and not same_domain(domain, planned.domain):
+            raise ValueError(f"{verb}: id {planned.website_id} now belongs to {domain!r}")
 
     def _settings(self, change: Change) -> dict[str, Any]:
         settings = change.settings

@@ -17,6 +17,9 @@ from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
 #: An effect: the field, what happens to it, and the value or entry.
 Effect = tuple[str, str, Any]
 
+#: Actions: the approved one, and one that may be planned now. A create is followed by an update after a crash.
+_MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
+
 _SHOWN = 5
 
 
@@ -28,7 +31,7 @@ class ApprovedPlan:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._by_id = {change.website_id: change for change in plan.changes if change.website_id}
+        self._known = {_website(change): change for change in plan.changes if change.website_id}
         self._created = {domain_key(change.domain): change for change in plan.changes if not change.website_id}
 
     def raise_unless_whole(self, planned: Plan, records: Iterable[Mapping[str, Any]]) -> None:
@@ -41,7 +44,7 @@ class ApprovedPlan:
         if problems:
             raise UnsafePlanError(_told("Planned now, but not approved", problems))
         now = _Now(records)
-        planned_by_id = {change.website_id: change for change in planned.changes if change.website_id}
+        planned_by_id = {change.website_id: change for change in planned.changes}
         created = {domain_key(change.domain): change for change in planned.changes if not change.website_id}
         dropped = []
         for change in self.plan.changes:
@@ -70,14 +73,18 @@ class ApprovedPlan:
 
     def _not_approved(self, change: Change) -> str | None:
         """Return what of a change was not approved."""
-        approved = self._by_id.get(change.website_id) if change.website_id else None
-        approved = approved or self._created.get(domain_key(change.domain))
-        if approved and approved.action == "create" and change.action == "update":
-            more = effects(change) - effects(approved)  # created before a crash, and not finished
-        elif approved and approved.action == change.action:
-            more = effects(change) - effects(approved)
-        else:
+        approved = self._known.get(_website(change)) or self._created.get(domain_key(change.domain))
+        if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
             return change.summary
+        more = effects(change) - effects(approved)
+        if approved.action == "update":
+            was = {one.field: one.before for one in approved.fields}
+            # From another value than the one that was shown, it is another change.
+            more |= {
+                (one.field, "set", f"{one.before} -> {one.after}")
+                for one in change.fields
+                if one.field in FIELDS and one.field not in LINE_FIELDS and one.before != was.get(one.field, one.before)
+            }
         return f"{change.website}: {', '.join(sorted(map(_in_words, more)))}" if more else None
 
 
@@ -111,7 +118,9 @@ class _Now:
     def record(self, change: Change) -> Mapping[str, Any] | None:
         if change.action == "create":
             return self._by_domain.get(domain_key(change.domain))
-        return self._by_id.get(str(change.website_id))
+        record = self._by_id.get(str(change.website_id))
+        # An id that was given to another website is not the website of the plan.
+        return record if record and domain_key(website_of(record)[0]) == domain_key(change.domain) else None
 
     def shows(self, change: Change, effect: Effect, record: Mapping[str, Any] | None) -> bool:
         """Return whether an effect of an approved change is there already."""
@@ -128,6 +137,10 @@ class _Now:
         if not isinstance(lines, tuple):
             return False
         return (value in {LINE_FIELDS[name].key(line) for line in lines}) == (what == "add")
+
+
+def _website(change: Change) -> tuple[str | None, str]:
+    return change.website_id, domain_key(change.domain)
 
 
 def _told(what: str, changes: list[str]) -> str:

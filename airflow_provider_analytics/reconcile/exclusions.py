@@ -27,7 +27,7 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: I
     :param current: lines of the website's list.
     :param desired: entries as :meth:`EntryType.parse` returns them.
     :param mode: ``"merge"`` adds missing entries; ``"replace"`` makes the list equal to ``desired``; ``"managed"`` adds
-        missing entries and removes those in ``owned`` that are no longer desired.
+        missing entries and removes those in ``owned`` that are no longer desired, but for lines with a comment.
     :param owned: entries that earlier runs added.
     """
     key = LINE_FIELDS[name].key
@@ -39,7 +39,12 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: I
         unwanted = (present & set(owned)) - set(desired)
     else:
         unwanted = set()
-    kept = tuple(line for line, entry in zip(current, keys, strict=True) if entry not in unwanted)
+    kept = tuple(
+        line
+        for line, entry in zip(current, keys, strict=True)
+        # What a managed list added has no comment: a line with one is somebody's own.
+        if entry not in unwanted or (mode == "managed" and "#" in line)
+    )
     new = tuple(entry for entry in desired if entry not in present)
     after = kept + new
     if not any(key(line) for line in after):

@@ -28,7 +28,7 @@ def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, las
     """
     fraction("max_removal_fraction", max_removal_fraction)
     found = [
-        _deleted(plan, max_removal_fraction),
+        _deleted(plan, max_removal_fraction) or _emptied(plan, max_removal_fraction),
         _opened(plan, max_removal_fraction),
         *(_lost(plan, name, max_removal_fraction) for name in LINE_FIELDS),
         _cut(last_list, max_removal_fraction) if last_list else None,
@@ -47,6 +47,13 @@ def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, las
 LastList = tuple[Entries, Entries]
 #: What is wrong, and the worst websites.
 _Tripped = tuple[str, list[str]]
+
+
+def _emptied(plan: Plan, limit: float) -> _Tripped | None:
+    """Return what trips if all websites would be deleted, as a query that found nothing asks for; however few."""
+    if limit == 1 or not plan.websites or plan.count("delete") < plan.websites:
+        return None
+    return f"All {plan.websites:,} websites would be deleted", [one.website for one in plan.changes[:_SHOWN_WORST]]
 
 
 def _deleted(plan: Plan, limit: float) -> _Tripped | None:

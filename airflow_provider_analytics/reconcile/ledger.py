@@ -89,8 +89,14 @@ class Ledger:
         if differing:
             told = "; ".join(f"{name} is {found[name]!r}, here it is {getattr(identity, name)!r}" for name in differing)
             instead = f", such as {_beside(path, identity)}" if path else ""
+            same = (
+                f"; if it is the same list under another name, set list_name={found['list']!r}"
+                if differing == ["list"]
+                else ""
+            )
             raise ValueError(
-                f"The ledger {path} belongs to something else: {told}. Give each list a ledger_path of its own{instead}"
+                f"The ledger {path} belongs to something else: {told}. Give each list a ledger_path of its own"
+                f"{instead}{same}"
             )
         return cls(identity, lists, websites)
 
@@ -99,6 +105,12 @@ class Ledger:
         domain, website_id = website_of(record)
         website = self.websites.get(website_id) or self.websites.get(domain)
         return website.entries if website and website.domain == domain else {}
+
+    def doubts(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a record lacks an entry that is owned: it may be stale, or somebody removed the entry."""
+        return any(
+            entry not in _shown(name, record) for name, entries in self.owned(record).items() for entry in entries
+        )
 
     def adopt(self, records: Iterable[Mapping[str, Any]], desired: Mapping[str, Owned]) -> Self:
         """Return the ledger that also owns what the list has in common with the websites, whoever added it.
@@ -136,6 +148,7 @@ class Ledger:
         *,
         claimed: Self,
         unclear: Collection[str] = (),
+        differing: Iterable[Mapping[str, Any]] = (),
         fields: Collection[str],
     ) -> Self:
         """Return the ledger to write when all is done.
@@ -145,6 +158,7 @@ class Ledger:
         :param lists: list field to the list of this run.
         :param claimed: what :meth:`claim` returned: websites with an unclear outcome keep that.
         :param unclear: :func:`key_of` the changes of which it is not known whether they were applied.
+        :param differing: records of websites that do not hold what was sent: what they do not show is not owned.
         :param fields: the list fields that are managed.
         """
         websites = dict(self.websites)
@@ -159,12 +173,31 @@ class Ledger:
             before = websites.pop(key_of(change), claimed_before or OwnedWebsite(change.domain))
             if change.action != "delete":
                 websites[key_of(change)] = OwnedWebsite(change.domain, _after(before.entries, change, fields))
+        for record in differing:
+            website = websites.get(str(record["id"]))
+            if website:
+                still = {
+                    name: [one for one in website.entries.get(name, ()) if one in _shown(name, record)]
+                    for name in fields
+                }
+                websites[str(record["id"])] = replace(website, entries=_together({**website.entries, **still}))
         for key in unclear:
             if key in claimed.websites:
                 website = claimed.websites[key]
                 now = websites.get(key)
                 websites[key] = replace(website, entries=_together(website.entries, now.entries if now else {}))
         return replace(self, lists={**self.lists, **lists}, websites=websites)
+
+    def with_that_of(self, other: Ledger) -> Self:
+        """Return the ledger that owns what this one or the other one owns."""
+        websites = dict(self.websites)
+        for key, website in other.websites.items():
+            mine = websites.get(key)
+            same = mine is not None and mine.domain == website.domain
+            websites[key] = (
+                replace(website, entries=_together(mine.entries, website.entries)) if mine and same else website
+            )
+        return replace(self, websites=websites)
 
     def render(self) -> str:
         """Return the text of the ledger."""
@@ -189,7 +222,9 @@ def _after(owned: Owned, change: Change, fields: Collection[str]) -> Owned:
         if one.field in fields and isinstance(one.after, tuple):
             key = LINE_FIELDS[one.field].key
             there, before = {key(line) for line in one.after}, {key(line) for line in one.before or ()}
-            kept = [entry for entry in owned.get(one.field, ()) if entry in there]
+            # Of an entry on two lines, one was removed: the other one is somebody else's.
+            removed = {key(line) for line in one.before or () if line not in one.after}
+            kept = [entry for entry in owned.get(one.field, ()) if entry in there and entry not in removed]
             entries[one.field] = tuple(dict.fromkeys([*kept, *sorted(there - before - {""})]))
     return entries
 

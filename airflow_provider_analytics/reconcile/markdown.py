@@ -30,6 +30,7 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
         lines += [f"**Guard tripped, {how}:** {problem}", ""]
     if plan.opened:
         lines += [f"**{len(plan.opened):,} statistics pages become public:** {_names(plan.opened, limit)}", ""]
+    lines += [line for warning in plan.warnings for line in (f"**Warning:** {_span(warning)}", "")]
     if plan.protected:
         lines += [f"Not in the file, but protected ({len(plan.protected):,}): {_listed(plan.protected, limit)}", ""]
     if plan.unsafe and (worst := plan.unsafe.split("\n- ")[1:]):
@@ -51,7 +52,7 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
         if len(changes) > left:
             lines.append(f"- and {len(changes) - max(left, 0):,} more")
         left -= len(changes)
-    if left < 0 and whole:
+    if whole and (left < 0 or any("more" in line and " and " in line for line in lines)):
         lines += ["", f"The whole plan: {_span(whole)}"]
     return "\n".join(lines) + "\n"
 

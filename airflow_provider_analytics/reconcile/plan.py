@@ -132,6 +132,7 @@ class Plan:
     :param entries: list field to the number of distinct entries per compared website, summed up.
     :param closed: number of compared websites whose statistics page is not public.
     :param protected: websites that are not in the file and are not deleted, and why.
+    :param warnings: what else a person has to know, a sentence each.
     :param scope: what the plan is bound to, such as service, account and settings; a part of the digest.
     :param unsafe: what a guard said (``guards.guarded``), or None; a part of the digest.
     :param force: whether the guards are overridden; a part of the digest.
@@ -142,6 +143,7 @@ class Plan:
     entries: Mapping[str, int] = field(default_factory=dict, compare=False)
     closed: int = field(default=0, compare=False)
     protected: tuple[str, ...] = field(default=(), compare=False)
+    warnings: tuple[str, ...] = field(default=(), compare=False)
     scope: Mapping[str, Any] = field(default_factory=dict)
     unsafe: str | None = None
     force: bool = False
@@ -156,6 +158,7 @@ class Plan:
         compared: Iterable[Mapping[str, Any]],
         protected: Iterable[str] = (),
         scope: Mapping[str, Any] | None = None,
+        warnings: Iterable[str] = (),
     ) -> Plan:
         """Return the plan of these changes, with the counts of the compared records."""
         websites = closed = 0
@@ -165,7 +168,7 @@ class Plan:
             closed += "privacy" in record and normalise("privacy", record["privacy"]) != Privacy.PUBLIC.label
             for name in LINE_FIELDS:
                 entries[name] += len(_without(normalise(name, record.get(name)), ()))
-        return cls(tuple(changes), websites, entries, closed, tuple(protected), scope or {})
+        return cls(tuple(changes), websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
 
     @property
     def digest(self) -> str:
@@ -216,11 +219,14 @@ class Plan:
         ]
         return sorted(((website, fewer) for website, fewer in lost if fewer > 0), key=lambda item: -item[1])
 
-    def raise_if_unsafe(self) -> None:
-        """Raise :class:`UnsafePlanError` if a guard tripped and is not overridden."""
+    def raise_if_unsafe(self, advice: str = "set force=True") -> None:
+        """Raise :class:`UnsafePlanError` if a guard tripped and is not overridden.
+
+        :param advice: what to do if the plan is intended.
+        """
         if self.unsafe and not self.force:
             problem, *worst = self.unsafe.split("\n- ")
-            lines = [problem, "Nothing was sent. If this is intended, set force=True.", *(f"- {one}" for one in worst)]
+            lines = [problem, f"Nothing was sent. If this is intended, {advice}.", *(f"- {one}" for one in worst)]
             raise UnsafePlanError("\n".join(lines) + ("\n" if worst else ""))
 
     def to_dict(self, limit: int | None = None) -> dict[str, Any]:
@@ -257,10 +263,11 @@ class Plan:
             changes = tuple(Change.from_dict(change) for change in data["changes"])
             plan = cls(changes, data["websites"], scope=data["scope"], unsafe=data["unsafe"], force=bool(data["force"]))
             digest = data["digest"]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            found = plan.digest
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"this is not a complete plan: {error!r}. Plan again") from error
-        if plan.digest != digest:
-            raise ValueError(f"the plan was edited: its digest is {plan.digest}, recorded is {digest}. Plan again")
+        if found != digest:
+            raise ValueError(f"the plan was edited: its digest is {found}, recorded is {digest}. Plan again")
         return plan
 
 

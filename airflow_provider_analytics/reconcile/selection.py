@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.domains import domain_key, matches, spellings
 from airflow_provider_analytics.api.entries import Entries, without_comment
 from airflow_provider_analytics.reconcile.plan import website_of
 
@@ -49,7 +48,7 @@ def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tu
         pattern = domain_key(selector)
         found = by_name.get(selector, set()) | by_domain.get(pattern, set())
         if _GLOB.search(pattern):
-            found = found.union(*(by_domain[domain] for domain in fnmatch.filter(by_domain, pattern)))
+            found = found.union(*(ids for domain, ids in by_domain.items() if matches(selector, domain)))
         chosen |= found
         if not found:
             unmatched.append(selector)
@@ -99,6 +98,20 @@ def extra_entries(
             extra[website_id] = (*extra.get(website_id, ()), *entries)
     raise_unmatched(unmatched, allow_no_match=allow_no_match)
     return extra
+
+
+def raise_unless_found(records: Sequence[Mapping[str, Any]], text: str) -> None:
+    """Raise :class:`ValueError` if a search found a website whose domain does not hold the text.
+
+    What a search matches is not documented, and a service may ignore it: then all websites would be changed.
+    """
+    for record in records:
+        domain, website_id = website_of(record)
+        if not any(text.casefold() in one.casefold() for one in spellings(domain)):
+            raise ValueError(
+                f"search={text!r} found {domain!r} (id {website_id}), whose domain does not hold the text: the service "
+                f"may ignore the search. Use a pattern instead: websites=['*{text}*']"
+            )
 
 
 def raise_unmatched(unmatched: Sequence[str], *, allow_no_match: bool) -> None:

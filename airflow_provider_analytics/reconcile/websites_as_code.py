@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.domains import domain_key, matches
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
 from airflow_provider_analytics.reconcile.exclusions import reconcile
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
@@ -80,11 +79,7 @@ class WebsitesAsCode:
             websites without privacy or password, records that do not show a list to merge into.
         """
         parts = self.split(records)
-        problems = [
-            (_NOWHERE, f"the record of website {record['id']} has no domain, so it cannot be matched with the file")
-            for record in records
-            if not website_of(record)[0]
-        ]
+        problems: list[Problem] = []
         by_domain: dict[str, list[Mapping[str, Any]]] = {}
         for record in parts.named:
             by_domain.setdefault(domain_key(website_of(record)[0]), []).append(record)
@@ -106,8 +101,17 @@ class WebsitesAsCode:
             shown = (name for name in SETTABLE_FIELDS if name in record)
             fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in shown)
             changes.append(Change("delete", domain, website_id, fields))
+        if any(change.action == "create" for change in changes):
+            problems += [
+                (_NOWHERE, f"the record of website {record['id']} has no domain: it may be one that would be created")
+                for record in records
+                if not website_of(record)[0]
+            ]
         raise_problems(problems)
-        return Plan.of(changes, [*compared, *parts.doomed], parts.spared, scope)
+        names = [website_of(record)[0] for record in records]
+        idle = [one for one in self.file.protected if not any(matches(one, name) for name in names)]
+        warnings = [f"{one} is protected, but no website matches it" for one in idle]
+        return Plan.of(changes, [*compared, *parts.doomed], parts.spared, scope, warnings)
 
     def change(self, record: Mapping[str, Any]) -> Change | None:
         """Return the change of an existing website, or None if it matches the file or the file does not name it.
@@ -140,7 +144,7 @@ class WebsitesAsCode:
             check_key(domain)
         except ValueError:
             return "a file cannot name it"
-        matching = (one for one in self.file.protected if fnmatch.fnmatchcase(domain_key(domain), domain_key(one)))
+        matching = (one for one in self.file.protected if matches(one, domain))
         found = next(matching, None)
         return f"{found} is protected" if found else None
 

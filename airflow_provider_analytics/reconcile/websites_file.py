@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import jsonschema
@@ -30,6 +32,7 @@ SETTABLE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_updat
 _ALSO = "also_"
 #: What a layer may hold besides settings.
 _IGNORE, _PROTECT = "ignore", "protect"
+_SHOWN_PROBLEMS = 50
 _PATTERN = re.compile(r"[*?]")
 
 Path = tuple[str | int, ...]
@@ -180,16 +183,21 @@ def parse_websites_file(text: str, source: str) -> WebsitesFile:
     :raises ValueError: with every problem, one per line, as ``source:line: problem``.
     """
     reader = _Reader(source)
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data: Any = reader.read(node, ()) if node else None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ValueError(f"{source}:{line}: invalid YAML: {error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{source}:1: invalid YAML: {error!r}") from error
+    data = _read(text, reader)
     _check_shape(data, reader)
     return _parsed(data, reader)
+
+
+def _read(text: str, reader: _Reader) -> Any:
+    """Return the values of a YAML text; the reader knows their lines and the problems."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        return reader.read(node, ()) if node else None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ValueError(f"{reader.source}:{line}: invalid YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{reader.source}:1: invalid YAML: {error!r}") from error
 
 
 def parse_websites(value: object, source: str = "config") -> WebsitesFile:
@@ -202,12 +210,10 @@ def parse_websites(value: object, source: str = "config") -> WebsitesFile:
     :param source: name of the argument, for messages.
     :raises ValueError: with every problem, one per line, as ``source place: problem``.
     """
-    if isinstance(value, str):
-        try:
-            value = yaml.safe_load(value)
-        except (yaml.YAMLError, RecursionError) as error:
-            raise ValueError(f"{source}: neither YAML nor JSON: {error}") from error
     places = _Places(source)
+    if isinstance(value, str):
+        reader = _Reader(source)
+        value, places = _read(value, reader), reader
     data = _without_records({"websites": value} if isinstance(value, (list, tuple)) else value, places)
     raise_problems(places.problems)
     _check_shape(data, places)
@@ -231,6 +237,10 @@ class _Places:
         """Return the place of a path."""
         return Place(0, " ".join((self.source, ".".join(map(str, path)))).strip())
 
+    def name(self, path: Path) -> str:
+        """Return the name of a value for a message that follows its place."""
+        return "the value" if path else "the whole"
+
     def problem(self, path: Path, problem: str) -> None:
         """Add a problem."""
         self.problems.append((self.at(path), problem))
@@ -250,6 +260,10 @@ class _Reader(_Places):
         while path not in self.lines:
             path = path[:-1]
         return self._at_line(self.lines[path])
+
+    def name(self, path: Path) -> str:
+        """Return the path: the place is only a line."""
+        return ".".join(map(str, path)) or "the file"
 
     def _at_line(self, line: int) -> Place:
         return Place(line, f"{self.source}:{line}")
@@ -311,7 +325,8 @@ def _without_records(data: Any, places: _Places) -> Any:
             elif domain in by_domain:
                 places.problem(("websites", number), f"{domain} is a duplicate")
             else:
-                named = {name: setting for name, setting in record.items() if name != "domain" and setting is not None}
+                # null, or NaN, which pandas has for it
+                named = {name: one for name, one in record.items() if name != "domain" and not _is_null(one)}
                 by_domain[domain] = named
         data["websites"] = by_domain
     for part in ("groups", "websites"):
@@ -324,6 +339,10 @@ def _without_records(data: Any, places: _Places) -> Any:
     return data | ({"defaults": _as_in_a_file(data["defaults"])} if "defaults" in data else {})
 
 
+def _is_null(value: object) -> bool:
+    return value is None or (isinstance(value, (float, Decimal)) and math.isnan(value))
+
+
 def _as_in_a_file(layer: Any) -> Any:
     """Return the settings of a layer with values as a file has them, where they can be read."""
     if not isinstance(layer, Mapping):
@@ -334,6 +353,8 @@ def _as_in_a_file(layer: Any) -> Any:
 def _plain(name: str, value: Any) -> Any:
     if isinstance(value, (tuple, set, frozenset)):
         value = list(value)
+    if isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
+        value = int(value)  # pandas and databases have whole numbers so
     if name not in FIELDS or name in LINE_FIELDS or value is None:
         return value
     try:
@@ -346,7 +367,7 @@ def _check_shape(data: object, places: _Places) -> None:
     """Collect the problems that the schema finds."""
     for error in jsonschema.Draft7Validator(schema()).iter_errors(data):
         path = tuple(error.absolute_path)
-        where = ".".join(str(part) for part in path) or "the file"
+        where = places.name(path)
         if error.validator == "additionalProperties":
             known = list(error.schema["properties"])
             for name in sorted(set(error.instance) - set(known), key=str):
@@ -419,6 +440,8 @@ def _layer(value: Mapping[str, Any] | None, path: Path, networks: str, places: _
             continue
         try:
             layer[name] = LINE_FIELDS[field_name].parse(name, setting, networks)
+            if not layer[name] and setting != []:
+                places.problem((*path, name), f"{name} has no entries: write [] to clear the list, or leave it out")
         except UnusableEntriesError as error:
             for number, problem in error.problems:
                 places.problem((*path, name, number - 1), f"{name}: {problem}")
@@ -439,7 +462,9 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 
 def raise_problems(problems: Iterable[Problem]) -> None:
-    """Raise one :class:`ValueError` with all problems, sorted by place, if there are any."""
+    """Raise one :class:`ValueError` with the problems, sorted by place and at most fifty, if there are any."""
     listed = sorted(set(problems))
     if listed:
-        raise ValueError("\n".join(f"{place.text}: {problem}" for place, problem in listed))
+        lines = [f"{place.text}: {problem}" for place, problem in listed[:_SHOWN_PROBLEMS]]
+        more = [f"and {len(listed) - len(lines):,} more problems"] if len(listed) > len(lines) else []
+        raise ValueError("\n".join([*lines, *more]))

@@ -74,6 +74,52 @@ def test_repeats_count_as_requests() -> None:
     assert time.now - 1000 >= 120
 
 
+@pytest.mark.parametrize("per_minute", [2, 3, 7, 60])
+def test_requests_that_belong_together_have_one_turn_and_count_as_two(per_minute: int) -> None:
+    time = Turns()
+    limiter = RateLimiter(per_minute, time.sleep, time.clock)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: limiter.wait(2), range(2 * per_minute)))
+    at_once = 2 * per_minute - len(time.turns)
+    turns = sorted([time.now] * at_once + time.turns)
+    assert at_once == per_minute // 2
+    in_a_minute = per_minute // 2
+    assert all(later - turn >= 60 for turn, later in zip(turns, turns[in_a_minute:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("settings", "replies"),
+    [
+        pytest.param({"requests_per_minute": 3}, [], id="a limit of requests"),
+        pytest.param({"requests_per_minute": 1}, None, id="a limit that allows no two"),
+        pytest.param({}, [http(429, headers=[("Retry-After", "40")])], id="Retry-After"),
+        pytest.param({}, [http(503), http(500)], id="back-off"),
+    ],
+)
+def test_nothing_is_waited_for_between_a_show_and_its_update(
+    settings: dict[str, Any], replies: list[bytes] | None
+) -> None:
+    """What somebody else writes while a request waits is seen by the show that follows."""
+    time = Time()
+    events: list[Any] = []
+    refusals = list(replies or [])
+
+    def respond(request: Any) -> bytes:
+        events.append(request.method)
+        return refusals.pop(0) if request.method == "PATCH" and refusals else RECORD
+
+    slept = time.sleep
+    time.sleep = lambda seconds: (events.append("wait"), slept(seconds))  # type: ignore[method-assign, assignment, func-returns-value]
+    with RawServer(respond) as server, client_of(server.url, time, **settings) as client:
+        for _ in range(4):
+            client.change_website(7, lambda record: {"email": True})
+    pairs = [after for before, after in pairwise(events) if before == "GET"]
+    assert len(pairs) >= 4
+    if replies is not None:
+        assert set(pairs) == {"PATCH"}
+        assert "wait" in events
+
+
 @pytest.mark.parametrize(
     ("headers", "waits"),
     [

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
-from airflow.providers.common.compat.sdk import DAG, BaseOperator, task
+from airflow.providers.common.compat.sdk import DAG, BaseOperator, ParamValidationError, task
 from airflow_versions import HAS_APPROVALS, needs_answers_in_dag_test, needs_approvals
 from dag_runs import RunDag
 from distortion import Distortion
@@ -292,9 +292,11 @@ def test_sample_websites_as_code_in_two_steps(
     conf = {"state_path": f"file://{tmp_path}"}
     digest = run_dag(module.plan_websites(), conf=conf).tasks["plan"].returned["digest"]
     # Without an approval, or with that of another plan, nothing is sent.
-    for other in ("", "0" * 64):
-        refused = run_dag(module.apply_websites(), conf={**conf, "approved_digest": other}).tasks["apply"]
-        assert (refused.state, refused.try_number) == ("failed", 1)
+    refused = run_dag(module.apply_websites(), conf={**conf, "approved_digest": "0" * 64}).tasks["apply"]
+    assert (refused.state, refused.try_number) == ("failed", 1)
+    for none in ({}, {"approved_digest": ""}):
+        with pytest.raises(ParamValidationError):
+            run_dag(module.apply_websites(), conf={**conf, **none})
     assert analytics_sandbox.websites() == []
     approved = {**conf, "approved_digest": digest}
     assert run_dag(module.apply_websites(), conf=approved).tasks["apply"].returned["applied"] == 3

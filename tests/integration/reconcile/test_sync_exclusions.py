@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -225,8 +226,130 @@ def test_an_update_that_was_refused_is_not_owned(
     distortion.failing = {("PATCH", "/websites/1"): 422, ("PATCH", "/websites/2"): 500}
     with pytest.raises(BulkError):
         execute(SyncExcludedIpsOperator, **arguments)
-    # 500 may have been applied, 422 was not.
-    assert list(json.loads((tmp_path / "ledger.json").read_text())["websites"]) == ["2"]
+    # 422 was not applied; of 500, the website itself shows that it was not.
+    assert json.loads((tmp_path / "ledger.json").read_text())["websites"] == {}
+
+
+@pytest.mark.parametrize("then", [None, 429, 409, 422, 503], ids=lambda status: f"then {status}")
+def test_a_change_whose_response_was_lost_is_told_by_the_website(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path, then: int | None
+) -> None:
+    """The update is applied, its response is lost, and the next attempt is refused."""
+    analytics_sandbox.add_website("a.example")
+    connection = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])
+    extra = {"max_retries": 1 if then else 0, "timeout": 5}
+    os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"] = json.dumps({**connection, "extra": extra})
+    answer = distortion.answer
+
+    def lose(method: str, *rest: Any) -> tuple[int, bytes]:
+        status, data = answer(method, *rest)
+        if method == "PATCH" and (method, "/websites/1") not in distortion.failing:
+            if then:
+                distortion.failing = {("GET", "/websites/1"): then, ("PATCH", "/websites/1"): then}
+            return 500, b"{}"
+        distortion.failing = {}
+        return status, data
+
+    distortion.answer = lose  # type: ignore[method-assign, assignment]
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    result = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], audit_path=f"{tmp_path}/audit", **arguments)
+    assert (result["applied"], result["verified"]) == (1, True)
+    (trail,) = (tmp_path / "audit").rglob("*.jsonl")
+    assert [json.loads(line)["action"] for line in trail.read_text().splitlines()] == ["update"]
+    distortion.answer = answer  # type: ignore[method-assign]
+    # It is known as added, so that the list can take it away again.
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.2"], **arguments)
+    assert lists(analytics_sandbox) == {"a.example": "192.0.2.2"}
+
+
+def test_a_stale_list_disowns_nothing(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    """The rows of the list are those of before the first run, as from a cache; a website itself is shown as it is."""
+    for number in range(1, 5):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1")
+    answer = distortion.answer
+
+    def stale(method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        status, data = answer(method, target, headers, body)
+        if method == "GET" and target.partition("?")[0].endswith("/websites"):
+            found = json.loads(data)
+            for website in found["data"]:
+                website["exclude_ips"] = "10.0.0.1"
+            data = json.dumps(found).encode()
+        return status, data
+
+    distortion.answer = stale  # type: ignore[method-assign]
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **arguments)
+    for _ in range(2):
+        again = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **arguments)
+        assert (again["updates"], again["verified"]) == (0, True)
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], force=True, **arguments)
+    assert set(lists(analytics_sandbox).values()) == {"10.0.0.1\n192.0.2.1"}
+
+
+def test_what_is_typed_beside_an_entry_of_the_list_stays(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **arguments)
+    analytics_sandbox.change_website(1, exclude_ips="192.0.2.1\n192.0.2.2\n192.0.2.2 # my home")
+    for _ in range(2):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **arguments)
+        assert lists(analytics_sandbox) == {"a.example": "192.0.2.1\n192.0.2.2 # my home"}
+
+
+def test_two_runs_with_one_ledger_lose_nothing_of_it(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    """The second run writes the ledger while the first one sends its updates."""
+    analytics_sandbox.add_website("a.example")
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    begun: list[str] = []
+
+    def run_too(method: str, path: str) -> None:
+        if method == "PATCH" and not begun:
+            begun.append(path)
+            execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.2"], **arguments)
+
+    distortion.before = run_too
+    with pytest.raises(AirflowFailException, match="was changed by somebody else since it was read"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **arguments)
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.3"], **arguments)
+    assert lists(analytics_sandbox) == {"a.example": "192.0.2.3"}
+
+
+def test_an_id_that_is_given_to_another_website_before_the_update_is_no_success(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    answer = distortion.answer
+
+    def reuse(method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        status, data = answer(method, target, headers, body)
+        if any(one.operation == "update" and one.path.endswith("/2") for one in analytics_sandbox.requests):
+            data = data.replace(b"b.example", b"other.example")
+        return status, data
+
+    distortion.answer = reuse  # type: ignore[method-assign]
+    ledger = tmp_path / "ledger.json"
+    with pytest.raises(
+        BulkError, match=r"it was changed, but: id 2 now belongs to 'other\.example': b\.example \(id 2\)"
+    ):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], mode="managed", ledger_path=str(ledger))
+    assert list(json.loads(ledger.read_text())["websites"]) == ["1"]
+
+
+def test_a_service_that_ignores_the_search_changes_nothing(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    for domain in ("shop.example", "other.example"):
+        analytics_sandbox.add_website(domain)
+    analytics_sandbox.configure(ignored=["search"])
+    with pytest.raises(AirflowFailException, match=r"search='shop' found 'other\.example'.*websites=\['\*shop\*'\]"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], websites={"search": "shop"})
+    assert operations(analytics_sandbox)["update"] == 0
 
 
 def test_selectors_exceptions_and_further_entries(analytics_sandbox: SandboxServer, execute: Execute) -> None:

@@ -207,13 +207,17 @@ def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(
     assert "**Guard tripped, this plan cannot be applied" in plan["markdown"]
     with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
         execute(ApplyWebsitesOperator, **files, expected_digest=plan["digest"])
-    forced = execute(PlanWebsitesOperator, **files, prune=True, max_removal_fraction=1)
+    with pytest.raises(
+        AirflowFailException, match=r"There is another plan at .* already, which somebody may be approving"
+    ):
+        execute(PlanWebsitesOperator, **files, prune=True, max_removal_fraction=1)
+    forced = execute(PlanWebsitesOperator, **files, prune=True, max_removal_fraction=1, overwrite_plan=True)
     with pytest.raises(AirflowFailException, match="force: given here, but not so in the approved plan"):
         execute(ApplyWebsitesOperator, **files, expected_digest=forced["digest"], force=True)
     with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
         execute(ApplyWebsitesOperator, config_path=str(config_file), prune="true")
     assert len(analytics_sandbox.websites()) == 11
-    forced = execute(PlanWebsitesOperator, **files, prune=True, force="True")
+    forced = execute(PlanWebsitesOperator, **files, prune=True, force="True", overwrite_plan=True)
     assert (forced["unsafe"], forced["force"]) == (plan["unsafe"], True)
     assert "**Guard tripped, overridden by force=True:**" in forced["markdown"]
     # What was approved can be applied: nothing is said twice.
@@ -227,13 +231,54 @@ def test_a_missing_password_stops_everything_before_it_starts(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STATS_PAGE", json.dumps({"conn_type": "generic"}))
     analytics_sandbox.add_website("old.example")
-    with pytest.raises(AirflowFailException, match="connection:stats_page has no password"):
+    with pytest.raises(
+        AirflowFailException, match=r"there is no password in password_from='connection:stats_page' of new\.example"
+    ):
         execute(ApplyWebsitesOperator, config_path=str(config_file))
     assert operations(analytics_sandbox) == {"account": 1, "list": 1}
     config_file.write_text(FILE.replace("connection:stats_page", "variable:stats_page"))
     monkeypatch.setenv("AIRFLOW_VAR_STATS_PAGE", "from-a-variable")
     execute(ApplyWebsitesOperator, config_path=str(config_file))
     assert analytics_sandbox.stored_password(2) == "from-a-variable"
+
+
+@pytest.mark.parametrize("reference", ["connection:nope", "variable:nope"])
+def test_a_reference_that_leads_nowhere_is_named_with_its_website(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, reference: str
+) -> None:
+    config = {f"{n}.example": {"privacy": "password", "password_from": reference} for n in range(4)}
+    told = f"there is no password in password_from='{reference}' of 0.example, 1.example, 2.example and others: set it"
+    with pytest.raises(AirflowFailException, match=told):
+        execute(ApplyWebsitesOperator, config={"websites": config})
+    assert analytics_sandbox.websites() == []
+
+
+@pytest.mark.parametrize("config", [[], "[]", {"websites": []}, {"websites": {}}])
+def test_an_inventory_that_found_nothing_deletes_nothing(
+    analytics_sandbox: SandboxServer, execute: Execute, config: Any
+) -> None:
+    for number in range(9):
+        analytics_sandbox.add_website(f"{number}.example")
+    with pytest.raises(AirflowFailException, match=r"^All 9 websites would be deleted"):
+        execute(ApplyWebsitesOperator, config=config, prune=True)
+    assert len(analytics_sandbox.websites()) == 9
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfew\x00", None], ids=["UTF-16", "a directory"])
+def test_a_file_that_cannot_be_read_is_named(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "websites.yaml"
+    file.mkdir() if content is None else file.write_bytes(content)
+    with pytest.raises(AirflowFailException, match=r"^config_path='.*websites\.yaml' cannot be read: .*; allowed: a"):
+        execute(PlanWebsitesOperator, config_path=str(file))
+    with pytest.raises(AirflowFailException, match=r"^plan_path='.*websites\.yaml' cannot be read: .*; allowed: a"):
+        execute(ApplyWebsitesOperator, config=[], plan_path=str(file), expected_digest="0" * 64)
+
+
+def test_a_connection_that_does_not_exist_fails_without_a_retry(execute: Execute) -> None:
+    with pytest.raises(AirflowFailException, match=r"`nope` isn't defined. Not retried, because the conn"):
+        execute(CheckDriftOperator, config=[], analytics_conn_id="nope")
 
 
 def test_drift_fails_skips_or_reports(analytics_sandbox: SandboxServer, execute: Execute, config_file: Path) -> None:
@@ -431,7 +476,9 @@ def test_two_files_on_the_same_websites_converge_or_one_of_them_fails(
             analytics_sandbox.change_website(1, exclude_ips="198.51.100.1")
 
     distortion.before = overwrite
-    with pytest.raises(BulkError, match="Still differs after 3 rounds, as somebody else changes it: update"):
+    with pytest.raises(
+        BulkError, match="Still differs after 3 rounds: the service ignores it, or somebody else changes it: update"
+    ):
         execute(ApplyWebsitesOperator, config_path=str(config))
 
 

@@ -95,6 +95,12 @@ ALL = [ONE, TWO, DOOMED]
             id="the domain has another id now",
         ),
         pytest.param((), [], "no longer planned: update 1.example", id="websites are gone"),
+        pytest.param(
+            (adding(1), adding(2), NEW, Change("delete", "important.example", "9", ())),
+            [ONE, TWO, {**DOOMED, "domain": "important.example"}],
+            "not approved: delete important.example",
+            id="the id has another domain now",
+        ),
     ],
 )
 def test_anything_else_is_refused(planned: tuple[Change, ...], records: list[Any], message: str) -> None:
@@ -113,3 +119,13 @@ def test_right_before_a_change_only_what_was_approved_is_sent() -> None:
     assert approved({**ONE, "exclude_ips": ""}) is not None
     with pytest.raises(ValueError, match=r"since the plan was approved: .*remove exclude_ips 7\.7\.7\.7"):
         approved({**ONE, "exclude_ips": "7.7.7.7"})
+
+
+def test_a_setting_that_somebody_changed_since_is_another_change() -> None:
+    def opening(before: str) -> Change:
+        return Change("update", "a.example", "1", (FieldChange("privacy", before, "public"),))
+
+    record = {"id": 1, "domain": "a.example", "privacy": 2}
+    approved = ApprovedPlan(Plan((opening("private"),)))
+    with pytest.raises(UnsafePlanError, match=r"not approved: .*privacy password -> public"):
+        approved.raise_unless_whole(Plan((opening("password"),)), [record])

@@ -77,7 +77,7 @@ def test_an_edited_plan_is_refused() -> None:
     [
         pytest.param(10, 3, 0.3, True, id="equal is safe"),
         pytest.param(10, 4, 0.3, False, id="greater is not"),
-        pytest.param(9, 9, 0.3, True, id="fewer than ten are not counted"),
+        pytest.param(9, 8, 0.3, True, id="fewer than ten are not counted"),
         pytest.param(100, 31, 0.3, False, id="31 of 100"),
         pytest.param(10, 10, 1.0, True, id="all allowed"),
         pytest.param(10, 1, 0.0, False, id="none allowed"),
@@ -119,6 +119,14 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
         "- 0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more"
     )
     assert "0003.example" not in text
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_all_websites_are_never_deleted_by_an_empty_file(number: int) -> None:
+    records = [{"id": one, "domain": f"{one}.example"} for one in range(number)]
+    gone = [Change("delete", f"{one}.example", str(one), ()) for one in range(number)]
+    with pytest.raises(UnsafePlanError, match=f"^All {number} websites would be deleted"):
+        guarded(Plan.of(gone, records), 0.3).raise_if_unsafe()
 
 
 def test_adding_is_never_unsafe_and_comments_are_not_counted() -> None:

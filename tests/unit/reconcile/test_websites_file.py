@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import hypothesis
@@ -282,8 +283,10 @@ def test_duplicates_on_the_server_and_records_without_domain_are_refused() -> No
         ValueError, match=r"websites\.yaml:2: several websites have the domain www\.example\.com: ids 1, 2"
     ):
         plan(text, RECORD, {**RECORD, "id": 2, "domain": "WWW.Example.com"})
-    with pytest.raises(ValueError, match="website 7 has no domain"):
-        plan(text, RECORD, {"id": 7})
+    # A record without a domain may be any website that would be created; it hinders nothing else.
+    assert plan(text, RECORD, {"id": 7}, prune=True).changes == ()
+    with pytest.raises(ValueError, match="website 7 has no domain: it may be one that would be created"):
+        plan(text, {"id": 7})
 
 
 def test_deletes_are_opt_in_and_guarded_against_all_websites() -> None:
@@ -298,16 +301,22 @@ def test_deletes_are_opt_in_and_guarded_against_all_websites() -> None:
 
 
 def test_websites_are_split_by_what_the_file_says_of_them() -> None:
-    text = "websites: {WWW.Example.COM: {}, '*.Customer.example': {protect: true}}"
+    text = "websites: {WWW.Example.COM: {}, '*.Customer.example': {protect: true}, '*bücher.x': {protect: true}}"
     doomed = {"id": 2, "domain": "b.example"}
     spared = [{"id": 3, "domain": "a.customer.EXAMPLE"}, {"id": 4, "domain": "http://odd"}, {"id": 5, "domain": "*.x"}]
+    spared.append({"id": 6, "domain": "altebücher.X"})
     parts = WebsitesAsCode(parse(text), prune=True).split([RECORD, doomed, *spared])
     assert (parts.named, parts.doomed, parts.others) == ([RECORD], [doomed], spared)
     assert parts.spared == [
         "a.customer.EXAMPLE (id 3): *.Customer.example is protected",
         "http://odd (id 4): a file cannot name it",
         "*.x (id 5): a file cannot name it",
+        "altebücher.X (id 6): *bücher.x is protected",
     ]
+    assert plan(text, RECORD, prune=True).warnings == (
+        "*.Customer.example is protected, but no website matches it",
+        "*bücher.x is protected, but no website matches it",
+    )
     assert WebsitesAsCode(parse(text), prune=False).split([doomed]).others == [doomed]
 
 
@@ -366,8 +375,11 @@ def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
         ([{"domain": "a.example", "privacy": 7}], r"config websites\.a\.example\.privacy: .*7 is not one of"),
         ({"websites": {7: {}}}, "config websites: the key 7 is not text"),
         ([{"domain": "a.example", "password": "hunter2"}], "passwords are not allowed in the file"),
-        (7, "the file .value not shown. is not allowed"),
-        ("{", "config: neither YAML nor JSON"),
+        (7, "config: the whole .value not shown. is not allowed"),
+        ("{", "config:1: invalid YAML"),
+        ('{"websites": {"a.example": {}, "a.example": {}}}', "config:1: a.example is a duplicate of line 1"),
+        ('[{"domain": "a.example", "privacy": 1, "privacy": 0}]', "config:1: privacy is a duplicate of line 1"),
+        ([{"domain": "a.example", "email": "yes"}], r"^config websites\.a\.example\.email: the value: 'yes' is not of"),
     ],
 )
 def test_problems_of_values_name_their_place(value: Any, message: str) -> None:
@@ -376,9 +388,19 @@ def test_problems_of_values_name_their_place(value: Any, message: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("written", ["[]", "['']", "''", '"\\uFEFF\\r\\n"'])
-def test_an_empty_list_is_written_in_many_ways(written: str) -> None:
-    assert settings(f"websites: {{a.example: {{exclude_ips: {written}}}}}") == {"a.example": {"exclude_ips": ()}}
+@pytest.mark.parametrize("written", ["['']", "''", '"\\uFEFF\\r\\n"', "['# c']"])
+def test_a_list_is_cleared_on_purpose_only(written: str) -> None:
+    assert settings("websites: {a.example: {exclude_ips: []}}") == {"a.example": {"exclude_ips": ()}}
+    with pytest.raises(ValueError, match=r"exclude_ips has no entries: write \[\] to clear the list, or leave it out"):
+        settings(f"websites: {{a.example: {{exclude_ips: {written}}}}}")
+
+
+def test_rows_of_databases_and_data_frames_may_hold_their_numbers() -> None:
+    rows = [
+        {"domain": "a.example", "privacy": Decimal(1), "email": 1.0, "favorite": float("nan"), "exclude_bots": None}
+    ]
+    (website,) = parse_websites(rows).websites
+    assert website.settings == {"privacy": "private", "email": True}
 
 
 def test_a_list_may_be_a_text() -> None:
