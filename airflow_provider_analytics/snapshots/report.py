@@ -50,7 +50,10 @@ class Summary:
 
 
 def render_report(
-    manifest: Manifest, rows: Iterable[Row], changes: Iterable[Change], history: Sequence[tuple[date, int]]
+    manifest: Manifest,
+    rows: Iterable[Row],
+    changes: Iterable[Change],
+    history: Sequence[tuple[date, int]],
 ) -> str:
     """Return the report of a snapshot as HTML.
 

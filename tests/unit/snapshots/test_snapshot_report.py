@@ -15,7 +15,7 @@ NIGHT = timedelta(days=1)
 
 
 def page(snapshot: Any) -> str:
-    content: bytes = snapshot.partition.fs.cat_file((snapshot.partition / snapshot.manifest.report).path)
+    content: bytes = snapshot.partition.about.fs.cat_file((snapshot.partition.about / snapshot.manifest.report).path)
     return content.decode()
 
 
@@ -74,7 +74,7 @@ def test_an_empty_account_and_a_large_one_have_a_page(take: Make, make_websites:
 def test_a_replaced_snapshot_takes_its_report_along(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3), report=True)
     second = take(base, make_websites(3), first.manifest.observed_at + timedelta(hours=1))
-    assert not any(name.startswith("report") for name in names(second.partition))
+    assert not any(name.startswith("_report") for name in names(second.partition.about))
 
 
 @pytest.mark.parametrize("nights", [1, 2, 60])
