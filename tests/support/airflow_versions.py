@@ -197,6 +197,17 @@ def _timetable(dag: DAG) -> Any:
     )
 
 
+def asset_handler(scheme: str) -> Any:
+    """Return the function that Airflow validates the addresses of a scheme with."""
+    manager = _by_version(
+        {
+            (2, 0): "airflow.providers_manager:ProvidersManager",
+            (3, 2): "airflow.sdk.providers_manager_runtime:ProvidersManagerTaskRuntime",
+        }
+    )()
+    return (manager.dataset_uri_handlers if AIRFLOW_2 else manager.asset_uri_handlers).get(scheme)
+
+
 def attach(scheme: str, file_system: Any) -> None:
     """Do what the provider package of a cloud does: give Airflow a file system for the scheme."""
     _by_version({(2, 0): "airflow.io.store:attach", (3, 0): "airflow.sdk.io:attach"})(scheme, fs=file_system)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pendulum
 import pytest
+from airflow.providers.common.compat.sdk import DAG
 from airflow_versions import last_asset_event, register_assets
 from dag_runs import RunDag
 
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
+    PruneSnapshotsOperator,
     SnapshotWebsitesOperator,
     snapshot_asset,
 )
@@ -24,8 +27,6 @@ TODAY = datetime.now(UTC)
 
 
 def make_dag(timezone: str = "UTC", **arguments: Any) -> Any:
-    from airflow.providers.common.compat.sdk import DAG
-
     with DAG(
         f"snapshots_{uuid.uuid4().hex}", schedule=None, start_date=pendulum.datetime(2026, 1, 1, tz=timezone)
     ) as dag:
@@ -207,8 +208,6 @@ def test_the_report_has_a_link(
 def test_two_snapshots_are_compared(
     run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, on_change: str, state: str
 ) -> None:
-    from airflow.providers.common.compat.sdk import DAG
-
     analytics_sandbox.seed(5)
     yesterday = (TODAY - timedelta(days=1)).date().isoformat()
     run_dag(make_dag(base_path=str(tmp_path), partition_date=yesterday, late="label"))
@@ -222,3 +221,68 @@ def test_two_snapshots_are_compared(
         assert (task.returned["previous"], task.returned["added"]) == (yesterday, 1)
         assert task.returned["changes"][0]["domain"] == "new.example.com"
         assert "new.example.com" in Path(task.returned["markdown"]).read_text()
+
+
+def test_no_connection_is_named_in_what_is_handed_on() -> None:
+    from airflow_provider_analytics.hooks.object_storage import storage_path
+
+    path = storage_path("file://my_conn@/data/analytics/", "base_path") / "websites"
+    assert str(path) == "file:///data/analytics/websites"
+    assert path.path == "/data/analytics/websites"
+
+
+def test_a_drift_of_the_service_is_told(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, task_log: Callable[[], str]
+) -> None:
+    analytics_sandbox.seed(3)
+    analytics_sandbox.configure(list_hides=["favorite"])
+    returned = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"].returned
+    assert returned["fields"]["missing"] == ["favorite"]
+    assert "The records differ from the documented fields; missing: favorite" in task_log()
+
+
+def test_what_a_guard_found_is_accepted_by_name(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(20)
+    run_dag(make_dag(base_path=str(tmp_path)))
+    analytics_sandbox.reset()
+    analytics_sandbox.seed(5)
+    for accept, state in (
+        (["source"], "failed"),
+        ("count", "success"),
+        (["count"], "success"),
+        ("['count']", "success"),
+    ):
+        assert run_dag(make_dag(base_path=str(tmp_path), accept=accept)).tasks["snapshot"].state == state
+
+
+def test_a_first_night_says_that_it_is_the_first(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, task_log: Callable[[], str]
+) -> None:
+    analytics_sandbox.seed(3)
+    returned = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"].returned
+    assert (returned["first"], returned["previous"], returned["removed"]) == (True, None, None)
+    assert f"Published 3 websites as {returned['snapshot_date']}, the first snapshot" in task_log()
+
+
+@pytest.mark.parametrize(("dry_run", "left"), [(True, 3), (False, 1)])
+def test_old_snapshots_are_removed(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, dry_run: bool, left: int
+) -> None:
+    analytics_sandbox.seed(3)
+    days = [(TODAY - timedelta(days=days)).date().isoformat() for days in (2, 1, 0)]
+    for day in days:
+        run_dag(make_dag(base_path=str(tmp_path), partition_date=day, late="label"))
+    with DAG(f"prune_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        PruneSnapshotsOperator(task_id="prune", base_path=str(tmp_path), keep_days=1, dry_run=dry_run)
+        PruneSnapshotsOperator(task_id="keep_none", base_path=str(tmp_path))
+    tasks = run_dag(dag).tasks
+    assert tasks["prune"].returned == {
+        "path": f"{tmp_path}/websites",
+        "dry_run": dry_run,
+        "kept": 1,
+        "removed": days[1::-1],
+        "damaged": {},
+        "leftovers": [],
+    }
+    assert len(list(tmp_path.glob("websites/*/*"))) == left
+    assert (tasks["keep_none"].state, tasks["keep_none"].try_number) == ("failed", 1)

@@ -66,7 +66,7 @@ def base(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[StoragePath]
     path.fs.pseudo_dirs[:] = [""]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def take() -> Callable[..., Any]:
     """Publish records as the snapshot of the day of ``now``, or of another ``day``."""
 
