@@ -104,8 +104,8 @@ def test_the_dag_waits_for_the_asset_of_the_snapshot() -> None:
 
 
 def documented_sql() -> list[str]:
-    text = (ROOT / "docs" / "snapshots.md").read_text()
-    section = text.split("### DuckDB", 1)[1].split("\n### ", 1)[0]
+    text = (ROOT / "docs" / "loading.md").read_text()
+    section = text.split("## DuckDB", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"```sql\n(.*?)```", section, re.S)
 
 
