@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
@@ -247,7 +248,10 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             snapshot.partition.data,
         )
         if differences := drift(manifest.fields):
-            self.log.warning("The records differ from the documented fields; %s", differences)
+            # A new field harms nothing, and may stay for years: it is told, but does not alarm every night.
+            harm = manifest.fields.missing or manifest.fields.misfits
+            level = logging.WARNING if harm else logging.INFO
+            self.log.log(level, "The records differ from the documented fields; %s", differences)
         return describe(snapshot)
 
     def _options(self) -> Options:

@@ -284,7 +284,8 @@ def _record(text: str) -> dict[str, Any]:
 def _change(
     kind: str, website_id: str, before: Mapping[str, Any], after: Mapping[str, Any], selection: Selection
 ) -> Change:
-    names = sorted(name for name in (before.keys() | after.keys()) - {"id"} if name in selection)
+    found = (name for name in (before.keys() | after.keys()) - {"id"} if name in selection)
+    names = sorted(found, key=lambda name: (name != "privacy", name))  # who may see a website comes first
     domain = after.get("domain", before.get("domain"))
     return {
         "change": kind,
