@@ -28,15 +28,15 @@ def sample_dag(name: str = "load_snapshot_into_duckdb") -> Any:
     return getattr(module, name)()
 
 
-def run_night(run_dag: RunDag, base: Path, night: datetime) -> Any:
+def run_night(run_dag: RunDag, base: Path, night: datetime, state: str = "success", **params: Any) -> Any:
     """Run the nightly DAG as it is, but for the report, at two minutes past midnight of that day."""
     dag = sample_dag("nightly_website_snapshot")
     dag.get_task("snapshot").report = True
     for task in dag.tasks:
         task.retries = 0  # a retry would wait for minutes
     with time_machine.travel(night + timedelta(minutes=2)):
-        outcome = run_dag(dag, conf={"base_path": f"file://{base}"}, logical_date=night)
-    assert outcome.state == "success"
+        outcome = run_dag(dag, conf={"base_path": f"file://{base}", **params}, logical_date=night)
+    assert outcome.state == state
     return outcome.tasks
 
 
@@ -56,6 +56,8 @@ def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) 
     assert [tasks["snapshot"].returned["count"] for tasks in three_nights] == [40, 41, 42]
     assert [tasks["compare"].returned["added"] for tasks in three_nights] == [0, 1, 1]
     assert three_nights[0]["compare"].returned["previous"] is None
+    assert [tasks["snapshot"].returned["first"] for tasks in three_nights] == [True, False, False]
+    assert three_nights[2]["prune"].returned["dry_run"] is True
     page = Path(three_nights[2]["snapshot"].returned["report"].removeprefix("file://")).read_text()
     assert "over the last 3 snapshots" in page
     assert "after-2.example.com" in page
@@ -87,6 +89,25 @@ def test_a_replaced_snapshot_is_loaded_again(
     outcome = run_dag(dag, conf=conf, logical_date=datetime.now(UTC))
     assert outcome.tasks["load"].returned == [night]
     assert [row["websites"] for row in outcome.tasks["answer"].returned] == [43, 41, 40]
+
+
+@pytest.mark.slow  # four runs, three reports
+def test_the_trigger_form_accepts_what_a_guard_found(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(20)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    run_night(run_dag, tmp_path, today + timedelta(days=1))
+    analytics_sandbox.reset()
+    analytics_sandbox.seed(5)
+    run_night(run_dag, tmp_path, today + timedelta(days=2), state="failed")
+    run_night(run_dag, tmp_path, today + timedelta(days=2, hours=1), state="failed", accept=["source", "clock"])
+    tasks = run_night(run_dag, tmp_path, today + timedelta(days=2, hours=2), accept=["count"], prune=True)
+    assert tasks["snapshot"].returned["count"] == 5
+    assert tasks["prune"].returned["dry_run"] is False
+    later = run_night(run_dag, tmp_path, today + timedelta(days=4))
+    assert (later["compare"].returned["current"], later["compare"].returned["previous"]) == (
+        later["snapshot"].returned["snapshot_date"],
+        tasks["snapshot"].returned["snapshot_date"],
+    )
 
 
 def test_an_event_tells_where_the_snapshot_is(three_nights: list[Any], tmp_path: Path) -> None:
