@@ -42,6 +42,8 @@ from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 #: Maximum number of snapshots in a chart, the current one included.
 MAX_HISTORY = 60
+#: Maximum number of undocumented fields in a log line.
+MAX_NEW_FIELDS = 10
 
 log = logging.getLogger(__name__)
 
@@ -341,7 +343,9 @@ def what_changed(manifest: Manifest) -> str:
 def drift(fields: Fields) -> str | None:
     """Return the differences between the records and the documented fields as one line; None if there are none."""
     misfits = ", ".join(f"{name} ({count:,})" for name, count in fields.misfits.items())
-    parts = {"values that do not fit": misfits, "missing": ", ".join(fields.missing), "new": ", ".join(fields.new)}
+    more = len(fields.new) - MAX_NEW_FIELDS
+    new = ", ".join(fields.new[:MAX_NEW_FIELDS]) + (f" and {more:,} more" if more > 0 else "")
+    parts = {"values that do not fit": misfits, "missing": ", ".join(fields.missing), "new": new}
     return "; ".join(f"{what}: {names}" for what, names in parts.items() if names) or None
 
 
