@@ -71,7 +71,7 @@ def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remov
     found = list(catalog.entries(dataset))
     every = [entry.day for entry in found]
     damaged = {entry.day: entry.problems[0] for entry in found if not entry.is_whole}
-    kept = retention.kept(day for day in every if day not in damaged) | set(every[:1])
+    kept = retention.kept(day for day in every if day not in damaged)
     kept |= retention.kept(every) & damaged.keys() if remove_damaged else damaged.keys()
     leftovers = [day for day in dataset.days() if day not in every and _is_abandoned(dataset.partition(day), now)]
     return Pruning([day for day in every if day in kept], [day for day in every if day not in kept], damaged, leftovers)

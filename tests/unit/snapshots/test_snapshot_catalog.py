@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_analytics.snapshots import catalog
 from airflow_provider_analytics.snapshots.catalog import list_snapshots, newest_snapshot
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
@@ -58,6 +59,22 @@ def test_latest_names_the_newest_day_and_is_swapped_as_a_whole(
     assert latest(base)["digest"] == second.digest
     empty = take(base, [], NOON + 4 * NIGHT, accept=frozenset({"count"}))
     assert (latest(base)["count"], latest(base)["files"], latest(base)["digest"]) == (0, [], empty.digest)
+
+
+def test_of_two_runs_at_once_the_newer_day_is_the_latest(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, newer = catalog.put_bytes, []
+
+    def overtaken(target: StoragePath, *arguments: Any) -> None:
+        if not newer:
+            newer.append(None)
+            newer[0] = take(base, make_websites(3), NOON + NIGHT)
+        put(target, *arguments)
+
+    monkeypatch.setattr(catalog, "put_bytes", overtaken)
+    take(base, make_websites(3))
+    assert latest(base)["digest"] == newer[0].digest
 
 
 DAYS = [date(2026, 1, 1) + night * NIGHT for night in range(120)]

@@ -26,7 +26,7 @@ class Listing:
 
     def read(self):
         for number in range(count, 0, -1):
-            yield {"id": number, "domain": f"site-{number}.example.com", "privacy": number % 3, "exclude_ips": "192.0.2.1"}
+            yield {"id": number, "domain": f"site-{number}.example.com", "privacy": number % 3}
         self.proof = SimpleNamespace(websites=count, method="one page", total=count, pages=1)
 
     def __iter__(self):
@@ -38,7 +38,8 @@ class Listing:
     def close(self):
         pass
 
-origin = Origin(Listing, Source(url="https://stats.example.com", account_id=None), SimpleNamespace(requests=1, retries=0))
+source = Source(url="https://stats.example.com", account_id=None)
+origin = Origin(Listing, source, SimpleNamespace(requests=1, retries=0))
 for night in range(2):
     now = datetime(2026, 11, 20 + night, tzinfo=UTC)
     take_snapshot(dataset_of(base), now.date(), origin, now=now, options=Options(file_format=file_format))
