@@ -231,7 +231,10 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 clean=hook.client.for_output,
             )
             try:
-                snapshot = take_snapshot(dataset, run_day.day, origin, now=now, options=options, late=late)
+                replace = not late or self.late == "label"
+                snapshot = take_snapshot(
+                    dataset, run_day.day, origin, now=now, options=options, late=late, replace=replace
+                )
             except Exception as error:
                 self.assertions = _assertions(options.accept, error)
                 raise

@@ -20,7 +20,7 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.redaction import without_secrets
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import SnapshotError, UnsafePlanError
 from airflow_provider_analytics.snapshots import formats, guards, rows
 from airflow_provider_analytics.snapshots.diff import Selection, diff, in_words, read_changes, write_changes
 from airflow_provider_analytics.snapshots.layout import Dataset
@@ -36,7 +36,13 @@ from airflow_provider_analytics.snapshots.manifest import (
     Source,
 )
 from airflow_provider_analytics.snapshots.publish import publish
-from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, published_days, read_partition
+from airflow_provider_analytics.snapshots.reader import (
+    Snapshot,
+    is_published,
+    newest_day,
+    published_days,
+    read_partition,
+)
 from airflow_provider_analytics.storage import new_token
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
@@ -171,6 +177,7 @@ def take_snapshot(
     now: datetime,
     options: Options,
     late: bool = False,
+    replace: bool = True,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Snapshot:
     """Read the list, publish it as the snapshot of a day, and return the snapshot.
@@ -181,9 +188,10 @@ def take_snapshot(
     :param now: when reading the list begins.
     :param options: format and guards.
     :param late: whether the list is observed on another day.
+    :param replace: whether a snapshot of the same day may be replaced.
     :param clock: returns the current time.
     :raises ValueError: if an option is not allowed; nothing was written.
-    :raises UnsafePlanError: if a guard trips; nothing was written.
+    :raises UnsafePlanError: if a guard trips, or the day has a snapshot that may not be replaced; nothing was written.
     :raises SnapshotError: if the storage fails, or the clock or the version of an earlier manifest is wrong; the last
         snapshot is unchanged.
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
@@ -196,6 +204,8 @@ def take_snapshot(
         reading = read(origin, day, Path(temporary), now=now, options=options, clock=clock)
         check(reading, earlier, options)
         described = describe(reading, origin, earlier, dataset, day, options=options, late=late)
+        if not replace and is_published(dataset.partition(day)):  # another run was faster
+            raise UnsafePlanError(f"{day} has a snapshot by now, which is kept. Nothing was published.")
         return publish(
             dataset, described.manifest, described.data, described.beside, described.token, reading.finished_at
         )

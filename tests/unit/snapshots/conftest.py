@@ -83,6 +83,7 @@ def take() -> Callable[..., Any]:
             origin,
             now=now,
             late=options.pop("late", False),
+            replace=options.pop("replace", True),
             clock=options.pop("clock", lambda: now),
             options=Options(**options),
         )

@@ -11,7 +11,7 @@ from airflow_provider_analytics.snapshots import catalog
 from airflow_provider_analytics.snapshots.catalog import list_snapshots, newest_snapshot
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
-from airflow_provider_analytics.storage import StoragePath, names, new_token
+from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes
 
 Make = Callable[..., Any]
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -64,13 +64,13 @@ def test_latest_names_the_newest_day_and_is_swapped_as_a_whole(
 def test_of_two_runs_at_once_the_newer_day_is_the_latest(
     take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, newer = catalog.put_bytes, []
+    newer: list[Any] = []
 
-    def overtaken(target: StoragePath, *arguments: Any) -> None:
+    def overtaken(target: StoragePath, content: bytes, token: str) -> None:
         if not newer:
             newer.append(None)
             newer[0] = take(base, make_websites(3), NOON + NIGHT)
-        put(target, *arguments)
+        put_bytes(target, content, token)
 
     monkeypatch.setattr(catalog, "put_bytes", overtaken)
     take(base, make_websites(3))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
-from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError
+from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError, UnsafePlanError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.reader import read_snapshot
 from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, token_age
@@ -143,6 +143,16 @@ def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base:
     assert any(not isinstance(result, SnapshotError) and result.digest == read.digest for result in results)
     for result in results:
         assert not isinstance(result, SnapshotError) or "another run published" in str(result)
+
+
+def test_a_late_list_does_not_replace_one_that_was_published_meanwhile(
+    take: Make, make_websites: Make, base: StoragePath
+) -> None:
+    first = take(base, make_websites(30))
+    before = contents(first)
+    with pytest.raises(UnsafePlanError, match="2026-11-20 has a snapshot by now, which is kept"):
+        take(base, make_websites(31), first.manifest.observed_at + HOUR, late=True, replace=False)
+    assert contents(first) == before
 
 
 def test_files_of_a_run_that_may_still_be_writing_stay(take: Make, make_websites: Make, base: StoragePath) -> None:
