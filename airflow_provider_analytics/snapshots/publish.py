@@ -84,7 +84,10 @@ def publish(
             raise SnapshotError(
                 f"another run published {manifest.snapshot_date} at the same time; its snapshot is kept"
             )
-    point_to_latest(dataset)
+    try:
+        point_to_latest(dataset)
+    except SnapshotError as error:  # the snapshot is published, and the next one mends this
+        log.warning("%s was not renewed: %s", dataset.latest, error)
     _tidy(partition, manifest, replaced, now)
     return Snapshot(partition, manifest, digest(content))
 

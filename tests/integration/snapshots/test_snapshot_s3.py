@@ -13,7 +13,10 @@ from dag_runs import RunDag
 from upath import UPath
 
 from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.snapshots.catalog import list_snapshots
+from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 from airflow_provider_analytics.storage import StoragePath, names
 
 # What speaks S3, on both sides, takes seconds to load.
@@ -51,7 +54,6 @@ def bucket(storage_options: dict[str, Any]) -> StoragePath:
 def take(analytics_sandbox: Any) -> Iterator[Callable[..., Any]]:
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.api.settings import Settings
-    from airflow_provider_analytics.snapshots.layout import Dataset
     from airflow_provider_analytics.snapshots.manifest import Source
     from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
 
@@ -84,6 +86,10 @@ def test_a_snapshot_is_written_replaced_and_read(
         assert sorted(held) == sorted(["_SUCCESS", "_manifest.json", *read.manifest.file_names])
         assert first.manifest.file_names.isdisjoint(held)
     assert third.manifest.previous is not None
+    assert [entry.is_whole for entry in list_snapshots(bucket, verify=True)] == [True, True]
+    prune(Dataset(bucket), plan_pruning(Dataset(bucket), Retention(1), NOW, remove_damaged=False))
+    assert [entry.snapshot for entry in list_snapshots(bucket)] == [third]
+    assert names(second.partition.data) == names(second.partition.about) == []
     assert str(third.partition.data).startswith("s3://bucket-")
 
 

@@ -77,6 +77,21 @@ def test_of_two_runs_at_once_the_newer_day_is_the_latest(
     assert latest(base)["digest"] == newer[0].digest
 
 
+def test_a_snapshot_is_published_even_if_latest_cannot_be_written(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError("may not write")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "put_bytes", refuse)
+        first = take(base, make_websites(3))
+    assert newest_snapshot(base) == first
+    assert not base.fs.exists((base / "_websites" / "_latest.json").path)
+    second = take(base, make_websites(3), NOON + NIGHT)
+    assert latest(base)["digest"] == second.digest
+
+
 DAYS = [date(2026, 1, 1) + night * NIGHT for night in range(120)]
 
 
