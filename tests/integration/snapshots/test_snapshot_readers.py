@@ -37,9 +37,14 @@ FORMATS = [
 def pyarrow_folder(folder: str, pattern: str, file_format: str) -> Any:
     from pyarrow import dataset
 
-    return (
-        dataset.dataset(folder, format=file_format.replace("jsonl", "json"), partitioning="hive").to_table().to_pylist()
-    )
+    return dataset.dataset(folder, format=file_format.replace("jsonl", "json")).to_table().to_pylist()
+
+
+def pyarrow_hive(folder: str, pattern: str, file_format: str) -> Any:
+    from pyarrow import dataset
+
+    found = dataset.dataset(folder, format=file_format.replace("jsonl", "json"), partitioning="hive")
+    return found.to_table().to_pylist()
 
 
 def pyarrow_read_table(folder: str, pattern: str, file_format: str) -> Any:
@@ -97,6 +102,7 @@ def duckdb_folder(folder: str, pattern: str, file_format: str) -> Any:
 
 READERS = {
     "pyarrow, folder": (pyarrow_folder, ("jsonl", "csv", "parquet")),
+    "pyarrow, folder with partitions": (pyarrow_hive, ("jsonl", "csv", "parquet")),
     "pyarrow read_table, folder": (pyarrow_read_table, ("parquet",)),
     "pandas, folder": (pandas_folder, ("parquet",)),
     "pandas, files of a glob": (pandas_glob, ("jsonl", "csv", "parquet")),
