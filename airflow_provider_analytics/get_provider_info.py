@@ -90,6 +90,13 @@ CONNECTION_TYPE: dict[str, Any] = {
     },
 }
 
+#: Airflow validates the addresses of assets by the handler; OpenLineage drops an asset without a converter.
+ASSET_URIS: dict[str, Any] = {
+    "schemes": ["analytics"],
+    "handler": "airflow_provider_analytics.assets.sanitize_uri",
+    "to_openlineage_converter": "airflow_provider_analytics.assets.convert_asset_to_openlineage",
+}
+
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider metadata, for the entry point ``apache_airflow_provider``."""
@@ -118,5 +125,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": modules("hooks", "analytics"),
         "operators": modules("operators", "account", "exclusions", "snapshots", "websites", "websites_as_code"),
         "connection-types": [CONNECTION_TYPE],
+        "asset-uris": [ASSET_URIS],
+        "dataset-uris": [ASSET_URIS],  # their name in Airflow 2
         "extra-links": ["airflow_provider_analytics.operators.links.SnapshotReportLink"],
     }

@@ -6,16 +6,20 @@ warnings they emit, differ between versions.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, Self, cast
+
+from fsspec.core import url_to_fs
 
 from airflow_provider_analytics.exceptions import SnapshotError
 
@@ -41,7 +45,10 @@ class StoragePath:
 
     @classmethod
     def of(cls, path: Any) -> Self:
-        """Return the path of an ``ObjectStoragePath`` or ``upath.UPath``."""
+        """Return the path of an ``ObjectStoragePath``, a ``upath.UPath``, or the text of a URL or path."""
+        if isinstance(path, str):
+            fs, inside = url_to_fs(path)
+            return cls(fs, str(inside), path)
         return cls(path.fs, str(path.path), str(path))
 
     @property
@@ -118,6 +125,39 @@ def open_to_read(path: StoragePath | Path) -> IO[bytes]:
     return path.open("rb") if isinstance(path, Path) else cast("IO[bytes]", path.fs.open(path.path, "rb"))
 
 
+def size_of(path: StoragePath) -> int | None:
+    """Return the size of a file in bytes, or None if it does not exist."""
+    path.fs.invalidate_cache()
+    try:
+        return int(path.fs.size(path.path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+@contextmanager
+def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
+    """Open a file for reading bytes, once its content is known to have a SHA-256.
+
+    A file of this machine is read twice; any other is copied to a temporary file first, so that what was verified is
+    what is read.
+
+    :raises SnapshotError: if the content has another SHA-256.
+    """
+    with ExitStack() as stack:
+        stored = stack.enter_context(open_to_read(path))
+        copy = None if _is_local(path) else stack.enter_context(tempfile.TemporaryFile(prefix="analytics-snapshot-"))
+        digest = hashlib.sha256()
+        while block := stored.read(1 << 20):
+            digest.update(block)
+            if copy:
+                copy.write(block)
+        if digest.hexdigest() != sha256:
+            raise SnapshotError(f"{path} is damaged: its SHA-256 is {digest.hexdigest()}, the manifest says {sha256}")
+        verified = copy or stored
+        verified.seek(0)
+        yield verified
+
+
 def put_bytes(target: StoragePath, content: bytes, token: str) -> None:
     """Write a small file atomically: readers see the old content or the new one.
 
@@ -146,6 +186,13 @@ def remove(path: StoragePath) -> None:
     """Remove a file, if it exists."""
     with suppress(FileNotFoundError):
         path.fs.rm_file(path.path)
+
+
+def remove_directory(directory: StoragePath) -> None:
+    """Remove a directory that is empty, where the storage has directories."""
+    if not OBJECT_STORES.intersection(_protocols(directory)):
+        with suppress(OSError):
+            directory.fs.rmdir(directory.path)
 
 
 @contextmanager

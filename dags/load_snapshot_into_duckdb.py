@@ -1,47 +1,75 @@
 """After each snapshot, load new snapshots into DuckDB and query them with SQL.
 
 Copy this file to the folder of ``nightly_website_snapshot.py``; it runs after each snapshot of that DAG. Requires
-``pip install duckdb``. Snapshots are found by their manifests, so that one run catches up on all earlier ones and a
-repeated run changes nothing. For a base path in object storage, load DuckDB's ``httpfs`` extension first.
+``pip install duckdb``. It loads every format from every base path, by the manifests: one run catches up on all earlier
+ones, a replaced snapshot is loaded again, and a repeated run changes nothing.
+
+The table ``websites`` has a row per website and day of each source, ``snapshots`` a row per day, also of a day without
+websites, and the view ``website_history`` a row per version of a website, with the days from which and until which it
+was seen (a slowly changing dimension of type 2).
 """
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import Param, dag, task
+from airflow.providers.common.compat.sdk import ObjectStoragePath, Param, dag, task
 
 from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
+DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+
 CREATE = """
-CREATE TABLE IF NOT EXISTS websites (
-    id VARCHAR, domain VARCHAR, privacy BIGINT, email BIGINT, exclude_bots BIGINT,
-    exclude_params VARCHAR, exclude_ips VARCHAR, favorite BOOLEAN,
-    record JSON, record_hash VARCHAR, snapshot_date DATE, observed_at TIMESTAMPTZ
+CREATE TABLE IF NOT EXISTS snapshots (
+    source VARCHAR, snapshot_date DATE, observed_at TIMESTAMPTZ, late BOOLEAN, websites BIGINT, digest VARCHAR,
+    PRIMARY KEY (source, snapshot_date)
 );
-"""
-
-# Files of the snapshots that are not in the table yet or were replaced since, by their manifests.
-FIND = """
-SELECT m.snapshot_date, list(replace(m.filename, 'manifest.json', m.file.name)) AS files
-FROM (
-    SELECT filename, snapshot_date::DATE AS snapshot_date, observed_at::TIMESTAMPTZ AS observed_at,
-           unnest(files) AS file
-    FROM read_json($manifests, filename = true, hive_partitioning = false)
-) AS m
-WHERE NOT EXISTS (
-    FROM websites AS w WHERE w.snapshot_date = m.snapshot_date AND w.observed_at = m.observed_at
+CREATE TABLE IF NOT EXISTS websites (
+    source VARCHAR, id VARCHAR, domain VARCHAR, privacy BIGINT, email BIGINT, exclude_bots BIGINT,
+    exclude_params VARCHAR, exclude_ips VARCHAR, favorite BOOLEAN,
+    record JSON, record_hash VARCHAR, snapshot_date DATE, observed_at TIMESTAMPTZ,
+    PRIMARY KEY (source, snapshot_date, id)
+);
+CREATE OR REPLACE VIEW website_history AS
+WITH days AS (
+    SELECT source, snapshot_date,
+           row_number() OVER (PARTITION BY source ORDER BY snapshot_date) AS number,
+           lead(snapshot_date) OVER (PARTITION BY source ORDER BY snapshot_date) AS next_date
+    FROM snapshots
+), seen AS (
+    SELECT websites.*, number, next_date,
+           row(domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite) AS settings
+    FROM websites JOIN days USING (source, snapshot_date)
+), marked AS (
+    -- A version begins where the settings differ from those of the day before, or the website was not there.
+    SELECT *, number IS DISTINCT FROM 1 + lag(number) OVER website
+              OR settings IS DISTINCT FROM lag(settings) OVER website AS begins
+    FROM seen WINDOW website AS (PARTITION BY source, id ORDER BY snapshot_date)
+), numbered AS (
+    SELECT *, count_if(begins) OVER (PARTITION BY source, id ORDER BY snapshot_date) AS version FROM marked
 )
-GROUP BY m.snapshot_date
-ORDER BY m.snapshot_date;
+SELECT source, id, version, domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite,
+       min(snapshot_date) AS valid_from,
+       -- The first day on which it was gone or different; null if it is the current one.
+       max_by(next_date, snapshot_date) AS valid_to
+FROM numbered GROUP BY ALL;
 """
 
-REMOVE = "DELETE FROM websites WHERE snapshot_date = $day;"
+KNOWN = "SELECT snapshot_date, digest FROM snapshots WHERE source = $source;"
+
+REMOVE = """
+DELETE FROM websites WHERE source = $source AND snapshot_date = $day;
+DELETE FROM snapshots WHERE source = $source AND snapshot_date = $day;
+"""
 
 LOAD = """
-INSERT INTO websites
-SELECT * FROM read_json($files, format = 'newline_delimited', hive_partitioning = false, columns = {
+INSERT INTO websites BY NAME
+SELECT $source AS source, * FROM read_json($file, format = 'newline_delimited', columns = {
     id: 'VARCHAR', domain: 'VARCHAR', privacy: 'BIGINT', email: 'BIGINT', exclude_bots: 'BIGINT',
     exclude_params: 'VARCHAR', exclude_ips: 'VARCHAR', favorite: 'BOOLEAN',
     record: 'VARCHAR', record_hash: 'VARCHAR', snapshot_date: 'DATE', observed_at: 'TIMESTAMPTZ'
@@ -50,11 +78,12 @@ SELECT * FROM read_json($files, format = 'newline_delimited', hive_partitioning 
 
 # Websites per night, those with a public statistics page, and new ones.
 ANSWER = """
-SELECT s.snapshot_date::VARCHAR AS night, count(*) AS websites, count(*) FILTER (s.privacy = 0) AS public,
-       count(*) FILTER (NOT EXISTS (
-           FROM websites AS b WHERE b.id = s.id AND b.snapshot_date < s.snapshot_date
+SELECT s.source, s.snapshot_date::VARCHAR AS night, s.websites, count_if(w.privacy = 0) AS public,
+       count_if(w.id IS NOT NULL AND NOT EXISTS (
+           FROM websites AS b WHERE b.source = w.source AND b.id = w.id AND b.snapshot_date < w.snapshot_date
        )) AS new
-FROM websites AS s GROUP BY ALL ORDER BY night DESC LIMIT 10;
+FROM snapshots AS s LEFT JOIN websites AS w USING (source, snapshot_date)
+GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
 """
 
 
@@ -65,32 +94,42 @@ FROM websites AS s GROUP BY ALL ORDER BY night DESC LIMIT 10;
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
-        "base_path": Param("/tmp/website_analytics", type="string", description="Base path of the snapshots"),  # noqa: S108
-        "database": Param("/tmp/website_analytics/websites.duckdb", type="string"),  # noqa: S108
+        "base_path": Param(DATA.as_uri(), type="string", description="Base path of the snapshots"),
+        "storage_conn_id": Param("", type="string", description="Connection of the object storage, if it needs one"),
+        "database": Param(str(DATA / "websites.duckdb"), type="string", description="File of the DuckDB database"),
     },
     tags=["analytics"],
     doc_md=__doc__,
 )
 def load_snapshot_into_duckdb() -> None:
     @task
-    def load(base_path: str, database: str, **context: Any) -> list[str]:
+    def load(base_path: str, storage_conn_id: str, database: str, **context: Any) -> list[str]:
         import duckdb
+
+        from airflow_provider_analytics.snapshots.catalog import list_snapshots
+        from airflow_provider_analytics.storage import StoragePath
 
         # A run started by an event has default Params, so the path comes from the event. Airflow 2 calls assets
         # datasets.
         events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
-        paths = [event.extra["path"] for found in events.values() for event in found]
+        extras = [event.extra for found in events.values() for event in found]
+        wanted = {(extra["path"].rsplit("/", 2)[0], extra["dataset"]) for extra in extras} or {(base_path, "websites")}
         loaded = []
         with duckdb.connect(database) as connection:
             connection.execute(CREATE)
-            for base in {path.rpartition("/websites/")[0] for path in paths} or {base_path}:
-                manifests = f"{base.removeprefix('file://')}/websites/*/manifest.json"
-                for day, files in connection.execute(FIND, {"manifests": manifests}).fetchall():
-                    connection.begin()
-                    connection.execute(REMOVE, {"day": day})
-                    connection.execute(LOAD, {"files": files})
-                    connection.commit()
-                    loaded.append(str(day))
+            for base, dataset in sorted(wanted):
+                source = f"{base.removeprefix('file://')}/{dataset}"
+                path = StoragePath.of(ObjectStoragePath(base, conn_id=storage_conn_id or None))
+                known = dict(connection.execute(KNOWN, {"source": source}).fetchall())
+                for entry in reversed(list_snapshots(path, dataset)):
+                    snapshot = entry.snapshot
+                    if snapshot is None or not entry.is_whole:
+                        print(f"Not loaded, as it is not whole: {entry.day}: {', '.join(entry.problems)}")
+                    elif known.get(entry.day) != snapshot.digest:
+                        connection.begin()
+                        store(connection, source, snapshot)
+                        connection.commit()
+                        loaded.append(str(entry.day))
         return loaded
 
     @task
@@ -102,7 +141,32 @@ def load_snapshot_into_duckdb() -> None:
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-    load("{{ params.base_path }}", "{{ params.database }}") >> answer("{{ params.database }}")
+    database = "{{ params.database }}"
+    load("{{ params.base_path }}", "{{ params.storage_conn_id }}", database) >> answer(database)
+
+
+def store(connection: Any, source: str, snapshot: Any) -> None:
+    """Replace a day of a source. The rows are those of any format, verified against the manifest."""
+    manifest = snapshot.manifest
+    for statement in REMOVE.strip().splitlines():
+        connection.execute(statement, {"source": source, "day": manifest.snapshot_date})
+    connection.execute(
+        "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            source,
+            manifest.snapshot_date,
+            manifest.observed_at,
+            manifest.late,
+            manifest.count,
+            snapshot.digest,
+        ],
+    )
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
+        for row in snapshot.rows():
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        file.flush()
+        if manifest.count:
+            connection.execute(LOAD, {"source": source, "file": file.name})
 
 
 load_snapshot_into_duckdb()

@@ -2,14 +2,28 @@
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics and a base path
 for the snapshots: any URL that Airflow's ObjectStoragePath supports, such as ``s3://bucket/path``.
+
+A guard that stops a run says what it found, and its name. Trigger the DAG with that name in ``accept`` to publish all
+the same. The task ``prune`` only says what it would remove, until ``prune`` is set.
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pendulum
 from airflow.providers.common.compat.sdk import Param, dag, task
 
-from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.snapshots import (
+    CompareSnapshotsOperator,
+    PruneSnapshotsOperator,
+    SnapshotWebsitesOperator,
+    snapshot_asset,
+)
+
+DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+BASE_PATH = "{{ params.base_path }}"
 
 
 @dag(
@@ -19,21 +33,57 @@ from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOpera
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
-        "base_path": Param("file:///tmp/website_analytics", type="string", description="Base path of the snapshots")
+        "base_path": Param(
+            DATA.as_uri(),
+            type="string",
+            description="Base path of the snapshots: one that all workers see and that outlives them, such as "
+            "s3://bucket/path",
+        ),
+        "accept": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            examples=["count", "source", "fields", "clock", "version"],
+            description="Guards whose finding is expected in this run",
+        ),
+        "force": Param(False, type="boolean", description="Publish whatever all guards find"),
+        "prune": Param(False, type="boolean", description="Remove old snapshots"),
     },
     tags=["analytics"],
     doc_md=__doc__,
 )
 def nightly_website_snapshot():
-    snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path="{{ params.base_path }}")
-    compare = CompareSnapshotsOperator(task_id="compare", base_path="{{ params.base_path }}")
+    snapshot = SnapshotWebsitesOperator(
+        task_id="snapshot",
+        base_path=BASE_PATH,
+        accept="{{ params.accept | join(',') }}",
+        force="{{ params.force }}",
+        asset=snapshot_asset(),  # named here, since the base path is known at run time only
+    )
+    # The pair that this run wrote, whatever else is published meanwhile.
+    compare = CompareSnapshotsOperator(
+        task_id="compare",
+        base_path=BASE_PATH,
+        current="{{ ti.xcom_pull('snapshot')['snapshot_date'] }}",
+        previous="{{ ti.xcom_pull('snapshot')['previous'] }}",
+    )
+    prune = PruneSnapshotsOperator(
+        task_id="prune", base_path=BASE_PATH, keep_days=90, keep_months=36, dry_run="{{ not params.prune }}"
+    )
 
     @task
     def announce(written: dict, changes: dict) -> None:
         print(f"{written['count']} websites are in {written['path']}")
-        print("Since {previous}: {added} added, {removed} removed, {changed} changed".format(**changes))
+        if written["first"]:
+            print("This is the first snapshot: there is nothing to compare it with")
+        elif changes["previous"] is None:
+            print("The snapshot before is damaged: there is nothing to compare this one with")
+        else:
+            print("Since {previous}: {removed} removed, {changed} changed, {added} added".format(**changes))
+        for change in changes["changes"]:
+            print(f"{change['change']}: {change['domain']} {change['fields'] if change['change'] == 'changed' else ''}")
 
-    snapshot >> compare
+    snapshot >> compare >> prune
     announce(snapshot.output, compare.output)
 
 

@@ -84,14 +84,15 @@ def run_state(home: Path) -> str:
 
 def show_snapshot() -> None:
     """Read the snapshot back from disk and show it."""
-    published = [marker.parent for marker in OUTPUT.glob("websites/snapshot_date=*/_SUCCESS")]
+    published = [marker.parent for marker in OUTPUT.glob("_websites/dt=*/_SUCCESS")]
     if len(published) != 1:
         raise DemoError(f"there should be one published snapshot, but there are {len(published)}")
-    files = sorted(published[0].glob("*.jsonl"))
+    data = OUTPUT / "websites" / published[0].name
+    files = sorted(data.iterdir())
     rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
-    say(f"Snapshot: {published[0]}")
-    for file in sorted(published[0].iterdir()):
-        say(f"  {file.name}  {file.stat().st_size:,} bytes")
+    say(f"Snapshot: {data}")
+    for file in (*files, *sorted(published[0].iterdir())):
+        say(f"  {file.relative_to(OUTPUT)}  {file.stat().st_size:,} bytes")
     ids = {row["id"] for row in rows}
     say(f"Websites on disk: {len(rows)}, distinct ids: {len(ids)}; the first three:")
     for row in rows[:3]:

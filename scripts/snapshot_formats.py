@@ -6,15 +6,13 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 
-from upath import UPath
-
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.layout import dataset_of
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.snapshots.take import Options, take_snapshot
-from airflow_provider_analytics.storage import StoragePath
+from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
 
 WEBSITES = 10_000
 #: The same time for all, so that only the format differs.
@@ -34,15 +32,11 @@ def main() -> int:
         with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
             for file_format, compression in FORMATS:
                 snapshot = take_snapshot(
-                    StoragePath.of(UPath(f"file://{folder}/{file_format}-{compression}")),
+                    dataset_of(f"file://{folder}/{file_format}-{compression}"),
                     NOW.date(),
-                    client.iter_websites,
-                    stats=client.stats,
-                    source=Source(host="sandbox", account_id=None),
+                    Origin(client.iter_websites, Source(url=sandbox.url, account_id=None), client.stats),
                     now=NOW,
                     options=Options(file_format=file_format, compression=compression),
-                    filters={},
-                    late=False,
                 )
                 rows = list(snapshot.rows())
                 first = first or rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 Choice = TypeVar("Choice")
@@ -68,3 +68,22 @@ def fraction(name: str, value: object) -> float:
     if not 0 <= number <= 1:  # NaN compares false
         raise refused(name, value, "0 to 1, such as 0.3")
     return number
+
+
+def names(name: str, value: object) -> tuple[str, ...]:
+    """Parse names, given as a list of texts, or as one text with commas (templates render to text).
+
+    None and blank text are no names.
+
+    :raises ValueError: for any other value.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        parts = (part.strip(" []'\"") for part in value.split(","))
+        return tuple(part for part in parts if part not in {"", "None"})
+    if isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
+        found = tuple(value)
+        if all(isinstance(part, str) and part.strip() for part in found):
+            return found
+    raise refused(name, value, "a list of names, or names separated by commas")

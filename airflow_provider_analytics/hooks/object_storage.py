@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
@@ -12,12 +13,19 @@ from airflow_provider_analytics.storage import StoragePath, make_directory, new_
 def storage_path(url: str, argument: str) -> StoragePath:
     """Return the storage path of a URL or an absolute path.
 
+    The connection id in ``s3://my_conn@bucket/path`` is used, and is no part of the URL of the path: that is handed on
+    to others, to whom it means nothing.
+
     :param argument: name of the argument, for the message.
     :raises ValueError: for a relative path, which would depend on the working directory of the worker.
     """
     if "://" not in url and not url.startswith("/"):
         raise ValueError(f"{argument}={url!r} is not allowed; allowed: a URL such as s3://bucket/path, or /path")
-    return StoragePath.of(ObjectStoragePath(url))
+    path = StoragePath.of(ObjectStoragePath(url))
+    scheme, separator, rest = url.partition("://")
+    host, slash, inside = rest.partition("/")
+    # Airflow takes all that stands before an "@" for a connection id.
+    return replace(path, url=f"{scheme}://{host.rpartition('@')[2]}{slash}{inside}") if separator else path
 
 
 def read_text(url: str, argument: str) -> str | None:

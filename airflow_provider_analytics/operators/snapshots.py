@@ -1,15 +1,17 @@
-"""Operators that take and compare snapshots of the website list."""
+"""Operators that take, compare and prune snapshots of the website list."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset, BaseOperator
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.assets import asset_uri, openlineage_name
+from airflow_provider_analytics.exceptions import IncompleteListError, UnsafePlanError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, FailWithoutRetry, permanent_failure
 from airflow_provider_analytics.operators.links import REPORT_URL_KEY, SnapshotReportLink
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
@@ -17,34 +19,53 @@ from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
+    from airflow_provider_analytics.snapshots.layout import Dataset
+    from airflow_provider_analytics.snapshots.manifest import Manifest
     from airflow_provider_analytics.snapshots.reader import Snapshot
-    from airflow_provider_analytics.snapshots.run_day import Partition
+    from airflow_provider_analytics.snapshots.run_day import RunDay
+    from airflow_provider_analytics.snapshots.take import Options
     from airflow_provider_analytics.storage import StoragePath
 
 LATE = ("fail", "skip", "label")
 ON_CHANGE = ("report", "fail", "skip")
+#: Maximum number of undocumented fields in XCom and the asset event.
+MAX_FIELDS = 50
+#: Data-quality assertion of the lineage to the guard that checks it, in the order in which they are checked.
+ASSERTIONS: dict[str, str | None] = {"same_source": "source", "complete": None, "not_shrunk": "count"}
 
 
-def snapshot_asset(analytics_conn_id: str = "analytics_default") -> Asset:
-    """Return the asset for the website list of a connection.
+def snapshot_asset(
+    analytics_conn_id: str = "analytics_default",
+    *,
+    dataset: str = "websites",
+    search: str | None = None,
+    favorite: bool | None = None,
+) -> Asset:
+    """Return the asset for a list of websites: ``analytics://<analytics_conn_id>/<dataset>``, with filters as query.
 
     ``SnapshotWebsitesOperator`` adds it to its outlets. A DAG with ``schedule=[snapshot_asset()]`` runs after each
-    snapshot; the extra of the event has path, manifest, count and digest.
+    snapshot; the extra of the event is the return value of the operator.
+
+    :param analytics_conn_id: id of the connection.
+    :param dataset: name of the dataset.
+    :param search: filter of the list.
+    :param favorite: filter of the list.
     """
-    return Asset(f"analytics://{quote(analytics_conn_id, safe='')}/websites")
+    return Asset(asset_uri(analytics_conn_id, dataset, search=search, favorite=favorite))
 
 
 class SnapshotWebsitesOperator(AnalyticsOperator):
     """Write the complete list of websites as a dated snapshot that a warehouse can load (docs/snapshots.md).
 
-    The snapshot is written to ``<base_path>/websites/snapshot_date=YYYY-MM-DD/``; running the task again replaces it.
-    Readers see all of a snapshot or none of it. Passwords are never written.
+    The data goes to ``<base_path>/<dataset>/dt=YYYY-MM-DD/``, the manifest to ``<base_path>/_<dataset>/``. Readers see
+    all of a snapshot or none of it. Passwords are never written.
 
-    The day is the first of: the argument ``partition_date``, the run's partition date, the end of its data interval,
-    its logical date, its ``run_after``; in the time zone of the DAG. The service returns only its current list, so a
-    run whose day ended more than ``late_tolerance`` ago fails, unless ``late`` allows it.
+    The day is the first of: the argument ``partition_date``; the partition date of the run; of a scheduled run or a
+    backfill, the end of its data interval, its logical date or its ``run_after``; of any other run, today; in the time
+    zone of the DAG. The service returns only its current list, so a list that is observed on another day is late. It is
+    filed, marked as late, up to ``late_tolerance`` after the day if that has no snapshot yet; a published day is
+    history. ``late`` decides about any other late list.
 
     Emits an event of ``asset`` with the return value as extra.
 
@@ -52,40 +73,53 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
         SnapshotWebsitesOperator(task_id="snapshot", base_path="s3://my-bucket/analytics", compression="gzip")
 
-    :param base_path: folder of the snapshots: a URL that Airflow's ``ObjectStoragePath`` supports, or an absolute path.
+    :param base_path: folder of the datasets: a URL that Airflow's ``ObjectStoragePath`` supports, or an absolute path.
         (templated)
+    :param dataset: name of the dataset, and of its folder; default ``websites``. A list with other filters, or of
+        another connection, needs its own. (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
     :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet uses snappy if None. (templated)
     :param exclude_ips_as: how IP addresses are written: unchanged (``keep``, default), each as its SHA-256 (``hash``),
         or not at all (``drop``). (templated)
     :param partition_date: day of the snapshot, a date or a date with a time; default: that of the run. (templated)
-    :param late: what to do if the day ended more than ``late_tolerance`` ago: ``fail`` (default, without a retry),
-        ``skip``, or ``label``: write the current list under that day, with ``late`` true in the manifest. (templated)
-    :param late_tolerance: how long after the day, or after the point in time, of the run the list may be read; default
-        one day. (templated)
-    :param search: only websites that the service's search finds; needs its own base path. (templated)
-    :param favorite: only favourites (True) or only others (False); needs its own base path. (templated)
+    :param late: what to do with a late list that may not be filed: ``fail`` (default, without a retry), ``skip``, or
+        ``label``: file it all the same, marked as late, also in place of the snapshot of that day. (templated)
+    :param late_tolerance: how long after the end of the day a late list may be filed if the day has no snapshot; a
+        timedelta, default 12 hours. (templated)
+    :param search: only websites that the service's search finds. (templated)
+    :param favorite: only favourites (True) or only others (False). (templated)
+    :param compare_fields: names of the fields that count as changes; default: the documented ones; ``*`` stands for all
+        fields of the records. (templated)
+    :param ignore_fields: names of fields that do not count. (templated)
     :param min_websites: smallest number of websites allowed; default 0. (templated)
     :param max_drop_fraction: largest fraction of the last snapshot's websites that may be gone; default 0.3; checked
-        from 10 websites up. (templated)
-    :param force: ignore these guards, and earlier manifests that cannot be read. (templated)
+        from 10 websites up, and if none is left. (templated)
+    :param max_misfit_fraction: largest fraction of the values of a field that may not fit its type, and would be null;
+        default 1: any. (templated)
+    :param accept: names of the guards that are not checked in this run, as a list or separated by commas: ``count``,
+        ``source``, ``fields``, ``clock``, ``version``. (templated)
+    :param force: check none of the guards. (templated)
     :param report: also write an HTML report (extra ``report``); default False. (templated)
     :param report_base_url: web URL of ``base_path``, for the link to the report; not needed if ``base_path`` is a web
         URL itself. (templated)
-    :param asset: asset that the snapshot updates; default ``snapshot_asset(analytics_conn_id)``.
+    :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the dataset and the
+        filters. Required if one of these or ``base_path`` is a template.
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: a dict: ``path``, ``manifest``, ``digest``, ``snapshot_date``, ``observed_at``, ``late``, ``count``, the
-        day of the snapshot before (``previous``), the numbers of websites ``added``, ``removed`` and ``changed`` since
-        (all None for the first snapshot), ``files`` and ``report``.
-    :raises AirflowFailException: without a retry, if an argument is not allowed, a guard trips, the day ended more than
-        ``late_tolerance`` ago, or the connection cannot be used.
-    :raises AirflowSkipException: if the day ended more than ``late_tolerance`` ago and ``late="skip"``.
+    :return: a dict: ``path`` of the data, ``manifest``, ``digest``, ``dataset``, ``snapshot_date``, ``observed_at``,
+        ``late``, ``count``; ``first`` (whether no earlier day is published), the day of the snapshot before
+        (``previous``; None if there is none or it is damaged) and the numbers of websites ``removed``,
+        ``privacy_changed``, ``changed`` and ``added`` since; ``fields`` that are ``new``, ``missing`` or have
+        ``misfits``; the data ``files``, the file with all ``changes`` and the ``report``.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, a guard trips, the list is late and
+        may not be filed, or the connection cannot be used.
+    :raises AirflowSkipException: if the list is late, may not be filed, and ``late="skip"``.
     :raises IncompleteListError: if the list cannot be proven complete.
-    :raises SnapshotError: if the storage fails or an earlier manifest cannot be read; the last snapshot is unchanged.
+    :raises SnapshotError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
 
     template_fields: Sequence[str] = (
         "base_path",
+        "dataset",
         "format",
         "compression",
         "exclude_ips_as",
@@ -94,8 +128,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         "late_tolerance",
         "search",
         "favorite",
+        "compare_fields",
+        "ignore_fields",
         "min_websites",
         "max_drop_fraction",
+        "max_misfit_fraction",
+        "accept",
         "force",
         "report",
         "report_base_url",
@@ -107,16 +145,21 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self,
         *,
         base_path: str,
+        dataset: str = "websites",
         format: str = "jsonl",  # noqa: A002 - the word that every warehouse uses
         compression: str | None = None,
         exclude_ips_as: str = "keep",
         partition_date: date | str | None = None,
         late: str = "fail",
-        late_tolerance: timedelta = timedelta(days=1),
+        late_tolerance: timedelta = timedelta(hours=12),
         search: str | None = None,
         favorite: bool | None = None,
+        compare_fields: Iterable[str] | None = None,
+        ignore_fields: Iterable[str] = (),
         min_websites: int = 0,
         max_drop_fraction: float = MAX_LOSS_FRACTION,
+        max_misfit_fraction: float = 1.0,
+        accept: Iterable[str] = (),
         force: bool = False,
         report: bool = False,
         report_base_url: str | None = None,
@@ -126,6 +169,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     ) -> None:
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.base_path = base_path
+        self.dataset = dataset
         self.format = format
         self.compression = compression
         self.exclude_ips_as = exclude_ips_as
@@ -134,226 +178,432 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.late_tolerance = late_tolerance
         self.search = search
         self.favorite = favorite
+        self.compare_fields = compare_fields
+        self.ignore_fields = ignore_fields
         self.min_websites = min_websites
         self.max_drop_fraction = max_drop_fraction
+        self.max_misfit_fraction = max_misfit_fraction
+        self.accept = accept
         self.force = force
         self.report = report
         self.report_base_url = report_base_url
-        self.asset = asset or snapshot_asset(analytics_conn_id)
+        if asset is None:
+            self._check_identity()
+            asset = snapshot_asset(analytics_conn_id, dataset=dataset, search=search, favorite=favorite)
+        self.asset = asset
         self.outlets = [*self.outlets, self.asset]
-        self.data_uris: list[str] = []
+        #: What the lineage tells: the manifest if a snapshot was published, its folder, and assertions by name.
+        self.published: Manifest | None = None
+        self.data_uri = ""
+        self.assertions: dict[str, bool] = {}
+
+    def _check_identity(self) -> None:
+        """Raise :class:`ValueError`, where a DAG file is parsed, if the asset is known at run time only."""
+        for name in ("base_path", "dataset", "search", "favorite", "analytics_conn_id"):
+            value = getattr(self, name)
+            is_template = isinstance(value, str) and ("{{" in value or "{%" in value)
+            if is_template or not (value is None or isinstance(value, (str, bool))):
+                raise ValueError(
+                    f"asset is required, since {name}={value!r} is known at run time only: give the asset that the "
+                    "snapshot updates, such as asset=snapshot_asset('my_conn', dataset='my_websites')"
+                )
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Take the snapshot."""
+        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.snapshots.layout import dataset_of
+        from airflow_provider_analytics.snapshots.manifest import Source
+        from airflow_provider_analytics.snapshots.take import Origin, drift, take_snapshot, what_changed
+
         now = datetime.now(UTC)
         with self.connected() as hook:
-            partition, late = self._partition(context, now)
-            snapshot = self._take(hook, partition.day, now, late=late)
+            options = self._options()
+            filters = self._filters()
+            dataset = dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset))
+            self.data_uri = _uri(dataset.data)
+            run_day, late = self._day(context, now, dataset)
+            account_id = hook.get_account().get("id")
+            origin = Origin(
+                make_listing=lambda: hook.iter_websites(**filters),
+                source=Source(url=hook.client.base_url, account_id=None if account_id is None else str(account_id)),
+                stats=hook.client.stats,
+                filters=filters,
+                clean=hook.client.for_output,
+            )
+            try:
+                replace = not late or self.late == "label"
+                snapshot = take_snapshot(
+                    dataset, run_day.day, origin, now=now, options=options, late=late, replace=replace
+                )
+            except Exception as error:
+                self.assertions = _assertions(options.accept, error)
+                raise
+        self.assertions = _assertions(options.accept)
         self._announce(context, snapshot)
         manifest = snapshot.manifest
         self.log.info(
-            "Published %s websites to %s (observed at %s, completeness proven by: %s)",
-            manifest.count,
-            snapshot.partition,
-            now,
+            "Published %s websites as %s%s, %s. Completeness proven by: %s. %s",
+            f"{manifest.count:,}",
+            manifest.snapshot_date,
+            " (late)" if late else "",
+            what_changed(manifest),
             manifest.proof.method,
+            snapshot.partition.data,
         )
+        if differences := drift(manifest.fields):
+            # A new field harms nothing, and may stay for years: it is told, but does not alarm every night.
+            harm = manifest.fields.missing or manifest.fields.misfits
+            level = logging.WARNING if harm else logging.INFO
+            self.log.log(level, "The records differ from the documented fields; %s", differences)
         return describe(snapshot)
 
-    def _partition(self, context: Context, now: datetime) -> tuple[Partition, bool]:
-        """Return the run's partition and whether it is late; raise if ``late`` does not allow that."""
-        from airflow_provider_analytics.api.checks import one_of
-        from airflow_provider_analytics.snapshots.run_day import choose_partition, is_early, is_late
+    def _options(self) -> Options:
+        from airflow_provider_analytics.api.checks import flag, fraction, names, one_of, refused, whole_number
+        from airflow_provider_analytics.snapshots.diff import Selection
+        from airflow_provider_analytics.snapshots.guards import GUARDS
+        from airflow_provider_analytics.snapshots.take import Options
 
         one_of("late", self.late, LATE)
-        partition = choose_partition(
-            context["dag"].timezone,
-            partition_date=self.partition_date or context.get("partition_date"),
-            data_interval_end=context.get("data_interval_end"),
-            logical_date=context.get("logical_date"),
-            # Airflow 2 has no run_after, but always a logical date.
-            run_after=getattr(context["dag_run"], "run_after", None),
-        )
-        named = f"The run is for {partition.day} (its {partition.named_by})"
-        if is_early(partition, now, self.late_tolerance):
-            raise UnsafePlanError(f"{named}, but the clock says {now}: correct partition_date or the clock.")
-        if not is_late(partition, now, self.late_tolerance):
-            return partition, False
-        explained = (
-            f"{named}, more than late_tolerance={self.late_tolerance} ago; the clock says {now}. The service returns "
-            f"only its current list, which is not the list of that day."
-        )
-        if self.late == "fail":
-            raise UnsafePlanError(f"{explained} To proceed, set late='skip', late='label' or a longer late_tolerance.")
-        if self.late == "skip":
-            raise AirflowSkipException(f"{explained} Skipped because of late='skip'.")
-        self.log.warning("Labelling the current list with an earlier day because of late='label'. %s", explained)
-        return partition, True
-
-    def _take(self, hook: AnalyticsHook, day: date, now: datetime, *, late: bool) -> Snapshot:
-        from airflow_provider_analytics.api.checks import flag, fraction, whole_number
-        from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.manifest import Source
-        from airflow_provider_analytics.snapshots.take import Options, take_snapshot
-
+        if not isinstance(self.late_tolerance, timedelta):
+            raise refused("late_tolerance", self.late_tolerance, "a timedelta, such as timedelta(hours=12)")
+        accept = GUARDS if flag("force", self.force) else names("accept", self.accept)
         options = Options(
             file_format=self.format,
             compression=self.compression or None,
             exclude_ips_as=self.exclude_ips_as,
+            selection=Selection(
+                names("compare_fields", self.compare_fields) or Selection().fields,
+                names("ignore_fields", self.ignore_fields),
+            ),
             min_websites=whole_number("min_websites", self.min_websites, at_least=0),
             max_drop_fraction=fraction("max_drop_fraction", self.max_drop_fraction),
-            force=flag("force", self.force),
+            max_misfit_fraction=fraction("max_misfit_fraction", self.max_misfit_fraction),
+            accept=frozenset(one_of("accept", name, GUARDS) for name in accept),
             report=flag("report", self.report),
         )
         options.check()
+        return options
+
+    def _filters(self) -> dict[str, Any]:
+        from airflow_provider_analytics.api.checks import flag
+
         filters: dict[str, Any] = {"search": self.search} if self.search else {}
         if self.favorite is not None:
             filters["favorite"] = flag("favorite", self.favorite)
-        account_id = hook.get_account().get("id")
-        return take_snapshot(
-            storage_path(str(self.base_path), "base_path"),
-            day,
-            lambda: hook.iter_websites(**filters),
-            stats=hook.client.stats,
-            source=Source(
-                host=urlsplit(hook.client.base_url).hostname or "",
-                account_id=None if account_id is None else str(account_id),
-            ),
-            now=now,
-            options=options,
-            filters=filters,
-            late=late,
-            clean=hook.client.for_output,
+        return filters
+
+    def _day(self, context: Context, now: datetime, dataset: Dataset) -> tuple[RunDay, bool]:
+        """Return the day of the run and whether the list is late for it; raise if ``late`` does not allow that."""
+        from airflow_provider_analytics.snapshots.reader import is_published
+        from airflow_provider_analytics.snapshots.run_day import choose_day
+
+        dag_run: Any = context["dag_run"]
+        run_day = choose_day(
+            context["dag"].timezone,
+            now,
+            partition_date=self.partition_date,
+            run_partition_date=context.get("partition_date"),
+            run_type=str(getattr(dag_run.run_type, "value", dag_run.run_type)),
+            data_interval_end=context.get("data_interval_end"),
+            logical_date=context.get("logical_date"),
+            # Airflow 2 has no run_after, but always a logical date.
+            run_after=getattr(dag_run, "run_after", None),
         )
+        if not run_day.is_late(now):
+            return run_day, False
+        refusal = run_day.refusal(
+            now, tolerance=self.late_tolerance, is_published=is_published(dataset.partition(run_day.day))
+        )
+        if refusal is None:
+            self.log.warning("Late: the list of now is filed under %s, which has no snapshot yet", run_day.day)
+        elif self.late == "label":
+            self.log.warning("Late: the list of now is filed all the same, as late='label' says. %s", refusal)
+        elif self.late == "skip":
+            raise AirflowSkipException(f"{refusal} Skipped, as late='skip' says.")
+        else:
+            raise UnsafePlanError(
+                f"{refusal} Nothing was published. To file it all the same, marked as late, run the task with "
+                "late='label'; to skip such runs, set late='skip'."
+            )
+        return run_day, True
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:
         """Emit the asset event and the lineage, and store the link to the report."""
         from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
-        manifest = snapshot.manifest
-        collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
+        self.published = manifest = snapshot.manifest
         context["outlet_events"][self.asset].extra = describe(snapshot)
-        self.data_uris = [_uri(snapshot.partition / file.name) for file in manifest.files]
-        for uri in self.data_uris:
-            collector.add_output_asset(context=self, uri=uri)
+        collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
+        collector.add_input_asset(context=self, uri=self.asset.uri)
+        collector.add_output_asset(context=self, uri=self.data_uri)
         url = None
         if manifest.report:
-            relative = f"{snapshot.partition.name}/{manifest.report}"
+            about = snapshot.partition.about
             if self.report_base_url:
-                url = f"{self.report_base_url.rstrip('/')}/websites/{relative}"
+                url = f"{self.report_base_url.rstrip('/')}/_{manifest.dataset}/{about.name}/{manifest.report}"
             else:
-                url = _uri(snapshot.partition / manifest.report)
+                url = _uri(about / manifest.report)
         # Stored without a report as well: Airflow asks for it after the task, and logs an error where there is nothing.
         is_link = url is not None and urlsplit(url).scheme in {"http", "https", "file"}
         context["ti"].xcom_push(key=REPORT_URL_KEY, value=url if is_link else None)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """Return the written files for OpenLineage; called only if its provider is installed."""
-        from airflow.providers.common.compat.openlineage.facet import Dataset
-        from airflow.providers.openlineage.extractors import OperatorLineage  # type: ignore[import-not-found,unused-ignore]
+        """Return the lineage for OpenLineage; called only if its provider is installed."""
+        from airflow_provider_analytics.operators.lineage import snapshot_lineage
 
-        return OperatorLineage(outputs=[Dataset(*_openlineage_name(uri)) for uri in self.data_uris])
+        return snapshot_lineage(
+            openlineage_name(self.asset.uri),
+            openlineage_name(self.data_uri) if self.data_uri else None,
+            self.assertions,
+            self.published,
+        )
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
+        """Return the lineage of a task that failed: what it read, and which assertion did not hold."""
+        return self.get_openlineage_facets_on_complete(task_instance)
 
 
 class CompareSnapshotsOperator(BaseOperator):
-    """Compare two snapshots: websites added, removed and changed, field by field (docs/snapshots.md).
+    """Compare two snapshots: websites removed, changed and added, field by field (docs/snapshots.md).
 
-    All changes are written to ``_comparison/since-<previous>.jsonl`` and ``.md`` in the folder of the current snapshot;
-    the return value is of bounded size.
+    All changes are written to ``_since-<previous>.jsonl`` and ``.md`` beside the manifest of the current snapshot; the
+    return value is of bounded size. Removed websites and changes of privacy come first everywhere.
 
     .. code-block:: python
 
         CompareSnapshotsOperator(task_id="compare", base_path="s3://my-bucket/analytics", on_change="report")
 
     :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
-    :param current: day of the newer snapshot, YYYY-MM-DD; default: the latest published one. (templated)
-    :param previous: day of the older snapshot; default: the latest published one before ``current``. (templated)
+    :param dataset: name of the dataset; default ``websites``. (templated)
+    :param current: day of the newer snapshot, YYYY-MM-DD; default: the latest published one. In the DAG that takes the
+        snapshot, give the one that was taken: ``"{{ ti.xcom_pull('snapshot')['snapshot_date'] }}"``. (templated)
+    :param previous: day of the older snapshot; default: the latest published one before ``current``, if it is whole.
+        (templated)
     :param on_change: what to do if websites changed: ``report`` (default), ``fail`` (without a retry) or ``skip`` (skip
         downstream tasks); both files are written in any case. (templated)
-    :param ignore_fields: names of fields to ignore, such as a counter that changes every night. (templated)
+    :param compare_fields: names of the fields that count as changes; default: those of the current snapshot; ``*``
+        stands for all fields of the records. (templated)
+    :param ignore_fields: names of fields that do not count; default: those of the current snapshot. (templated)
     :param max_changes: maximum number of changes returned; default 50. (templated)
-    :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``added``, ``removed`` and
-        ``changed``, the first ``changes`` and whether there are more (``truncated``), and the files with all changes
-        (``jsonl``, ``markdown``). If there is no earlier snapshot, ``previous`` is None and the numbers are 0.
+    :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``removed``,
+        ``privacy_changed``, ``changed`` and ``added``, the first ``changes`` and whether there are more
+        (``truncated``), and the files with all changes (``jsonl``, ``markdown``). If there is no earlier snapshot
+        (``first``), or it is damaged, ``previous`` is None and the numbers are 0.
     :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, an argument is not
         allowed, or a day has no snapshot.
     :raises AirflowSkipException: if websites changed and ``on_change="skip"``.
     :raises SnapshotError: if a snapshot cannot be read or the result cannot be written.
     """
 
-    template_fields: Sequence[str] = ("base_path", "current", "previous", "on_change", "ignore_fields", "max_changes")
+    template_fields: Sequence[str] = (
+        "base_path",
+        "dataset",
+        "current",
+        "previous",
+        "on_change",
+        "compare_fields",
+        "ignore_fields",
+        "max_changes",
+    )
 
     def __init__(
         self,
         *,
         base_path: str,
+        dataset: str = "websites",
         current: str | None = None,
         previous: str | None = None,
         on_change: str = "report",
+        compare_fields: Iterable[str] | None = None,
         ignore_fields: Iterable[str] = (),
         max_changes: int = 50,
         **kwargs: Unpack[TaskArguments],
     ) -> None:
         super().__init__(**kwargs)
         self.base_path = base_path
+        self.dataset = dataset
         self.current = current
         self.previous = previous
         self.on_change = on_change
+        self.compare_fields = compare_fields
         self.ignore_fields = ignore_fields
         self.max_changes = max_changes
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the snapshots, write both files, and return the counts and the first changes."""
-        from airflow_provider_analytics.api.checks import one_of, whole_number
+        from airflow_provider_analytics.api.checks import names, one_of, whole_number
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.compare import compare_snapshots
+        from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_words
+        from airflow_provider_analytics.snapshots.layout import dataset_of
 
         with FailWithoutRetry():
             one_of("on_change", self.on_change, ON_CHANGE)
-            result = compare_snapshots(
-                storage_path(str(self.base_path), "base_path"),
-                current=_day(self.current),
-                previous=_day(self.previous),
-                ignore=tuple(self.ignore_fields),
+            result = diff_snapshots(
+                dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset)),
+                current=_date(self.current),
+                previous=_date(self.previous),
+                compare_fields=names("compare_fields", self.compare_fields),
+                ignore_fields=names("ignore_fields", self.ignore_fields),
                 max_changes=whole_number("max_changes", self.max_changes, at_least=0),
             )
-        counts = f"{result['added']} added, {result['removed']} removed, {result['changed']} changed"
-        summary = f"{result['previous']} to {result['current']}: {counts}"
-        self.log.info("Compared %s", summary)
-        if result["added"] or result["removed"] or result["changed"]:
+        if result["previous"] is None:
+            reason = "is the first snapshot" if result["first"] else "cannot be compared, as the one before is damaged"
+            self.log.info("Nothing to compare: %s %s, in %s", result["current"], reason, result["path"])
+            return result
+        summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"
+        self.log.info("Websites: %s", summary)
+        if any(result[kind] for kind in KINDS):
             if self.on_change == "fail":
                 raise permanent_failure(
-                    f"The website list changed, {summary}. See {result['markdown']}.", "on_change='fail' asks for it"
+                    f"The website list changed: {summary}. See {result['markdown']}.", "on_change='fail' asks for it"
                 )
             if self.on_change == "skip":
-                raise AirflowSkipException(f"The website list changed, {summary}. See {result['markdown']}")
+                raise AirflowSkipException(f"The website list changed: {summary}. See {result['markdown']}")
         return result
+
+
+class PruneSnapshotsOperator(BaseOperator):
+    """Remove old snapshots: keep the newest of so many days, weeks and months (docs/snapshots.md).
+
+    Only days, weeks and months that have a snapshot count, so that nothing expires during a pause. The newest snapshot
+    is never removed. A damaged one takes no place of a whole one, and is removed only with ``remove_damaged``. What
+    dead runs left behind on days without a snapshot is removed too.
+
+    .. code-block:: python
+
+        PruneSnapshotsOperator(task_id="prune", base_path="s3://my-bucket/analytics", keep_days=30, keep_months=24)
+
+    :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
+    :param dataset: name of the dataset; default ``websites``. (templated)
+    :param keep_days: number of days whose snapshot is kept; default 0. At least one of the three numbers must be 1 or
+        more. (templated)
+    :param keep_weeks: number of ISO weeks whose newest snapshot is kept; default 0. (templated)
+    :param keep_months: number of months whose newest snapshot is kept; default 0. (templated)
+    :param remove_damaged: also remove damaged snapshots that need not be kept; default False. (templated)
+    :param dry_run: remove nothing. (templated, as ``is_dry_run``)
+    :return: a dict: ``path``, ``dry_run``, the number of snapshots ``kept``, the days ``removed``, ``damaged`` (those
+        that are not whole, day to problem) and ``leftovers`` (days without a snapshot that were cleaned).
+    :raises AirflowFailException: without a retry, if an argument is not allowed.
+    :raises SnapshotError: if the storage fails.
+    """
+
+    template_fields: Sequence[str] = (
+        "base_path",
+        "dataset",
+        "keep_days",
+        "keep_weeks",
+        "keep_months",
+        "remove_damaged",
+        "is_dry_run",
+    )
+
+    def __init__(
+        self,
+        *,
+        base_path: str,
+        dataset: str = "websites",
+        keep_days: int = 0,
+        keep_weeks: int = 0,
+        keep_months: int = 0,
+        remove_damaged: bool = False,
+        dry_run: bool = False,
+        **kwargs: Unpack[TaskArguments],
+    ) -> None:
+        super().__init__(**kwargs)
+        self.base_path = base_path
+        self.dataset = dataset
+        self.keep_days = keep_days
+        self.keep_weeks = keep_weeks
+        self.keep_months = keep_months
+        self.remove_damaged = remove_damaged
+        self.is_dry_run = dry_run  # BaseOperator.dry_run is a method
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Remove what is not kept."""
+        from airflow_provider_analytics.api.checks import flag, refused, whole_number
+        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.snapshots.layout import dataset_of
+        from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
+
+        with FailWithoutRetry():
+            retention = Retention(
+                days=whole_number("keep_days", self.keep_days, at_least=0),
+                weeks=whole_number("keep_weeks", self.keep_weeks, at_least=0),
+                months=whole_number("keep_months", self.keep_months, at_least=0),
+            )
+            if retention == Retention(0):
+                raise refused("keep_days", self.keep_days, "1 or more, unless keep_weeks or keep_months is")
+            dry_run = flag("dry_run", self.is_dry_run)
+            dataset = dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset))
+            pruning = plan_pruning(
+                dataset, retention, datetime.now(UTC), remove_damaged=flag("remove_damaged", self.remove_damaged)
+            )
+            for day, problem in pruning.damaged.items():
+                fate = "removed" if day in pruning.removed else "kept"
+                self.log.warning("The snapshot of %s is not whole, and %s: %s", day, fate, problem)
+            if not dry_run:
+                prune(dataset, pruning)
+        self.log.info(
+            "%s %s snapshots, kept %s: %s",
+            "Would remove" if dry_run else "Removed",
+            len(pruning.removed),
+            len(pruning.kept),
+            ", ".join(map(str, pruning.removed)) or "nothing",
+        )
+        return {
+            "path": str(dataset.data),
+            "dry_run": dry_run,
+            "kept": len(pruning.kept),
+            "removed": [day.isoformat() for day in pruning.removed],
+            "damaged": {day.isoformat(): problem for day, problem in pruning.damaged.items()},
+            "leftovers": [day.isoformat() for day in pruning.leftovers],
+        }
 
 
 def describe(snapshot: Snapshot) -> dict[str, Any]:
     """Return a snapshot as plain JSON values of bounded size, for XCom and the asset event."""
-    from airflow_provider_analytics.snapshots.layout import MANIFEST
+    from airflow_provider_analytics.snapshots.diff import COUNTS
 
-    manifest = snapshot.manifest
+    manifest, partition = snapshot.manifest, snapshot.partition
     previous = manifest.previous
     return {
-        "path": str(snapshot.partition),
-        "manifest": str(snapshot.partition / MANIFEST),
+        "path": str(partition.data),
+        "manifest": str(partition.manifest),
         "digest": snapshot.digest,
+        "dataset": manifest.dataset,
         "snapshot_date": manifest.snapshot_date.isoformat(),
         "observed_at": manifest.observed_at.isoformat(),
         "late": manifest.late,
         "count": manifest.count,
+        "first": manifest.first,
         "previous": previous.snapshot_date.isoformat() if previous else None,
-        "added": previous.added if previous else None,
-        "removed": previous.removed if previous else None,
-        "changed": previous.changed if previous else None,
-        "files": [str(snapshot.partition / file.name) for file in manifest.files],
-        "report": str(snapshot.partition / manifest.report) if manifest.report else None,
+        **{name: getattr(previous, name) if previous else None for name in COUNTS},
+        "fields": {
+            "new": manifest.fields.new[:MAX_FIELDS],
+            "missing": manifest.fields.missing,
+            "misfits": manifest.fields.misfits,
+        },
+        "files": [str(path) for path in snapshot.files],
+        "changes": str(partition.about / manifest.changes) if manifest.changes else None,
+        "report": str(partition.about / manifest.report) if manifest.report else None,
     }
 
 
-def _day(text: str | None) -> date | None:
+def _assertions(accepted: frozenset[str], error: Exception | None = None) -> dict[str, bool]:
+    """Return which assertions about the list held, up to the one that did not; accepted guards assert nothing."""
+    failed: str | None = getattr(error, "guard", None)
+    found: dict[str, bool] = {}
+    for name, guard in ASSERTIONS.items():
+        did_fail = guard == failed if guard else isinstance(error, IncompleteListError)
+        if guard not in accepted:
+            found[name] = not did_fail
+        if did_fail:
+            return found
+    # Another error says nothing about the list: it may not even have been read.
+    return found if error is None or failed == "fields" else {}
+
+
+def _date(text: str | None) -> date | None:
     from airflow_provider_analytics.snapshots.run_day import parse_day
 
     return None if text is None or str(text) in {"", "None"} else parse_day(str(text))
@@ -362,9 +612,3 @@ def _day(text: str | None) -> date | None:
 def _uri(path: StoragePath) -> str:
     text = str(path)
     return text if "://" in text else f"file://{text}"
-
-
-def _openlineage_name(uri: str) -> tuple[str, str]:
-    """Return the OpenLineage namespace and name of a file."""
-    scheme, host, path = urlsplit(uri)[:3]
-    return ("file", path) if scheme == "file" else (f"{scheme}://{host}", path.lstrip("/"))

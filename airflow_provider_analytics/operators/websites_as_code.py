@@ -504,6 +504,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
     :param config_path: where to write the YAML file (URL or absolute path). (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
+    :param dataset: ``dataset`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``config_path``, the number of ``websites``, their ``origin``, and ``left_out``, the number of
@@ -514,7 +515,14 @@ class ExportWebsitesOperator(AnalyticsOperator):
     :raises BulkError: if websites could not be read.
     """
 
-    template_fields: Sequence[str] = ("config_path", "base_path", "snapshot_date", "max_workers", "analytics_conn_id")
+    template_fields: Sequence[str] = (
+        "config_path",
+        "base_path",
+        "snapshot_date",
+        "dataset",
+        "max_workers",
+        "analytics_conn_id",
+    )
 
     def __init__(
         self,
@@ -522,6 +530,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         config_path: str,
         base_path: str | None = None,
         snapshot_date: str | None = None,
+        dataset: str = "websites",
         max_workers: int = 8,
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
@@ -530,6 +539,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         self.config_path = config_path
         self.base_path = base_path
         self.snapshot_date = snapshot_date
+        self.dataset = dataset
         self.max_workers = max_workers
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -571,9 +581,9 @@ class ExportWebsitesOperator(AnalyticsOperator):
     def _recorded(self) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.reader import read_snapshot
-        from airflow_provider_analytics.snapshots.run_day import parse_day
 
-        snapshot = read_snapshot(storage_path(str(self.base_path), "base_path"), parse_day(str(self.snapshot_date)))
+        base = storage_path(str(self.base_path), "base_path")
+        snapshot = read_snapshot(base, str(self.snapshot_date), self.dataset)
         if snapshot is None:
             raise SnapshotError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
         return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot {snapshot.partition}"

@@ -7,35 +7,78 @@ not grow with the list, and the order of the rows does not matter (text ids sort
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from airflow_provider_analytics.api.fields import normalise, same_setting
+from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.snapshots.layout import Dataset
+from airflow_provider_analytics.snapshots.manifest import Compared, Manifest
+from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, read_partition
 from airflow_provider_analytics.snapshots.rows import Row
+from airflow_provider_analytics.storage import make_directory, new_token, put_file, storage_errors
 
 #: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; an absent field is null.
 Change = dict[str, Any]
 
-KINDS = ("added", "removed", "changed")
+KINDS = ("removed", "changed", "added")
+#: The numbers of changes: the kinds, and the changes of privacy among the changed.
+COUNTS = ("removed", "privacy_changed", "changed", "added")
+#: All fields of the records, in ``compare_fields``.
+EVERY_FIELD = "*"
 #: Limits of a bounded change: entries of a list, characters of a text.
 _SHOWN_ENTRIES = 10
 _SHOWN_CHARACTERS = 200
 
+log = logging.getLogger(__name__)
 
-def compare(before: Iterable[Row], after: Iterable[Row], ignore: Iterable[str] = ()) -> Iterator[Change]:
+
+@dataclass(frozen=True)
+class Selection:
+    """The fields that count as changes: by default the documented ones.
+
+    A service that adds a counter of visits to its records would otherwise have every website changed every night.
+
+    :param fields: names of fields; ``*`` stands for all fields of the records.
+    :param ignored: names of fields that do not count.
+    """
+
+    fields: tuple[str, ...] = RECORD_FIELDS
+    ignored: tuple[str, ...] = ()
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a field counts."""
+        return name not in self.ignored and (name in self.fields or EVERY_FIELD in self.fields)
+
+    def between(self, before: Manifest, after_exclude_ips_as: str) -> Selection:
+        """Return the selection for two snapshots: without addresses, if they are written in different ways."""
+        if before.exclude_ips_as == after_exclude_ips_as:
+            return self
+        return Selection(self.fields, tuple(sorted({*self.ignored, "exclude_ips"})))
+
+    def as_manifest(self) -> Compared:
+        """Return the selection as the manifest has it."""
+        return Compared(fields=list(self.fields), ignored=list(self.ignored))
+
+
+def diff(before: Iterable[Row], after: Iterable[Row], selection: Selection = Selection()) -> Iterator[Change]:
     """Yield added and changed websites in the order of ``after``, then removed ones.
 
     Values compare as settings: ``"1"`` equals ``1``, and exclusion lists compare as sets.
 
-    :param ignore: names of fields to ignore, such as a counter that changes every night.
+    :param selection: the fields that count.
     :raises SnapshotError: if the earlier snapshot contains a website twice.
     """
-    ignored = frozenset(ignore)
     with closing(sqlite3.connect("")) as database:  # "": a temporary file, deleted with the connection
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("CREATE TABLE earlier (place INTEGER PRIMARY KEY, id TEXT UNIQUE, hash TEXT, record TEXT)")
@@ -49,32 +92,35 @@ def compare(before: Iterable[Row], after: Iterable[Row], ignore: Iterable[str] =
         for row in after:
             found = database.execute("SELECT place, hash, record FROM earlier WHERE id = ?", (row["id"],)).fetchone()
             if found is None:
-                yield _change("added", row["id"], {}, _record(row["record"]), ignored)
+                yield _change("added", row["id"], {}, _record(row["record"]), selection)
                 continue
             database.execute("DELETE FROM earlier WHERE place = ?", found[:1])
             if found[1] != row["record_hash"]:
-                change = _change("changed", row["id"], _record(found[2]), _record(row["record"]), ignored)
+                change = _change("changed", row["id"], _record(found[2]), _record(row["record"]), selection)
                 if change["fields"]:
                     yield change
         for website_id, record in database.execute("SELECT id, record FROM earlier ORDER BY place"):
-            yield _change("removed", website_id, _record(record), {}, ignored)
+            yield _change("removed", website_id, _record(record), {}, selection)
 
 
-def ignored_fields(before: str, after: str) -> set[str]:
-    """Return the fields to ignore between two snapshots: ``exclude_ips``, if written in different ways.
+def write_changes(changes: Iterable[Change], path: Path) -> dict[str, int]:
+    """Write changes to a local file as JSON Lines, the gravest first, and return their numbers, see :data:`COUNTS`.
 
-    :param before: ``exclude_ips_as`` of the earlier snapshot.
-    :param after: ``exclude_ips_as`` of the later snapshot.
+    Removed websites come first, then those whose privacy changed, other changes, and added ones: whoever shows only the
+    first changes shows what cannot be overlooked.
     """
-    return set() if before == after else {"exclude_ips"}
-
-
-def write_changes(changes: Iterable[Change], file: IO[bytes]) -> dict[str, int]:
-    """Write changes as JSON Lines and return the number of each kind."""
-    counts = dict.fromkeys(KINDS, 0)
-    for change in changes:
-        counts[change["change"]] += 1
-        file.write(json.dumps(change, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    counts = dict.fromkeys(COUNTS, 0)
+    with ExitStack() as stack, path.open("wb") as file:
+        by_rank = [stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for _ in COUNTS]
+        for change in changes:
+            is_privacy = change["change"] == "changed" and "privacy" in change["fields"]
+            counts[change["change"]] += 1
+            counts["privacy_changed"] += is_privacy
+            rank = COUNTS.index("privacy_changed" if is_privacy else change["change"])
+            by_rank[rank].write(json.dumps(change, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        for part in by_rank:
+            part.seek(0)
+            shutil.copyfileobj(part, file)
     return counts
 
 
@@ -94,6 +140,84 @@ def bounded(change: Change) -> Change:
     }
 
 
+def diff_snapshots(
+    dataset: Dataset,
+    *,
+    current: date | None = None,
+    previous: date | None = None,
+    compare_fields: tuple[str, ...] = (),
+    ignore_fields: tuple[str, ...] = (),
+    max_changes: int = 50,
+) -> dict[str, Any]:
+    """Compare two published snapshots, write all changes as JSON Lines and Markdown, and return counts and first ones.
+
+    Both files are written beside the manifest of the newer snapshot.
+
+    :param dataset: the dataset.
+    :param current: day of the newer snapshot; default: the newest published one.
+    :param previous: day of the older snapshot; default: the newest published one before ``current``, if it is whole.
+    :param compare_fields: names of the fields that count; default: those of the newer snapshot.
+    :param ignore_fields: names of fields that do not; default: those of the newer snapshot.
+    :param max_changes: maximum number of changes returned.
+    :raises ValueError: if no snapshot is published, a given day has none, or ``previous`` is not before ``current``.
+    :raises SnapshotError: if a snapshot cannot be read or the result cannot be written.
+    """
+    current_day = current or newest_day(dataset)
+    if current_day is None:
+        raise ValueError(f"No snapshot is published in {dataset.data}: run SnapshotWebsitesOperator first")
+    after = _published(dataset, current_day)
+    previous_day = previous or newest_day(dataset, before=current_day)
+    result: dict[str, Any] = {
+        "path": str(after.partition.data),
+        "current": current_day.isoformat(),
+        "first": previous_day is None,
+        "previous": None,
+        **dict.fromkeys(COUNTS, 0),
+        "changes": [],
+        "truncated": False,
+        "jsonl": None,
+        "markdown": None,
+    }
+    if previous_day is None:
+        return result
+    if previous_day >= current_day:
+        raise ValueError(f"previous={previous_day} is not allowed; allowed: a day before current={current_day}")
+    name = f"_since-{previous_day.isoformat()}"
+    with tempfile.TemporaryDirectory(prefix="analytics-changes-") as directory:
+        lines, page = Path(directory) / f"{name}.jsonl", Path(directory) / f"{name}.md"
+        try:
+            before = _whole(_published(dataset, previous_day))
+        except SnapshotError as error:
+            if previous is not None:
+                raise
+            log.warning("Not compared with the snapshot of %s: %s", previous_day, error)
+            return result
+        compared = after.manifest.compared
+        selection = Selection(compare_fields or tuple(compared.fields), ignore_fields or tuple(compared.ignored))
+        selection = selection.between(before.manifest, after.manifest.exclude_ips_as)
+        counts = write_changes(diff(before.rows(), after.rows(), selection), lines)
+        write_markdown(page, lines, before=str(previous_day), after=str(current_day), counts=counts)
+        target = after.partition.about
+        with storage_errors(f"write the changes to {target}"):
+            make_directory(target)
+            for written in (lines, page):
+                put_file(written, target / written.name, new_token(datetime.now(UTC)))
+        return result | {
+            "previous": previous_day.isoformat(),
+            **counts,
+            "changes": [bounded(change) for change in islice(read_changes(lines), max_changes)],
+            "truncated": sum(counts[kind] for kind in KINDS) > max_changes,
+            "jsonl": str(target / lines.name),
+            "markdown": str(target / page.name),
+        }
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """Return the numbers of changes as text, the gravest first: ``1 removed, 3 changed (1 in privacy), 0 added``."""
+    privacy = f" ({counts['privacy_changed']:,} in privacy)" if counts["privacy_changed"] else ""
+    return f"{counts['removed']:,} removed, {counts['changed']:,} changed{privacy}, {counts['added']:,} added"
+
+
 def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts: Mapping[str, int]) -> None:
     """Write all changes of a JSON Lines file as Markdown tables.
 
@@ -102,22 +226,33 @@ def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts
     :param counts: number of changes of each kind.
     """
     with path.open("w", encoding="utf-8", newline="\n") as page:
-        page.write(f"# Websites: {before} to {after}\n\n")
-        page.write(", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS) + ".\n")
-        for kind in KINDS:
-            if not counts[kind]:
-                continue
-            page.write(f"\n## {kind.capitalize()}\n\n")
-            page.write("| id | domain | field | before | after |\n|---|---|---|---|---|\n")
-            for change in read_changes(changes):
-                if change["change"] == kind:
-                    page.writelines(_markdown_rows(change))
+        page.write(f"# Websites: {before} to {after}\n\n{in_words(counts)}.\n")
+        kind = ""
+        for change in read_changes(changes):  # in the order of the kinds
+            if change["change"] != kind:
+                kind = change["change"]
+                page.write(f"\n## {kind.capitalize()}\n\n| id | domain | field | before | after |\n")
+                page.write("|---|---|---|---|---|\n")
+            page.writelines(_markdown_rows(change))
 
 
 def list_difference(before: object, after: object) -> tuple[list[str], list[str]]:
     """Return the entries removed from a list and those added to it."""
     old, new = (list(value) if isinstance(value, (list, tuple)) else [] for value in (before, after))
-    return [entry for entry in old if entry not in set(new)], [entry for entry in new if entry not in set(old)]
+    return [entry for entry in old if entry not in new], [entry for entry in new if entry not in old]
+
+
+def _published(dataset: Dataset, day: date) -> Snapshot:
+    snapshot = read_partition(dataset.partition(day))
+    if snapshot is None:
+        raise ValueError(f"No snapshot of {day} is published in {dataset.data}")
+    return snapshot
+
+
+def _whole(snapshot: Snapshot) -> Snapshot:
+    if problems := snapshot.problems():
+        raise SnapshotError("; ".join(problems))
+    return snapshot
 
 
 def _markdown_rows(change: Change) -> Iterator[str]:
@@ -147,9 +282,10 @@ def _record(text: str) -> dict[str, Any]:
 
 
 def _change(
-    kind: str, website_id: str, before: Mapping[str, Any], after: Mapping[str, Any], ignored: frozenset[str]
+    kind: str, website_id: str, before: Mapping[str, Any], after: Mapping[str, Any], selection: Selection
 ) -> Change:
-    names = sorted((before.keys() | after.keys()) - ignored - {"id"})
+    found = (name for name in (before.keys() | after.keys()) - {"id"} if name in selection)
+    names = sorted(found, key=lambda name: (name != "privacy", name))  # who may see a website comes first
     domain = after.get("domain", before.get("domain"))
     return {
         "change": kind,

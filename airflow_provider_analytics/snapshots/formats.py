@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
 import sys
@@ -22,7 +21,6 @@ from typing import IO, Any, ClassVar, cast
 
 from airflow_provider_analytics.api.checks import one_of
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots.manifest import File
 from airflow_provider_analytics.snapshots.rows import COLUMNS, Row
 
 #: Compression to file suffix.
@@ -83,15 +81,19 @@ class Csv(Format):
         """Write a header and one record per row."""
         count = 0
         line = io.StringIO(newline="")
-        writer = csv.writer(line, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        # Only what ends a line is quoted, so that both must: a lone carriage return ends a line for most readers.
+        writer = csv.writer(line, lineterminator="\r\n")
+
+        def encoded(values: Iterable[Any]) -> bytes:
+            line.seek(0)
+            line.truncate()
+            writer.writerow(values)
+            return (line.getvalue().removesuffix("\r\n") + "\n").encode()
+
         with _compressed(path, compression) as file:
+            file.write(encoded(COLUMNS))
             for count, row in enumerate(rows, start=1):  # noqa: B007 - the last number is the count
-                writer.writerow([str(value).lower() if isinstance(value, bool) else value for value in row.values()])
-                file.write(line.getvalue().encode())
-                line.seek(0)
-                line.truncate()
-            file.write(line.getvalue().encode())  # the header, if there are no rows
+                file.write(encoded(str(cell).lower() if isinstance(cell, bool) else cell for cell in row.values()))
         return count
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
@@ -169,16 +171,13 @@ def need_extra(module: str, extra: str, setting: str) -> None:
 
 
 def file_name(token: str, file_format: str, compression: str | None) -> str:
-    """Return the name of a data file."""
+    """Return the name of a data file; it is the same in every dataset."""
     return f"websites-{token}{FORMATS[file_format].suffix(compression)}"
 
 
-def write_rows(rows: Iterable[Row], path: Path, file_format: str, compression: str | None) -> File:
-    """Write rows to a local file and return its entry for the manifest."""
-    count = FORMATS[file_format].write(rows, path, compression)
-    with path.open("rb") as stored:
-        sha256 = hashlib.file_digest(stored, "sha256").hexdigest()
-    return File(name=path.name, rows=count, bytes=path.stat().st_size, sha256=sha256)
+def write_rows(rows: Iterable[Row], path: Path, file_format: str, compression: str | None) -> int:
+    """Write rows to a local file and return their number."""
+    return FORMATS[file_format].write(rows, path, compression)
 
 
 def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:

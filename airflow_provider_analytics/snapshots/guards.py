@@ -1,12 +1,41 @@
-"""Guards that keep a complete list that looks wrong from being published."""
+"""Guards that keep a complete list that looks wrong from being published.
+
+Each guard has a name, by which a person who has looked accepts what it found: ``accept=["count"]``.
+"""
 
 from __future__ import annotations
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_provider_analytics.exceptions import SnapshotError, UnsafePlanError
 from airflow_provider_analytics.snapshots.manifest import Manifest, Source
+from airflow_provider_analytics.snapshots.rows import FieldReport
+from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
 from airflow_provider_analytics.thresholds import loses_too_much
 
-_ACCEPT = "Nothing was published. If this is expected, run the task once with force=True."
+#: Name of each guard to what it compares.
+GUARDS = {
+    "count": "the number of websites with min_websites and with the last snapshot",
+    "source": "service, account and filters with those of the last snapshot",
+    "fields": "the values that do not fit their field with max_misfit_fraction",
+    "clock": "the clock with the time of the last snapshot",
+    "version": "the version of the last manifest with the one that this package writes",
+}
+
+
+class GuardError(UnsafePlanError):
+    """A guard has tripped; nothing was published.
+
+    :param guard: its name.
+    :param found: what it found.
+    """
+
+    def __init__(self, guard: str, found: str) -> None:
+        super().__init__(f"{found} {_advice(guard)}")
+        self.guard = guard
 
 
 def check_count(count: int, last_good: Manifest | None, *, min_websites: int, max_drop_fraction: float) -> None:
@@ -14,27 +43,73 @@ def check_count(count: int, last_good: Manifest | None, *, min_websites: int, ma
 
     :param last_good: manifest of the last published snapshot, or None.
     :param min_websites: smallest number of websites allowed.
-    :param max_drop_fraction: largest loss allowed, as a fraction of the last snapshot.
+    :param max_drop_fraction: largest loss allowed, as a fraction of the last snapshot. None left of some is too few
+        however many there were, unless it is 1.
     """
     if count < min_websites:
-        raise UnsafePlanError(f"The list has {count} websites, fewer than min_websites={min_websites}. {_ACCEPT}")
-    if last_good and loses_too_much(last_good.count - count, last_good.count, max_drop_fraction):
-        dropped = (last_good.count - count) / last_good.count
-        raise UnsafePlanError(
-            f"The list has {count} websites, the snapshot of {last_good.snapshot_date} has {last_good.count}: "
-            f"{dropped:.1%} fewer, more than max_drop_fraction={max_drop_fraction}. {_ACCEPT}"
-        )
-
-
-def check_same_list(source: Source, filters: dict[str, object], last_good: Manifest | None) -> None:
-    """Raise :class:`UnsafePlanError` if the last snapshot is of another host, account or filter."""
+        raise GuardError("count", f"The list has {count} websites, fewer than min_websites={min_websites}.")
     if last_good is None:
         return
-    now = {"host": source.host, "account": source.account_id, "filters": filters}
-    then = {"host": last_good.source.host, "account": last_good.source.account_id, "filters": last_good.filters}
-    differing = [f"{name} {then[name]!r}, now {now[name]!r}" for name in now if now[name] != then[name]]
-    if differing:
-        raise UnsafePlanError(
-            f"The snapshot of {last_good.snapshot_date} in this base path is of another list: "
-            f"{'; '.join(differing)}. Give each list its own base_path. {_ACCEPT}"
+    lost = last_good.count - count
+    if loses_too_much(lost, last_good.count, max_drop_fraction) or (lost > 0 == count and max_drop_fraction < 1):
+        raise GuardError(
+            "count",
+            f"The list has {count} websites, the snapshot of {last_good.snapshot_date} has {last_good.count}: "
+            f"{lost / last_good.count:.1%} fewer, more than max_drop_fraction={max_drop_fraction}.",
         )
+
+
+def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | None) -> None:
+    """Raise :class:`UnsafePlanError` if the last snapshot is of another service, account or filter."""
+    if last_good is None:
+        return
+    now, then = _identity(source, filters), _identity(last_good.source, last_good.filters)
+    differing = [f"{name} was {then[name]!r}, is {now[name]!r}" for name in now if now[name] != then[name]]
+    if differing:
+        raise GuardError(
+            "source",
+            f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Give each list "
+            "its own dataset.",
+        )
+
+
+def check_fields(report: FieldReport, max_misfit_fraction: float) -> None:
+    """Raise :class:`UnsafePlanError` if the values of a field fit its type in too few records."""
+    if report.worst and report.worst[1] > max_misfit_fraction:
+        name, found = report.worst
+        raise GuardError(
+            "fields",
+            f"{found:.1%} of the values of {name} do not fit its type, more than "
+            f"max_misfit_fraction={max_misfit_fraction}; they would be null.",
+        )
+
+
+def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:
+    """Raise :class:`SnapshotError` if an earlier snapshot was observed after now."""
+    for manifest in earlier:
+        if manifest.observed_at > now + CLOCK_SKEW:
+            raise SnapshotError(
+                f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {manifest.snapshot_date} was observed "
+                f"at {manifest.observed_at:%Y-%m-%d %H:%M}: one of them is wrong. {_advice('clock')}"
+            )
+
+
+def applies(guard: str, accepted: Collection[str]) -> bool:
+    """Return whether a guard is to be checked."""
+    return guard not in accepted
+
+
+def _advice(guard: str) -> str:
+    return f"Nothing was published. If this is expected, run the task once with accept=[{guard!r}]."
+
+
+def _identity(source: Source, filters: dict[str, Any]) -> dict[str, object]:
+    parts = urlsplit(source.url)
+    return {
+        "scheme": parts.scheme,
+        "host": parts.hostname,
+        "port": parts.port or {"http": 80, "https": 443}.get(parts.scheme),
+        "sub-path": parts.path.rstrip("/"),
+        "account": source.account_id,
+        "filters": filters,
+    }

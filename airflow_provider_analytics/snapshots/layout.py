@@ -1,36 +1,106 @@
-"""Paths of snapshots.
+"""Paths of a dataset of snapshots.
 
-``<base>/websites/snapshot_date=YYYY-MM-DD/`` holds ``websites-<token>.<format>``, ``manifest.json`` and, written
-last, ``_SUCCESS``.
+``<base>/<dataset>/dt=YYYY-MM-DD/`` holds data files and nothing else, since some readers take every file of a folder
+for data, whatever its name. ``<base>/_<dataset>/`` holds what is known about them: per day ``_manifest.json`` and,
+written last, ``_SUCCESS``; and ``_latest.json``. Readers of a whole folder skip names that begin with ``_``.
+
+The folders are not named after the column ``snapshot_date``: readers take the name of a folder for a column, and most
+of them fail if the file has it too, with another type.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.storage import StoragePath, names
 
+#: Name of the dataset, unless another is given.
 DATASET = "websites"
-MANIFEST = "manifest.json"
+MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
-#: Folder of comparisons, one level deeper so that ``websites/*/*.jsonl`` does not match them.
-COMPARISONS = "_comparison"
+LATEST = "_latest.json"
 
-_PARTITION = re.compile(r"snapshot_date=(\d{4}-\d{2}-\d{2})")
-
-
-def dataset_path(base: StoragePath) -> StoragePath:
-    """Return the path that holds the partitions."""
-    return base / DATASET
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_PARTITION = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
 
 
-def partition_path(base: StoragePath, day: date) -> StoragePath:
-    """Return the path of a partition."""
-    return dataset_path(base) / f"snapshot_date={day.isoformat()}"
+@dataclass(frozen=True)
+class Partition:
+    """The two folders of a day.
+
+    :param day: the day.
+    :param data: folder of the data files.
+    :param about: folder of the manifest and all that is no data.
+    """
+
+    day: date
+    data: StoragePath
+    about: StoragePath
+
+    @property
+    def manifest(self) -> StoragePath:
+        """Path of the manifest."""
+        return self.about / MANIFEST
+
+    @property
+    def success(self) -> StoragePath:
+        """Path of the marker of a published day."""
+        return self.about / SUCCESS
 
 
-def partition_days(base: StoragePath) -> list[date]:
-    """Return the days that have a partition, published or not, newest first."""
-    found = (_PARTITION.fullmatch(name) for name in names(dataset_path(base)))
-    return sorted((date.fromisoformat(match[1]) for match in found if match), reverse=True)
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset of snapshots.
+
+    :param base: base path, which may hold several datasets.
+    :param name: name of the dataset.
+    """
+
+    base: StoragePath
+    name: str = DATASET
+
+    @property
+    def data(self) -> StoragePath:
+        """Folder with the data files of all days."""
+        return self.base / self.name
+
+    @property
+    def about(self) -> StoragePath:
+        """Folder with the manifests of all days."""
+        return self.base / f"_{self.name}"
+
+    @property
+    def latest(self) -> StoragePath:
+        """Path of the file that names the newest snapshot."""
+        return self.about / LATEST
+
+    def partition(self, day: date) -> Partition:
+        """Return the folders of a day."""
+        folder = f"dt={day.isoformat()}"
+        return Partition(day, self.data / folder, self.about / folder)
+
+    def days(self) -> list[date]:
+        """Return the days that have a folder, published or not, newest first."""
+        found = (_PARTITION.fullmatch(name) for name in {*names(self.about), *names(self.data)})
+        return sorted((date.fromisoformat(match[1]) for match in found if match), reverse=True)
+
+
+def dataset_of(base: StoragePath | str, name: str = DATASET) -> Dataset:
+    """Return the dataset of a base path, given as a path or as the text of a URL or path.
+
+    :raises ValueError: if the name is not allowed.
+    """
+    return Dataset(StoragePath.of(base) if isinstance(base, str) else base, check_dataset(name))
+
+
+def check_dataset(name: object) -> str:
+    """Return the name of a dataset.
+
+    :raises ValueError: if it is not allowed; it is the name of a folder, and readers skip those that begin with ``_``.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise refused("dataset", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
+    return name

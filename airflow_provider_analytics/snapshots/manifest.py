@@ -21,18 +21,23 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the snapshot.
+    """A data file of the snapshot.
 
-    :param name: file name, in the folder of the manifest.
+    :param path: path below the base path, ``websites/dt=2026-11-20/websites-....jsonl``.
     :param rows: number of rows, without the header.
     :param bytes: stored size.
     :param sha256: SHA-256 of the stored bytes.
     """
 
-    name: str
+    path: str
     rows: int
     bytes: int
     sha256: str
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return self.path.rpartition("/")[2]
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +54,11 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where the list comes from.
 
-    :param host: host of the base URL.
+    :param url: base URL of the service: scheme, host, port unless it is that of the scheme, and sub-path.
     :param account_id: id of the account; null if the service does not show one.
     """
 
-    host: str
+    url: str
     account_id: str | None
 
 
@@ -84,32 +89,45 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
     misfits: dict[str, int]
 
 
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields that count as changes.
+
+    :param fields: names of the fields; ``*`` stands for all fields of the records.
+    :param ignored: fields that do not count.
+    """
+
+    fields: list[str]
+    ignored: list[str]
+
+
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
     """The latest published snapshot of an earlier day, and the changes since.
 
     :param snapshot_date: its day.
     :param digest: SHA-256 of its manifest.
-    :param added: number of websites added since.
     :param removed: number of websites removed since.
-    :param changed: number of websites changed since.
+    :param privacy_changed: number of websites whose privacy changed since; they are part of ``changed``.
+    :param changed: number of websites changed since, in the fields that are compared.
+    :param added: number of websites added since.
     """
 
     snapshot_date: date
     digest: str
-    added: int
     removed: int
+    privacy_changed: int
     changed: int
+    added: int
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest of a snapshot. The JSON Schema ``manifest.schema.json`` is generated from this class.
 
     :param version: version of the manifest's format.
-    :param dataset: ``websites``.
+    :param dataset: name of the dataset.
     :param snapshot_date: day of the snapshot.
     :param observed_at: when reading the list began.
     :param finished_at: when the list was read and proven complete.
-    :param late: true if the list of ``observed_at`` was stored under an earlier day on request.
+    :param late: true if the list was observed on another day than ``snapshot_date``.
     :param count: number of websites; their ids are distinct.
     :param proof: the proof that the list is complete.
     :param requests: number of requests sent, including attempts that were discarded.
@@ -120,11 +138,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param format: ``jsonl``, ``csv`` or ``parquet``.
     :param compression: null, ``gzip`` or ``zstd``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
-    :param files: the data files.
+    :param files: the data files; none if there is no website.
     :param columns: the columns, in order.
     :param fields: differences between the records and the documented fields.
-    :param previous: the snapshot before; null if there is none.
-    :param report: name of the HTML report in the same folder; null if there is none.
+    :param compared: the fields that count as changes.
+    :param first: true if no snapshot of an earlier day was published.
+    :param previous: the snapshot before; null if there is none, or if it is damaged.
+    :param changes: name of the JSON Lines file with all changes since, beside the manifest; null without ``previous``.
+    :param report: name of the HTML report, beside the manifest; null if there is none.
     """
 
     version: int
@@ -146,18 +167,46 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: list[File]
     columns: list[Column]
     fields: Fields
+    compared: Compared
+    first: bool
     previous: Previous | None
+    changes: str | None
     report: str | None
 
     @property
     def file_names(self) -> set[str]:
-        """Names of all files of this snapshot."""
-        return {file.name for file in self.files} | ({self.report} if self.report else set())
+        """Names of all files of this snapshot, besides the manifest and the marker."""
+        return {file.name for file in self.files} | {name for name in (self.changes, self.report) if name}
 
 
-def encode(manifest: Manifest) -> bytes:
-    """Return the manifest as stored bytes."""
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+class Latest(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest snapshot of a dataset: the content of ``_latest.json``. Paths are below the base path.
+
+    :param version: version of the manifest's format.
+    :param dataset: name of the dataset.
+    :param snapshot_date: day of the snapshot.
+    :param observed_at: when reading the list began.
+    :param late: true if the list was observed on another day than ``snapshot_date``.
+    :param count: number of websites.
+    :param manifest: path of its manifest.
+    :param digest: SHA-256 of its manifest.
+    :param files: paths of its data files.
+    """
+
+    version: int
+    dataset: str
+    snapshot_date: date
+    observed_at: Moment
+    late: bool
+    count: int
+    manifest: str
+    digest: str
+    files: list[str]
+
+
+def encode(described: Manifest | Latest) -> bytes:
+    """Return a manifest, or the pointer to one, as stored bytes."""
+    return msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n"
 
 
 def digest(content: bytes) -> str:
@@ -169,15 +218,16 @@ def decode(content: bytes, where: str) -> Manifest:
     """Return the manifest from its stored bytes.
 
     :param where: path of the manifest, for messages.
-    :raises SnapshotError: if it is corrupt, or written by a newer version of this package.
+    :raises NewerVersionError: if a newer version of this package wrote it.
+    :raises SnapshotError: if it is corrupt.
     """
     try:
         version = msgspec.json.decode(content, type=_Version).version
         if version <= VERSION:
             return msgspec.json.decode(content, type=Manifest)
     except msgspec.DecodeError as error:
-        raise SnapshotError(f"{where} is corrupt ({error}). Restore it, or delete its partition.") from error
-    raise SnapshotError(
+        raise SnapshotError(f"{where} is damaged ({error}). Restore it, or take the snapshot again.") from error
+    raise NewerVersionError(
         f"{where} has version {version}; supported: up to {VERSION}. A newer airflow-provider-analytics wrote it: "
         "upgrade this one."
     )
@@ -190,6 +240,10 @@ def json_schema() -> dict[str, Any]:
         # Python 3.13 strips the indentation of docstrings, earlier versions do not.
         described["description"] = inspect.cleandoc(described["description"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+class NewerVersionError(SnapshotError):
+    """A manifest was written by a newer version of this package."""
 
 
 class _Version(msgspec.Struct):

@@ -2,10 +2,11 @@
 
 The order is what makes it safe, whenever the process dies:
 
-1. The files go to the folder under names that no other run uses. No manifest names them: nobody reads them.
-2. ``manifest.json`` is replaced by one atomic write. From here on readers see the new snapshot, and all of it.
+1. The files go to their folders under names that no other run uses. No manifest names them: nobody reads them.
+2. ``_manifest.json`` is replaced by one atomic write. From here on readers see the new snapshot, and all of it.
 3. ``_SUCCESS`` is written (its content is the digest of that manifest).
-4. Files of the replaced snapshot are removed, and those that dead runs left behind.
+4. ``_latest.json`` is replaced, if this is the newest day.
+5. Files of the replaced snapshot are removed, and those that dead runs left behind.
 
 Of two runs at once the one that writes the manifest last wins. A run removes files that the manifest it replaced
 named, and files too old to belong to a run that is still writing; so it never takes one from the other run.
@@ -14,14 +15,16 @@ named, and files too old to belong to a run that is still writing; so it never t
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots import layout
+from airflow_provider_analytics.snapshots.catalog import point_to_latest
+from airflow_provider_analytics.snapshots.layout import Dataset, Partition
 from airflow_provider_analytics.snapshots.manifest import Manifest, decode, digest, encode
+from airflow_provider_analytics.snapshots.reader import Snapshot
 from airflow_provider_analytics.storage import (
     StoragePath,
     exists,
@@ -31,6 +34,7 @@ from airflow_provider_analytics.storage import (
     put_file,
     read_bytes,
     remove,
+    remove_directory,
     storage_errors,
     token_age,
 )
@@ -41,57 +45,85 @@ ABANDONED_AFTER = timedelta(minutes=15)
 log = logging.getLogger(__name__)
 
 
-def publish(partition: StoragePath, manifest: Manifest, files: Sequence[Path], token: str, now: datetime) -> str:
-    """Publish local files with their manifest and return its digest.
+def publish(
+    dataset: Dataset, manifest: Manifest, data: Path | None, beside: Mapping[str, Path], token: str, now: datetime
+) -> Snapshot:
+    """Publish local files with their manifest and return the snapshot.
 
-    :param partition: folder of the snapshot; a snapshot in it is replaced.
-    :param files: local files, named as in the manifest.
-    :param token: the unique part of their names.
+    :param dataset: the dataset; a snapshot of the same day is replaced.
+    :param data: the data file, named as in the manifest; None if there is none.
+    :param beside: name to local file of what belongs beside the manifest.
+    :param token: the unique part of the names.
     :param now: when the list was read.
-    :raises SnapshotError: if the storage fails, or another run published at the same time; the folder then holds the
+    :raises SnapshotError: if the storage fails, or another run published at the same time; the folders then hold the
         earlier snapshot, or that of the other run.
     """
-    target = partition / layout.MANIFEST
+    partition = dataset.partition(manifest.snapshot_date)
     content = encode(manifest)
-    with storage_errors(f"write the snapshot to {partition}"):
+    files = {partition.about / name: path for name, path in beside.items()}
+    if data:
+        files[partition.data / data.name] = data
+    with storage_errors(f"write the snapshot to {partition.data}"):
         try:
-            make_directory(partition)
-            for file in files:
-                put_file(file, partition / file.name, token)
+            make_directory(partition.about)
+            if data:
+                make_directory(partition.data)
+            for target, file in files.items():
+                put_file(file, target, token)
         except BaseException:
-            _remove_all(partition, manifest.file_names)
+            _remove_all(files)
             raise
-        if missing := [file.name for file in files if not exists(partition / file.name)]:
-            raise SnapshotError(f"{', '.join(missing)} disappeared from {partition} while the snapshot was written")
+        if missing := [str(target) for target in files if not exists(target)]:
+            raise SnapshotError(f"{', '.join(missing)} disappeared while the snapshot was written")
         # From here on a failure removes nothing: a write that failed may have reached an object store all the same.
-        replaced = read_bytes(target)
-        put_bytes(target, content, token)
-        put_bytes(partition / layout.SUCCESS, digest(content).encode(), token)
-        if read_bytes(target) != content:
-            _remove_all(partition, manifest.file_names)
-            raise SnapshotError(f"another run published to {partition} at the same time; its snapshot is kept")
+        replaced = read_bytes(partition.manifest)
+        put_bytes(partition.manifest, content, token)
+        put_bytes(partition.success, digest(content).encode(), token)
+        if read_bytes(partition.manifest) != content:
+            _remove_all(files)
+            raise SnapshotError(
+                f"another run published {manifest.snapshot_date} at the same time; its snapshot is kept"
+            )
+    try:
+        point_to_latest(dataset)
+    except SnapshotError as error:  # the snapshot is published, and the next one mends this
+        log.warning("%s was not renewed: %s", dataset.latest, error)
     _tidy(partition, manifest, replaced, now)
-    return digest(content)
+    return Snapshot(partition, manifest, digest(content))
 
 
-def _tidy(partition: StoragePath, manifest: Manifest, replaced: bytes | None, now: datetime) -> None:
+def remove_snapshot(partition: Partition) -> None:
+    """Remove a snapshot: first the marker, so that from then on no reader sees it, then its files and folders.
+
+    :raises SnapshotError: if the storage fails; what is left is not published.
+    """
+    with storage_errors(f"remove the snapshot in {partition.data}"):
+        remove(partition.success)
+        for folder in (partition.data, partition.about):
+            for name in names(folder):
+                remove(folder / name)
+            remove_directory(folder)
+
+
+def _tidy(partition: Partition, manifest: Manifest, replaced: bytes | None, now: datetime) -> None:
     """Remove files that no manifest names any more; a failure only logs a warning, since the snapshot is published."""
     outdated: set[str] = set()
     if replaced is not None:
-        with suppress(SnapshotError):  # a corrupt one names nothing
-            outdated = decode(replaced, layout.MANIFEST).file_names
+        with suppress(SnapshotError):  # a damaged one names nothing
+            outdated = decode(replaced, partition.manifest.name).file_names
     try:
-        for name in names(partition):
-            age = token_age(name, now)
-            if name in manifest.file_names or age is None:
-                continue
-            if name in outdated or age > ABANDONED_AFTER:
-                remove(partition / name)
+        for folder in (partition.data, partition.about):
+            for name in names(folder):
+                age = token_age(name, now)
+                if name in manifest.file_names or age is None:
+                    continue
+                if name in outdated or age > ABANDONED_AFTER:
+                    remove(folder / name)
     except Exception:
-        log.warning("Could not remove files of an earlier snapshot from %s", partition, exc_info=True)
+        log.warning("Could not remove files of an earlier snapshot from %s", partition.data, exc_info=True)
 
 
-def _remove_all(partition: StoragePath, file_names: set[str]) -> None:
-    for name in file_names:
+def _remove_all(files: Mapping[StoragePath, Path]) -> None:
+    for target in files:
         with suppress(Exception):
-            remove(partition / name)
+            remove(target)

@@ -7,94 +7,115 @@ from dataclasses import dataclass
 from datetime import date
 
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots import layout
 from airflow_provider_analytics.snapshots.formats import read_rows
+from airflow_provider_analytics.snapshots.layout import DATASET, Dataset, Partition, dataset_of
 from airflow_provider_analytics.snapshots.manifest import Manifest, decode, digest
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.storage import StoragePath, exists, open_to_read, read_bytes, storage_errors
-
-#: Maximum number of snapshots in a chart, the current one included.
-MAX_HISTORY = 60
+from airflow_provider_analytics.snapshots.run_day import parse_day
+from airflow_provider_analytics.storage import (
+    StoragePath,
+    exists,
+    open_verified,
+    read_bytes,
+    size_of,
+    storage_errors,
+)
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """A published snapshot.
 
-    :param partition: path of its folder.
+    :param partition: its folders.
     :param manifest: its manifest.
     :param digest: SHA-256 of the stored manifest.
     """
 
-    partition: StoragePath
+    partition: Partition
     manifest: Manifest
     digest: str
 
+    @property
+    def files(self) -> list[StoragePath]:
+        """Paths of the data files."""
+        return [self.partition.data / file.name for file in self.manifest.files]
+
     def rows(self) -> Iterator[Row]:
-        """Yield the rows, in the order of the files.
+        """Yield the rows, in the order of the files, each file after its SHA-256 was found to be that of the manifest.
 
-        :raises SnapshotError: if a file is missing or its number of rows is not that of the manifest. A run that
-            replaces the snapshot in the meantime removes the old files; then read the manifest again.
+        :raises SnapshotError: if a file is missing or damaged. A run that replaces the snapshot in the meantime removes
+            the old files; then read the manifest again.
         """
-        for file in self.manifest.files:
-            path = self.partition / file.name
-            count = 0
-            with storage_errors(f"read {path}"), open_to_read(path) as stored:
-                for count, row in enumerate(read_rows(stored, file.name), start=1):  # noqa: B007 - a count
-                    yield row
-            if count != file.rows:
-                raise SnapshotError(f"{path} has {count} rows, the manifest says {file.rows}")
+        for file, path in zip(self.manifest.files, self.files, strict=True):
+            with storage_errors(f"read {path}"), open_verified(path, file.sha256) as stored:
+                yield from read_rows(stored, file.name)
+
+    def problems(self, *, verify: bool = True) -> list[str]:
+        """Return what is wrong with the data files; an empty list if the snapshot is whole.
+
+        :param verify: read the files and compare their SHA-256, not only their sizes.
+        :raises SnapshotError: if the storage fails.
+        """
+        found = []
+        for file, path in zip(self.manifest.files, self.files, strict=True):
+            with storage_errors(f"look at {path}"):
+                size = size_of(path)
+            if size is None:
+                found.append(f"{path} is missing")
+            elif size != file.bytes:
+                found.append(f"{path} is damaged: it has {size} bytes, the manifest says {file.bytes}")
+            elif verify:
+                try:
+                    with storage_errors(f"read {path}"), open_verified(path, file.sha256):
+                        pass
+                except SnapshotError as error:
+                    found.append(str(error))
+        return found
 
 
-def read_snapshot(base: StoragePath, day: date) -> Snapshot | None:
+def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATASET) -> Snapshot | None:
     """Return the snapshot of a day, or None if none is published.
 
-    The rule for every reader: ``_SUCCESS`` marks the day as published, ``manifest.json`` names its files; read those
+    The rule for every reader: ``_SUCCESS`` marks the day as published, ``_manifest.json`` names its files; read those
     and no others.
 
-    :raises SnapshotError: if the manifest cannot be read, is corrupt, or is from a newer version.
+    :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
+    :param day: the day, also as text: ``2026-11-20``.
+    :param dataset: name of the dataset; default ``websites``.
+    :raises ValueError: if the day or the name of the dataset is not allowed.
+    :raises SnapshotError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
-    partition = layout.partition_path(base, day)
-    stored = read_stored(partition)
-    if stored is None:
-        return None
-    return Snapshot(partition, decode(stored, str(partition / layout.MANIFEST)), digest(stored))
+    return read_partition(dataset_of(base, dataset).partition(parse_day(day) if isinstance(day, str) else day))
 
 
-def read_manifest(partition: StoragePath) -> Manifest | None:
-    """Return the manifest of a published snapshot, or None if none is published.
+def read_partition(partition: Partition) -> Snapshot | None:
+    """Return the snapshot in a partition, or None if none is published.
 
-    :raises SnapshotError: if it cannot be read, is corrupt, or is from a newer version.
+    :raises SnapshotError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
-    content = read_stored(partition)
-    return None if content is None else decode(content, str(partition / layout.MANIFEST))
-
-
-def read_stored(partition: StoragePath) -> bytes | None:
-    """Return the stored bytes of a published manifest, or None if none is published."""
-    with storage_errors(f"read the manifest in {partition}"):
-        if not exists(partition / layout.SUCCESS):
+    with storage_errors(f"read {partition.manifest}"):
+        if not exists(partition.success):
             return None
-        return read_bytes(partition / layout.MANIFEST)
+        content = read_bytes(partition.manifest)
+    if content is None:
+        raise SnapshotError(f"{partition.manifest} is missing. Restore it, or take the snapshot again.")
+    return Snapshot(partition, decode(content, str(partition.manifest)), digest(content))
 
 
-def latest_day(base: StoragePath, before: date | None = None) -> date | None:
-    """Return the latest day with a published snapshot, optionally before another day; None if there is none."""
-    with storage_errors(f"look for snapshots in {base}"):
-        for day in layout.partition_days(base):
-            if (before is None or day < before) and exists(layout.partition_path(base, day) / layout.SUCCESS):
-                return day
-    return None
+def is_published(partition: Partition) -> bool:
+    """Return whether a partition has a snapshot, readable or not."""
+    with storage_errors(f"look for a snapshot in {partition.about}"):
+        return exists(partition.success)
 
 
-def history(base: StoragePath, before: date) -> list[tuple[date, int]]:
-    """Return day and count of the last published snapshots before a day, oldest first."""
-    counts = []
-    for day in [day for day in layout.partition_days(base) if day < before][: MAX_HISTORY - 1]:
-        try:
-            manifest = read_manifest(layout.partition_path(base, day))
-        except SnapshotError:
-            continue  # only a gap in the chart; a task that needs this snapshot fails in its guards
-        if manifest:
-            counts.append((day, manifest.count))
-    return counts[::-1]
+def published_days(dataset: Dataset, before: date | None = None) -> Iterator[date]:
+    """Yield the days that have a published snapshot, newest first, optionally only those before a day."""
+    with storage_errors(f"look for snapshots in {dataset.about}"):
+        for day in dataset.days():
+            if (before is None or day < before) and exists(dataset.partition(day).success):
+                yield day
+
+
+def newest_day(dataset: Dataset, before: date | None = None) -> date | None:
+    """Return the newest day that has a published snapshot, optionally before a day; None if there is none."""
+    return next(published_days(dataset, before), None)

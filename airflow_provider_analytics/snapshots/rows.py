@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ MEANINGS = {
     "id": "id of the website; text even if the service uses numbers",
     "record": "the complete record as JSON, keys sorted",
     "record_hash": "SHA-256 of `record`",
-    "snapshot_date": "the partition",
+    "snapshot_date": "day of the snapshot",
     "observed_at": "when reading the list began, in UTC; the same in all rows of a snapshot",
 }
 #: How IP addresses are written: unchanged, each as its SHA-256, or not at all.
@@ -54,6 +55,14 @@ class FieldReport:
     websites: int = 0
     seen: set[str] = field(default_factory=set)
     misfits: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def worst(self) -> tuple[str, float] | None:
+        """The field with the most values that do not fit its type, and their fraction; None if all fit."""
+        if not self.misfits:
+            return None
+        ((name, count),) = self.misfits.most_common(1)
+        return name, count / self.websites
 
     @property
     def new(self) -> list[str]:
@@ -86,7 +95,7 @@ def typed_rows(
     for record in records:
         kept = without_addresses(clean(record), exclude_ips_as)
         report.websites += 1
-        report.seen.update(kept)
+        report.seen.update(map(_utf8, kept))
         if exclude_ips_as == "drop" and "exclude_ips" in record:
             report.seen.add("exclude_ips")
         yield typed_row(kept, snapshot_date=snapshot_date, observed_at=observed_at, misfits=report.misfits)
@@ -95,7 +104,9 @@ def typed_rows(
 def typed_row(clean: Mapping[str, Any], *, snapshot_date: str, observed_at: str, misfits: Counter[str]) -> Row:
     """Return the row of a record whose secrets are removed."""
     website_id = clean.get("id")
-    if isinstance(website_id, bool) or not isinstance(website_id, (int, str)) or website_id == "":
+    is_usable = isinstance(website_id, (int, str)) and not isinstance(website_id, bool) and website_id != ""
+    # Two texts that UTF-8 cannot encode could become the same one in the file.
+    if not is_usable or _utf8(str(website_id)) != str(website_id):
         raise SnapshotError(f"a website record has no usable id: id={website_id!r}; allowed: a number or text")
     record = record_text(clean)
     return {
@@ -124,8 +135,15 @@ def without_addresses(value: Any, how: str) -> Any:
 
 
 def record_text(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON text with sorted keys; equal records give equal text."""
-    return _utf8(json.dumps(record, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
+    """Return a record as JSON text with sorted keys; equal records give equal text.
+
+    A number that JSON does not know, such as NaN, is null: no reader but Python's would take it.
+    """
+    try:
+        text = json.dumps(record, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return record_text(_finite(record))
+    return _utf8(text)
 
 
 def _column(name: str, value: Any, misfits: Counter[str]) -> Any:
@@ -145,6 +163,14 @@ def _hashed(value: Any) -> Any:
     # Anything but a list is hashed as a whole, since it may contain an address.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}" for text in texts)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _utf8(text: str) -> str:

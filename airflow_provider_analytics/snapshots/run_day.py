@@ -1,72 +1,117 @@
-"""The day that a run belongs to, and whether it is too late or too early for it."""
+"""The day that a list is filed under, and whether the list is late for it.
+
+A snapshot says what the list was on a day. The service returns only its current list, so a list is late if it was
+observed on another day than the one it is filed under. Days are those of the time zone of the DAG.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import TypeAlias
 
 import pendulum
 
+from airflow_provider_analytics.exceptions import UnsafePlanError
+
+#: Run types that Airflow plans for a point in time. Whoever starts any other run wants the list of now.
+PLANNED_RUNS = ("scheduled", "backfill")
+#: Accepted difference between the clocks of two machines.
+CLOCK_SKEW = timedelta(minutes=5)
+
+TimeZone: TypeAlias = str | pendulum.Timezone | pendulum.FixedTimezone
+
 
 @dataclass(frozen=True)
-class Partition:
-    """The day that a run belongs to.
+class RunDay:
+    """The day that the list of a run is filed under.
 
-    :param day: day in the time zone of the DAG.
-    :param since: start of the day, or the point in time that the run names.
-    :param until: end of the day, or the same point in time as ``since``.
-    :param named_by: name of the value that determined the day.
+    :param day: the day.
+    :param named_by: what determined it, for messages.
+    :param begins: start of the day.
+    :param ends: end of the day.
     """
 
     day: date
-    since: datetime
-    until: datetime
     named_by: str
+    begins: datetime
+    ends: datetime
+
+    def is_late(self, now: datetime) -> bool:
+        """Return whether a list observed now is late.
+
+        :raises UnsafePlanError: if the day has not begun yet.
+        """
+        if self.begins - now > CLOCK_SKEW:
+            raise UnsafePlanError(
+                f"{self.day} has not begun: the clock says {now:%Y-%m-%d %H:%M} UTC, and the day is that of the "
+                f"{self.named_by}. Correct partition_date or the clock."
+            )
+        return now >= self.ends
+
+    def refusal(self, now: datetime, *, tolerance: timedelta, is_published: bool) -> str | None:
+        """Return why a late list must not be filed under the day unless on purpose, or None if it may.
+
+        :param tolerance: how long after the end of the day a list may be filed where the day has no snapshot.
+        :param is_published: whether the day has a snapshot.
+        """
+        if is_published:
+            return (
+                f"{self.day} is over and has its snapshot, which the list of now would falsify (the clock says "
+                f"{now:%Y-%m-%d %H:%M} UTC, the day is that of the {self.named_by})."
+            )
+        if now - self.ends > tolerance:
+            return (
+                f"{self.day} ended {_hours(now - self.ends)} ago, longer than late_tolerance={tolerance}: the list of "
+                f"now is not the list of that day (the clock says {now:%Y-%m-%d %H:%M} UTC, the day is that of the "
+                f"{self.named_by})."
+            )
+        return None
 
 
-def choose_partition(
-    timezone: str | pendulum.Timezone | pendulum.FixedTimezone,
+def choose_day(
+    timezone: TimeZone,
+    now: datetime,
     *,
     partition_date: date | str | None = None,
+    run_partition_date: date | str | None = None,
+    run_type: str | None = None,
     data_interval_end: datetime | None = None,
     logical_date: datetime | None = None,
     run_after: datetime | None = None,
-) -> Partition:
-    """Return the partition of a run, by the first value that is given.
+) -> RunDay:
+    """Return the day of a run: the first of these that the run has.
 
-    Of a data interval the end counts, since the list is read then: the same DAG uses the same day for the same night,
-    whether its runs have a data interval or only a logical date.
+    1. the argument ``partition_date``;
+    2. the partition date of the run;
+    3. of a scheduled run or a backfill, the end of the data interval, the logical date, or ``run_after``: the end of
+       the interval and not its start, because the list is read then. So a schedule means the same days on Airflow 2,
+       whose runs have a data interval, and on Airflow 3, whose runs have a point in time;
+    4. of any other run, today.
 
     :param timezone: time zone of the DAG.
+    :param now: when reading the list begins.
     :param partition_date: a date, a date with a time, or the text of either. "" and "None", the output of an empty
         template, mean: not given.
-    :raises ValueError: if a text is not a date, or no value is given.
+    :param run_partition_date: partition date of the run, of the same forms.
+    :param run_type: type of the run, such as ``scheduled`` or ``manual``.
+    :raises ValueError: if a text is not a date.
     """
-    if isinstance(partition_date, str):
-        partition_date = _parse(partition_date, timezone)
-    if isinstance(partition_date, date) and not isinstance(partition_date, datetime):
-        start = pendulum.datetime(partition_date.year, partition_date.month, partition_date.day, tz=timezone)
-        return Partition(partition_date, start, start.add(days=1), "partition_date")
-    for named_by, moment in (
-        ("partition_date", partition_date),
-        ("data_interval_end", data_interval_end),
-        ("logical_date", logical_date),
-        ("run_after", run_after),
-    ):
-        if moment is not None:
-            local = pendulum.instance(moment).in_timezone(timezone)
-            return Partition(date(local.year, local.month, local.day), local, local, named_by)
-    raise ValueError("the run has neither a data interval nor a date: set partition_date")
-
-
-def is_late(partition: Partition, now: datetime, tolerance: timedelta) -> bool:
-    """Return whether the day ended more than ``tolerance`` ago."""
-    return now - partition.until > tolerance
-
-
-def is_early(partition: Partition, now: datetime, tolerance: timedelta) -> bool:
-    """Return whether the day starts more than ``tolerance`` from now."""
-    return partition.since - now > tolerance
+    named: list[tuple[str, date | str | None]] = [
+        ("argument partition_date", partition_date),
+        ("partition date of the run", run_partition_date),
+    ]
+    if run_type in PLANNED_RUNS:
+        named += [
+            ("end of the run's data interval", data_interval_end),
+            ("logical date of the run", logical_date),
+            ("run_after of the run", run_after),
+        ]
+    for named_by, value in named:
+        found = _parse(value, timezone) if isinstance(value, str) else value
+        if found is not None:
+            return _run_day(found, named_by, timezone)
+    return _run_day(now, "clock", timezone)
 
 
 def parse_day(text: str) -> date:
@@ -80,7 +125,15 @@ def parse_day(text: str) -> date:
         raise ValueError(f"{text!r} is not a date; allowed: YYYY-MM-DD") from None
 
 
-def _parse(text: str, timezone: str | pendulum.Timezone | pendulum.FixedTimezone) -> date | None:
+def _run_day(found: date, named_by: str, timezone: TimeZone) -> RunDay:
+    if isinstance(found, datetime):
+        local = pendulum.instance(found).in_timezone(timezone)
+        found = date(local.year, local.month, local.day)
+    begins = pendulum.datetime(found.year, found.month, found.day, tz=timezone)
+    return RunDay(found, named_by, begins, begins.add(days=1))
+
+
+def _parse(text: str, timezone: TimeZone) -> date | None:
     text = text.strip()
     if text in {"", "None"}:
         return None
@@ -95,3 +148,8 @@ def _parse(text: str, timezone: str | pendulum.Timezone | pendulum.FixedTimezone
     if not isinstance(moment, pendulum.DateTime):
         raise ValueError(f"partition_date={text!r} is not allowed; allowed: YYYY-MM-DD, or a date with a time")
     return moment
+
+
+def _hours(elapsed: timedelta) -> str:
+    hours = elapsed.total_seconds() / 3600
+    return f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"

@@ -1,24 +1,29 @@
-"""Take a snapshot: read, check, publish. Nothing is written to the target before the list is proven complete."""
+"""Take a snapshot in four steps on values: read, check, describe, publish.
+
+Nothing is written to the target before the list is proven complete and has passed the guards.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
-
-import msgspec
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.redaction import without_secrets
-from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots import formats, guards, layout, rows
-from airflow_provider_analytics.snapshots.diff import KINDS, compare, ignored_fields, read_changes, write_changes
+from airflow_provider_analytics.exceptions import SnapshotError, UnsafePlanError
+from airflow_provider_analytics.snapshots import formats, guards, rows
+from airflow_provider_analytics.snapshots.diff import Selection, diff, in_words, read_changes, write_changes
+from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import (
     VERSION,
     Column,
@@ -26,16 +31,25 @@ from airflow_provider_analytics.snapshots.manifest import (
     Fields,
     File,
     Manifest,
+    NewerVersionError,
     Previous,
     Source,
 )
 from airflow_provider_analytics.snapshots.publish import publish
-from airflow_provider_analytics.snapshots.reader import Snapshot, history, latest_day, read_snapshot
-from airflow_provider_analytics.storage import StoragePath, new_token
+from airflow_provider_analytics.snapshots.reader import (
+    Snapshot,
+    is_published,
+    newest_day,
+    published_days,
+    read_partition,
+)
+from airflow_provider_analytics.storage import new_token
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
-#: Accepted difference between the clocks of two machines.
-CLOCK_SKEW = timedelta(minutes=5)
+#: Maximum number of snapshots in a chart, the current one included.
+MAX_HISTORY = 60
+#: Maximum number of undocumented fields in a log line.
+MAX_NEW_FIELDS = 10
 
 log = logging.getLogger(__name__)
 
@@ -47,18 +61,22 @@ class Options:
     :param file_format: ``jsonl``, ``csv`` or ``parquet``.
     :param compression: None, ``gzip`` or ``zstd``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
+    :param selection: the fields that count as changes.
     :param min_websites: smallest number of websites allowed.
     :param max_drop_fraction: largest loss allowed, as a fraction of the last snapshot.
-    :param force: ignore the guards, and earlier manifests that cannot be read.
+    :param max_misfit_fraction: largest fraction of the values of a field that may not fit its type.
+    :param accept: names of the guards that are not checked, see :data:`guards.GUARDS`.
     :param report: also write an HTML report.
     """
 
     file_format: str = "jsonl"
     compression: str | None = None
     exclude_ips_as: str = "keep"
+    selection: Selection = field(default_factory=Selection)
     min_websites: int = 0
     max_drop_fraction: float = MAX_LOSS_FRACTION
-    force: bool = False
+    max_misfit_fraction: float = 1.0
+    accept: frozenset[str] = frozenset()
     report: bool = False
 
     def check(self) -> None:
@@ -67,6 +85,9 @@ class Options:
         one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
         whole_number("min_websites", self.min_websites, at_least=0)
         fraction("max_drop_fraction", self.max_drop_fraction)
+        fraction("max_misfit_fraction", self.max_misfit_fraction)
+        for name in self.accept:
+            one_of("accept", name, guards.GUARDS)
         if self.report:
             for module in ("jinja2", "matplotlib"):
                 formats.need_extra(module, "report", "report=True")
@@ -79,154 +100,296 @@ class Stats(Protocol):
     retries: int
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What is read, and by whom.
+
+    :param make_listing: starts reading the list; called again if the list changed while it was read.
+    :param source: where the list comes from.
+    :param stats: request counts of the client.
+    :param filters: filters of the list.
+    :param clean: removes secrets from a record, such as ``AnalyticsClient.for_output``.
+    """
+
+    make_listing: Callable[[], Listing]
+    source: Source
+    stats: Stats
+    filters: dict[str, Any] = field(default_factory=dict)
+    clean: rows.Clean = without_secrets
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What is published already.
+
+    :param previous: the latest snapshot of an earlier day; None if there is none, or if its manifest is damaged.
+    :param last_good: manifest that the guards compare with: that of the same day, else of the latest earlier day whose
+        manifest can be read; None if there is none.
+    :param is_first: whether no earlier day is published.
+    """
+
+    previous: Snapshot | None
+    last_good: Manifest | None
+    is_first: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A complete list in a local file.
+
+    :param data: the file.
+    :param count: number of websites.
+    :param proof: the proof that the list is complete.
+    :param fields: differences between the records and the documented fields.
+    :param observed_at: when reading began.
+    :param finished_at: when the list was proven complete.
+    """
+
+    data: Path
+    count: int
+    proof: Proof
+    fields: rows.FieldReport
+    observed_at: datetime
+    finished_at: datetime
+
+
+@dataclass(frozen=True)
+class Description:
+    """A manifest with the local files that it names.
+
+    :param manifest: the manifest.
+    :param data: the data file; None if there is no website.
+    :param beside: name to local file of what belongs beside the manifest.
+    :param token: the unique part of the names.
+    """
+
+    manifest: Manifest
+    data: Path | None
+    beside: dict[str, Path]
+    token: str
+
+
 def take_snapshot(
-    base: StoragePath,
+    dataset: Dataset,
     day: date,
-    make_listing: Callable[[], Listing],
+    origin: Origin,
     *,
-    stats: Stats,
-    source: Source,
     now: datetime,
     options: Options,
-    filters: dict[str, Any] | None = None,
     late: bool = False,
-    clean: rows.Clean = without_secrets,
+    replace: bool = True,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Snapshot:
     """Read the list, publish it as the snapshot of a day, and return the snapshot.
 
-    :param base: base path of the snapshots.
+    :param dataset: the dataset.
     :param day: day of the snapshot.
-    :param make_listing: starts reading the list; called again if the list changed while it was read.
-    :param stats: request counts of the client.
-    :param source: where the list comes from.
+    :param origin: what is read.
     :param now: when reading the list begins.
     :param options: format and guards.
-    :param filters: filters of the list.
-    :param late: whether the list is stored under an earlier day on request.
-    :param clean: removes secrets from a record, such as ``AnalyticsClient.for_output``.
+    :param late: whether the list is observed on another day.
+    :param replace: whether a snapshot of the same day may be replaced.
     :param clock: returns the current time.
     :raises ValueError: if an option is not allowed; nothing was written.
-    :raises UnsafePlanError: if a guard trips; nothing was written.
-    :raises SnapshotError: if the storage fails or an earlier manifest cannot be read; the last snapshot is unchanged.
+    :raises UnsafePlanError: if a guard trips, or the day has a snapshot that may not be replaced; nothing was written.
+    :raises SnapshotError: if the storage fails, or the clock or the version of an earlier manifest is wrong; the last
+        snapshot is unchanged.
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
     """
-    filters = filters or {}
     options.check()
-    partition = layout.partition_path(base, day)
-    previous, last_good = _earlier_snapshots(base, day, now, force=options.force)
-    if not options.force:
-        guards.check_same_list(source, filters, last_good)
+    earlier = look_back(dataset, day, now, options)
+    if guards.applies("source", options.accept):  # before the list is read: it may be long
+        guards.check_source(origin.source, origin.filters, earlier.last_good)
     with tempfile.TemporaryDirectory(prefix="analytics-snapshot-") as temporary:
-        directory = Path(temporary)
-        unnamed = directory / formats.file_name("", options.file_format, options.compression)
-
-        def write(listing: Listing) -> tuple[File, Proof, rows.FieldReport]:
-            report = rows.FieldReport()
-            typed = rows.typed_rows(
-                listing,
-                snapshot_date=day.isoformat(),
-                observed_at=formats.utc_text(now),
-                exclude_ips_as=options.exclude_ips_as,
-                report=report,
-                clean=clean,
-            )
-            try:
-                file = formats.write_rows(typed, unnamed, options.file_format, options.compression)
-            except OSError as error:
-                raise SnapshotError(f"cannot write the list to the temporary folder {directory}: {error}") from error
-            if listing.proof is None or listing.proof.websites != file.rows:
-                raise SnapshotError(f"{file.rows} rows were written, but the list was proven with {listing.proof}")
-            return file, listing.proof, report
-
-        file, proof, report = read_again(write, make_listing)
-        finished = clock()
-        # Named only now, after reading: other runs infer from the age of a name whether its run may still be writing.
-        token = new_token(finished)
-        data = unnamed.rename(directory / formats.file_name(token, options.file_format, options.compression))
-        if not options.force:
-            guards.check_count(
-                file.rows,
-                last_good,
-                min_websites=options.min_websites,
-                max_drop_fraction=options.max_drop_fraction,
-            )
-        changes = directory / "changes.jsonl"
-        manifest = Manifest(
-            version=VERSION,
-            dataset=layout.DATASET,
-            snapshot_date=day,
-            observed_at=now,
-            finished_at=finished,
-            late=late,
-            count=file.rows,
-            proof=Completeness(method=proof.method, total=proof.total, pages=proof.pages),
-            requests=stats.requests,
-            retries=stats.retries,
-            filters=filters,
-            source=source,
-            provider_version=__version__,
-            format=options.file_format,
-            compression=options.compression,
-            exclude_ips_as=options.exclude_ips_as,
-            files=[msgspec.structs.replace(file, name=data.name)],
-            columns=[Column(name=name, type=kind) for name, kind in rows.COLUMNS.items()],
-            fields=Fields(new=report.new, missing=report.missing, misfits=dict(report.misfits)),
-            previous=_compare_with(previous, data, options, changes),
-            report=f"report-{token}.html" if options.report else None,
+        reading = read(origin, day, Path(temporary), now=now, options=options, clock=clock)
+        check(reading, earlier, options)
+        described = describe(reading, origin, earlier, dataset, day, options=options, late=late)
+        if not replace and is_published(dataset.partition(day)):  # another run was faster
+            raise UnsafePlanError(f"{day} has a snapshot by now, which is kept. Nothing was published.")
+        return publish(
+            dataset, described.manifest, described.data, described.beside, described.token, reading.finished_at
         )
-        files = [data]
-        if manifest.report:
-            from airflow_provider_analytics.snapshots.report import render_report
-
-            with data.open("rb") as stored:
-                page = render_report(
-                    manifest, formats.read_rows(stored, data.name), read_changes(changes), history(base, before=day)
-                )
-            (directory / manifest.report).write_text(page, encoding="utf-8")
-            files.append(directory / manifest.report)
-        return Snapshot(partition, manifest, publish(partition, manifest, files, token, finished))
 
 
-def _earlier_snapshots(
-    base: StoragePath, day: date, now: datetime, *, force: bool
-) -> tuple[Snapshot | None, Manifest | None]:
-    """Return the snapshot before a day, and the manifest that guards compare with: that of the same day, if any."""
-    previous_day = latest_day(base, before=day)
-    previous = _readable(base, previous_day, force=force) if previous_day else None
-    replaced = _readable(base, day, force=force)
-    for snapshot in (previous, replaced):
-        if snapshot and snapshot.manifest.observed_at > now + CLOCK_SKEW and not force:
-            raise SnapshotError(
-                f"the snapshot in {snapshot.partition} was observed at {snapshot.manifest.observed_at}, but the clock "
-                f"says {now}: one of them is wrong. Correct the clock, or run the task once with force=True."
-            )
+def look_back(dataset: Dataset, day: date, now: datetime, options: Options) -> Earlier:
+    """Return what is published already. Damage to an earlier snapshot is a warning: it does not stop this one.
+
+    :raises SnapshotError: if an earlier manifest is from a newer version of this package, or was observed after now;
+        unless accepted.
+    """
+    previous_day = newest_day(dataset, before=day)
+    replaced = _readable(dataset, day, options)
+    previous = _readable(dataset, previous_day, options) if previous_day else None
     last_good = replaced or previous
-    return previous, last_good.manifest if last_good else None
+    if last_good is None and previous_day:
+        older = (_readable(dataset, found, options) for found in published_days(dataset, before=previous_day))
+        last_good = next((snapshot for snapshot in older if snapshot), None)
+    if guards.applies("clock", options.accept):
+        guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
+    return Earlier(previous, last_good.manifest if last_good else None, is_first=previous_day is None)
 
 
-def _readable(base: StoragePath, day: date, *, force: bool) -> Snapshot | None:
-    try:
-        return read_snapshot(base, day)
-    except SnapshotError as error:
-        if not force:
-            raise SnapshotError(f"{error} To continue without it, run the task once with force=True.") from error
-        log.warning("Ignored an earlier snapshot because of force=True: %s", error)
-        return None
+def read(
+    origin: Origin, day: date, directory: Path, *, now: datetime, options: Options, clock: Callable[[], datetime]
+) -> Reading:
+    """Read the list into a local file, with its proof.
 
+    :raises SnapshotError: if the file cannot be written or a record has no usable id.
+    :raises IncompleteListError: if the list cannot be proven complete.
+    """
+    data = directory / formats.file_name("", options.file_format, options.compression)
 
-def _compare_with(previous: Snapshot | None, data: Path, options: Options, changes: Path) -> Previous | None:
-    counts = dict.fromkeys(KINDS, 0)
-    with changes.open("wb") as file, data.open("rb") as stored:
-        if previous is None:
-            return None
+    def write(listing: Listing) -> tuple[int, Proof, rows.FieldReport]:
+        report = rows.FieldReport()
+        typed = rows.typed_rows(
+            listing,
+            snapshot_date=day.isoformat(),
+            observed_at=formats.utc_text(now),
+            exclude_ips_as=options.exclude_ips_as,
+            report=report,
+            clean=origin.clean,
+        )
         try:
-            ignore = ignored_fields(previous.manifest.exclude_ips_as, options.exclude_ips_as)
-            current = formats.read_rows(stored, data.name)
-            counts = write_changes(compare(previous.rows(), current, ignore), file)
-        except SnapshotError as error:
-            if not options.force:
-                raise SnapshotError(f"{error} To continue without it, run the task once with force=True.") from error
-            log.warning("Skipped the comparison with an earlier snapshot because of force=True: %s", error)
-            return None
+            count = formats.write_rows(typed, data, options.file_format, options.compression)
+        except OSError as error:
+            raise SnapshotError(f"cannot write the list to the temporary folder {directory}: {error}") from error
+        if listing.proof is None or listing.proof.websites != count:
+            raise SnapshotError(f"{count} rows were written, but the list was proven with {listing.proof}")
+        return count, listing.proof, report
+
+    count, proof, report = read_again(write, origin.make_listing)
+    return Reading(data, count, proof, report, observed_at=now, finished_at=clock())
+
+
+def check(reading: Reading, earlier: Earlier, options: Options) -> None:
+    """Raise :class:`UnsafePlanError` if the list looks wrong."""
+    if guards.applies("count", options.accept):
+        guards.check_count(
+            reading.count,
+            earlier.last_good,
+            min_websites=options.min_websites,
+            max_drop_fraction=options.max_drop_fraction,
+        )
+    if guards.applies("fields", options.accept):
+        guards.check_fields(reading.fields, options.max_misfit_fraction)
+
+
+def describe(
+    reading: Reading,
+    origin: Origin,
+    earlier: Earlier,
+    dataset: Dataset,
+    day: date,
+    *,
+    options: Options,
+    late: bool,
+) -> Description:
+    """Return the manifest of a list with the changes since the snapshot before and, if asked for, the report."""
+    # Named only now, after reading: other runs infer from the age of a name whether its run may still be writing.
+    token = new_token(reading.finished_at)
+    data = reading.data.rename(
+        reading.data.with_name(formats.file_name(token, options.file_format, options.compression))
+    )
+    changes = data.with_name(f"_changes-{token}.jsonl")
+    previous = _changes_since(earlier.previous, data, options, changes)
+    report = data.with_name(f"_report-{token}.html")
+    manifest = Manifest(
+        version=VERSION,
+        dataset=dataset.name,
+        snapshot_date=day,
+        observed_at=reading.observed_at,
+        finished_at=reading.finished_at,
+        late=late,
+        count=reading.count,
+        proof=Completeness(method=reading.proof.method, total=reading.proof.total, pages=reading.proof.pages),
+        requests=origin.stats.requests,
+        retries=origin.stats.retries,
+        filters=origin.filters,
+        source=origin.source,
+        provider_version=__version__,
+        format=options.file_format,
+        compression=options.compression,
+        exclude_ips_as=options.exclude_ips_as,
+        # Readers that infer types fail on a file without rows.
+        files=[_file(data, dataset, day, reading.count)] if reading.count else [],
+        columns=[Column(name=name, type=kind) for name, kind in rows.COLUMNS.items()],
+        fields=Fields(new=reading.fields.new, missing=reading.fields.missing, misfits=dict(reading.fields.misfits)),
+        compared=options.selection.as_manifest(),
+        first=earlier.is_first,
+        previous=previous,
+        changes=changes.name if previous else None,
+        report=report.name if options.report else None,
+    )
+    if options.report:
+        from airflow_provider_analytics.snapshots.report import render_report
+
+        page = render_report(
+            manifest, _stored_rows(data), read_changes(changes) if previous else (), history(dataset, day)
+        )
+        report.write_text(page, encoding="utf-8")
+    beside = {path.name: path for path in (changes, report) if path.name in manifest.file_names}
+    return Description(manifest, data if reading.count else None, beside, token)
+
+
+def history(dataset: Dataset, before: date) -> list[tuple[date, int]]:
+    """Return day and count of the last published snapshots before a day, oldest first; unreadable ones are gaps."""
+    counts = []
+    for day in islice(published_days(dataset, before), MAX_HISTORY - 1):
+        with suppress(SnapshotError):
+            if snapshot := read_partition(dataset.partition(day)):
+                counts.append((day, snapshot.manifest.count))
+    return counts[::-1]
+
+
+def what_changed(manifest: Manifest) -> str:
+    """Return the changes since the snapshot before as text for a log line."""
+    if manifest.previous is None:
+        return "the first snapshot" if manifest.first else "not compared, as the snapshot before is damaged"
+    previous = manifest.previous
+    counts = {name: getattr(previous, name) for name in ("removed", "privacy_changed", "changed", "added")}
+    return f"since {previous.snapshot_date}: {in_words(counts)}"
+
+
+def drift(fields: Fields) -> str | None:
+    """Return the differences between the records and the documented fields as one line; None if there are none."""
+    misfits = ", ".join(f"{name} ({count:,})" for name, count in fields.misfits.items())
+    more = len(fields.new) - MAX_NEW_FIELDS
+    new = ", ".join(fields.new[:MAX_NEW_FIELDS]) + (f" and {more:,} more" if more > 0 else "")
+    parts = {"values that do not fit": misfits, "missing": ", ".join(fields.missing), "new": new}
+    return "; ".join(f"{what}: {names}" for what, names in parts.items() if names) or None
+
+
+def _changes_since(previous: Snapshot | None, data: Path, options: Options, changes: Path) -> Previous | None:
+    if previous is None:
+        return None
+    try:
+        selection = options.selection.between(previous.manifest, options.exclude_ips_as)
+        counts = write_changes(diff(previous.rows(), _stored_rows(data), selection), changes)
+    except (SnapshotError, ValueError) as error:  # ValueError: its format needs an extra that is not installed
+        log.warning("Not compared with the snapshot of %s: %s", previous.manifest.snapshot_date, error)
+        return None
     return Previous(snapshot_date=previous.manifest.snapshot_date, digest=previous.digest, **counts)
+
+
+def _readable(dataset: Dataset, day: date, options: Options) -> Snapshot | None:
+    try:
+        return read_partition(dataset.partition(day))
+    except NewerVersionError as error:
+        if guards.applies("version", options.accept):
+            raise guards.GuardError("version", str(error)) from error
+        log.warning("Went on without the snapshot of %s, because version is accepted: %s", day, error)
+    except SnapshotError as error:
+        log.warning("Went on without the snapshot of %s: %s", day, error)
+    return None
+
+
+def _stored_rows(data: Path) -> Iterator[rows.Row]:
+    with data.open("rb") as stored:
+        yield from formats.read_rows(stored, data.name)
+
+
+def _file(data: Path, dataset: Dataset, day: date, count: int) -> File:
+    with data.open("rb") as stored:
+        sha256 = hashlib.file_digest(stored, "sha256").hexdigest()
+    path = f"{dataset.name}/{dataset.partition(day).data.name}/{data.name}"
+    return File(path=path, rows=count, bytes=data.stat().st_size, sha256=sha256)

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import airflow
+import pendulum
 import pytest
 
 if TYPE_CHECKING:
@@ -151,6 +152,60 @@ def awaited_uris(dag: DAG) -> list[str]:
     timetable: Any = dag.timetable
     condition = timetable.dataset_condition if AIRFLOW_2 else timetable.asset_condition
     return [asset.uri for asset in condition.objects]
+
+
+def planned_run(dag: DAG, moment: datetime) -> dict[str, datetime | None]:
+    """Return what Airflow plans for the first scheduled run of a DAG at or after a moment."""
+    from airflow.timetables.base import TimeRestriction
+
+    timetable = _timetable(dag)
+    restriction = TimeRestriction(earliest=pendulum.instance(moment).subtract(days=15), latest=None, catchup=True)
+    info: Any = None
+    while info is None or info.run_after < moment:
+        last = info.data_interval if info else None
+        info = timetable.next_dagrun_info(last_automated_data_interval=last, restriction=restriction)
+    return {
+        "data_interval_end": info.data_interval.end,
+        "logical_date": info.logical_date,
+        "run_after": None if AIRFLOW_2 else info.run_after,
+    }
+
+
+def manual_run(dag: DAG, moment: datetime) -> dict[str, datetime | None]:
+    """Return what Airflow makes of a run that is triggered by hand at a moment, with that moment as logical date."""
+    interval = _timetable(dag).infer_manual_data_interval(run_after=moment)
+    return {
+        "data_interval_end": interval.end if interval else None,
+        "logical_date": moment,
+        "run_after": None if AIRFLOW_2 else moment,
+    }
+
+
+def _timetable(dag: DAG) -> Any:
+    if AIRFLOW_2:
+        return dag.timetable
+    # The scheduler's, which plans runs; the one of the DAG file only names the schedule.
+    return (
+        _by_version(
+            {
+                (3, 0): "airflow.serialization.serialized_objects:SerializedDAG",
+                (3, 2): "airflow.serialization.serialized_objects:DagSerialization",
+            }
+        )
+        .from_dict(serialized(dag))
+        .timetable
+    )
+
+
+def asset_handler(scheme: str) -> Any:
+    """Return the function that Airflow validates the addresses of a scheme with."""
+    manager = _by_version(
+        {
+            (2, 0): "airflow.providers_manager:ProvidersManager",
+            (3, 2): "airflow.sdk.providers_manager_runtime:ProvidersManagerTaskRuntime",
+        }
+    )()
+    return (manager.dataset_uri_handlers if AIRFLOW_2 else manager.asset_uri_handlers).get(scheme)
 
 
 def attach(scheme: str, file_system: Any) -> None:

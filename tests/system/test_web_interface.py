@@ -73,9 +73,6 @@ def interface(
     copy = tmp_path_factory.mktemp("checkout")
     for folder in ("scripts", "dags"):
         shutil.copytree(checkout / folder, copy / folder)
-    for file in (copy / "dags").glob("*.py"):
-        # A run that the scheduler starts has the default of each Param, here a folder of this test's own.
-        file.write_text(file.read_text("utf-8").replace("/tmp/website_analytics", str(copy / "storage")), "utf-8")
     with subprocess.Popen(
         [sys.executable, str(copy / "scripts" / "ui.py")],
         env=environment,

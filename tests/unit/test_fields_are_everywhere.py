@@ -175,7 +175,7 @@ def test_the_duckdb_dag_loads_it(field: Field) -> None:
 @RECORDED
 def test_the_documented_load_into_bigquery_names_it(field: Field) -> None:
     types = {"string": "STRING", "integer": "INT64", "boolean": "BOOL"}
-    text = (CHECKOUT / "docs" / "snapshots.md").read_text()
+    text = (CHECKOUT / "docs" / "loading.md").read_text()
     assert f"{field.name} {types[COLUMNS[field.name]]}" in text
 
 

@@ -23,15 +23,16 @@ MAY_IMPORT = {
     "exceptions": set(),
     "thresholds": set(),
     "get_provider_info": {"__version__"},
+    "assets": set(),
     "storage": set(),
     "api": {"__version__"},
     "reconcile": {"api", "thresholds"},
     "snapshots": {"__version__", "api", "storage", "thresholds"},
     "hooks": {"api", "get_provider_info", "storage"},
-    "operators": {"api", "hooks", "reconcile", "snapshots", "storage", "thresholds"},
+    "operators": {"api", "assets", "hooks", "reconcile", "snapshots", "storage", "thresholds"},
     "sandbox": {"__version__"},
 }
-WITH_AIRFLOW = {"hooks", "operators"}
+WITH_AIRFLOW = {"assets", "hooks", "operators"}
 
 #: What only a running task needs; the rest (names, enums, constants) is small.
 HEAVY = ("api.client", "api.listing", "api.transport", "hooks", "sandbox", "snapshots", "storage")

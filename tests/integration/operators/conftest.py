@@ -55,15 +55,3 @@ def run_tasks(run_dag: RunDag, request: pytest.FixtureRequest) -> RunTasks:
         return run_dag(dag, conf=conf).tasks
 
     return run
-
-
-@pytest.fixture
-def task_log(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
-    """Return all that tasks have logged so far: Airflow 2 uses logging, Airflow 3 prints it."""
-    said: list[str] = []
-
-    def read() -> str:
-        said.extend(capfd.readouterr())
-        return "".join((*said, caplog.text))
-
-    return read

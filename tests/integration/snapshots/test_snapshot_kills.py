@@ -25,35 +25,33 @@ KILLS = 60
 WRITER = """
 import sys
 from datetime import UTC, datetime, timedelta
-from upath import UPath
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.snapshots.layout import dataset_of
 from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.storage import StoragePath
-from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
 
 url, key, base, offset = sys.argv[1:]
 now = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=int(offset))
 with AnalyticsClient(Settings(base_url=url, api_key=key)) as client:
+    origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
     print("begin", flush=True)
     while True:
-        take_snapshot(
-            StoragePath.of(UPath(base)), now.date(), client.iter_websites, stats=client.stats,
-            source=Source(host="sandbox", account_id=None), now=now, options=Options(max_drop_fraction=1),
-        )
+        take_snapshot(dataset_of(base), now.date(), origin, now=now, options=Options(max_drop_fraction=1))
         now += timedelta(seconds=1)
         print("published", flush=True)
 """
 
 
-def read_as_documented(partition: Path) -> tuple[int, str] | None:
+def read_as_documented(base: Path, day: str) -> tuple[int, str] | None:
     """Follow the rule of the documentation with nothing but the standard library."""
+    about = base / "_websites" / f"dt={day}"
     for _ in range(100):
-        if not (partition / "_SUCCESS").exists():
+        if not (about / "_SUCCESS").exists():
             return None
-        manifest = json.loads((partition / "manifest.json").read_bytes())
+        manifest = json.loads((about / "_manifest.json").read_bytes())
         try:
-            contents = [(partition / file["name"]).read_bytes() for file in manifest["files"]]
+            contents = [(base / file["path"]).read_bytes() for file in manifest["files"]]
         except FileNotFoundError:
             continue  # replaced meanwhile: read the manifest again
         for file, content in zip(manifest["files"], contents, strict=True):
@@ -69,7 +67,7 @@ def read_as_documented(partition: Path) -> tuple[int, str] | None:
 def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
     analytics_sandbox.seed(120)
     chance = random.Random(20261120)
-    partition = tmp_path / "websites" / "snapshot_date=2026-11-20"
+    day = "2026-11-20"
     seen: list[tuple[int, str] | None] = []
     reads = rounds_with_publication = 0
     for kill in range(KILLS):
@@ -88,11 +86,11 @@ def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: Any, tmp
             # A snapshot takes some 40 ms: the kill falls anywhere into the first few of them.
             end = time.monotonic() + chance.uniform(0, 0.25)
             while time.monotonic() < end:
-                seen.append(read_as_documented(partition))
+                seen.append(read_as_documented(tmp_path, day))
                 reads += 1
             os.killpg(writer.pid, signal.SIGKILL)
             rounds_with_publication += "published" in writer.stdout.read()
-        seen.append(read_as_documented(partition))
+        seen.append(read_as_documented(tmp_path, day))
         analytics_sandbox.add_website(f"after-{kill}.example.com")
     moments = [found[1] for found in seen if found]
     assert moments == sorted(moments), "a reader saw an older snapshot after a newer one"
@@ -129,7 +127,8 @@ def test_a_killed_airflow_task_leaves_the_last_snapshot(analytics_sandbox: Any, 
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
     (partition,) = base.glob("websites/*")
-    good = read_as_documented(partition)
+    day = partition.name.removeprefix("dt=")
+    good = read_as_documented(base, day)
     assert good is not None
     assert good[0] == 1_000
     for stop_after in (2, 9):
@@ -140,4 +139,4 @@ def test_a_killed_airflow_task_leaves_the_last_snapshot(analytics_sandbox: Any, 
             while len(analytics_sandbox.requests) < stop_after and task.poll() is None:
                 time.sleep(0.001)  # until the task has asked for so many pages, not for a time
             os.killpg(task.pid, signal.SIGKILL)
-        assert read_as_documented(partition) == good
+        assert read_as_documented(base, day) == good

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,13 +28,15 @@ def sample_dag(name: str = "load_snapshot_into_duckdb") -> Any:
     return getattr(module, name)()
 
 
-def run_night(run_dag: RunDag, base: Path, night: datetime) -> Any:
+def run_night(run_dag: RunDag, base: Path, night: datetime, state: str = "success", **params: Any) -> Any:
     """Run the nightly DAG as it is, but for the report, at two minutes past midnight of that day."""
     dag = sample_dag("nightly_website_snapshot")
     dag.get_task("snapshot").report = True
+    for task in dag.tasks:
+        task.retries = 0  # a retry would wait for minutes
     with time_machine.travel(night + timedelta(minutes=2)):
-        outcome = run_dag(dag, conf={"base_path": f"file://{base}"}, logical_date=night)
-    assert outcome.state == "success"
+        outcome = run_dag(dag, conf={"base_path": f"file://{base}", **params}, logical_date=night)
+    assert outcome.state == state
     return outcome.tasks
 
 
@@ -53,11 +56,13 @@ def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) 
     assert [tasks["snapshot"].returned["count"] for tasks in three_nights] == [40, 41, 42]
     assert [tasks["compare"].returned["added"] for tasks in three_nights] == [0, 1, 1]
     assert three_nights[0]["compare"].returned["previous"] is None
+    assert [tasks["snapshot"].returned["first"] for tasks in three_nights] == [True, False, False]
+    assert three_nights[2]["prune"].returned["dry_run"] is True
     page = Path(three_nights[2]["snapshot"].returned["report"].removeprefix("file://")).read_text()
     assert "over the last 3 snapshots" in page
     assert "after-2.example.com" in page
     # Files beside the data are not mistaken for it.
-    assert len(list(tmp_path.glob("websites/*/*.jsonl"))) == 3
+    assert len(list(tmp_path.glob("websites/*/*"))) == 3
 
     dag = sample_dag()
     conf = {"base_path": f"file://{tmp_path}", "database": str(tmp_path / "test.duckdb")}
@@ -86,12 +91,31 @@ def test_a_replaced_snapshot_is_loaded_again(
     assert [row["websites"] for row in outcome.tasks["answer"].returned] == [43, 41, 40]
 
 
+@pytest.mark.slow  # four runs, three reports
+def test_the_trigger_form_accepts_what_a_guard_found(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(20)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    run_night(run_dag, tmp_path, today + timedelta(days=1))
+    analytics_sandbox.reset()
+    analytics_sandbox.seed(5)
+    run_night(run_dag, tmp_path, today + timedelta(days=2), state="failed")
+    run_night(run_dag, tmp_path, today + timedelta(days=2, hours=1), state="failed", accept=["source", "clock"])
+    tasks = run_night(run_dag, tmp_path, today + timedelta(days=2, hours=2), accept=["count"], prune=True)
+    assert tasks["snapshot"].returned["count"] == 5
+    assert tasks["prune"].returned["dry_run"] is False
+    later = run_night(run_dag, tmp_path, today + timedelta(days=4))
+    assert (later["compare"].returned["current"], later["compare"].returned["previous"]) == (
+        later["snapshot"].returned["snapshot_date"],
+        tasks["snapshot"].returned["snapshot_date"],
+    )
+
+
 def test_an_event_tells_where_the_snapshot_is(three_nights: list[Any], tmp_path: Path) -> None:
     events = {"asset": [SimpleNamespace(extra=tasks["snapshot"].returned) for tasks in three_nights]}
     load = sample_dag().get_task("load").python_callable
     for name in ("triggering_asset_events", "triggering_dataset_events"):
         database = str(tmp_path / f"{name}.duckdb")
-        assert len(load(base_path="/nowhere", database=database, **{name: events})) == 3
+        assert len(load(base_path="/nowhere", storage_conn_id="", database=database, **{name: events})) == 3
 
 
 def test_the_dag_waits_for_the_asset_of_the_snapshot() -> None:
@@ -102,8 +126,8 @@ def test_the_dag_waits_for_the_asset_of_the_snapshot() -> None:
 
 
 def documented_sql() -> list[str]:
-    text = (ROOT / "docs" / "snapshots.md").read_text()
-    section = text.split("### DuckDB", 1)[1].split("\n### ", 1)[0]
+    text = (ROOT / "docs" / "loading.md").read_text()
+    section = text.split("## DuckDB", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"```sql\n(.*?)```", section, re.S)
 
 
@@ -111,13 +135,12 @@ def documented_sql() -> list[str]:
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_the_documented_sql_runs(sql: str, compression: str | None, analytics_sandbox: Any, tmp_path: Path) -> None:
     import duckdb  # not at the top: it complains at exit of what the collector had to forget
-    from upath import UPath
 
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.api.settings import Settings
+    from airflow_provider_analytics.snapshots.layout import dataset_of
     from airflow_provider_analytics.snapshots.manifest import Source
-    from airflow_provider_analytics.snapshots.take import Options, take_snapshot
-    from airflow_provider_analytics.storage import StoragePath
+    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
 
     analytics_sandbox.seed(40)
     settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
@@ -125,14 +148,99 @@ def test_the_documented_sql_runs(sql: str, compression: str | None, analytics_sa
         for days in (1, 0):
             now = datetime.now(UTC) - timedelta(days=days)
             take_snapshot(
-                StoragePath.of(UPath(tmp_path)),
+                dataset_of(str(tmp_path)),
                 now.date(),
-                client.iter_websites,
-                stats=client.stats,
-                source=Source(host="sandbox", account_id=None),
+                Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats),
                 now=now,
                 options=Options(compression=compression),
             )
     with duckdb.connect() as connection:
         rows = connection.execute(sql.replace("/data/analytics", str(tmp_path))).fetchall()
     assert sum(row[1] for row in rows) == 80
+
+
+@pytest.fixture
+def take(analytics_sandbox: Any) -> Iterator[Any]:
+    """Take a snapshot of the sandbox: ``take(base, day, dataset=..., **options)``."""
+    from airflow_provider_analytics.api.client import AnalyticsClient
+    from airflow_provider_analytics.api.settings import Settings
+    from airflow_provider_analytics.snapshots.layout import dataset_of
+    from airflow_provider_analytics.snapshots.manifest import Source
+    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+
+    settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
+    with AnalyticsClient(settings) as client:
+
+        def run(base: Path, day: int, dataset: str = "websites", **options: Any) -> Any:
+            now = datetime(2031, 5, day, 0, 2, tzinfo=UTC)
+            origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
+            every = Options(accept=frozenset({"count"}), **options)
+            return take_snapshot(
+                dataset_of(str(base), dataset), now.date(), origin, now=now, clock=lambda: now, options=every
+            )
+
+        yield run
+
+
+def loaded(database: Path, *events: dict[str, Any], base: Path | None = None) -> list[str]:
+    context = {"triggering_asset_events": {"asset": [SimpleNamespace(extra=extra) for extra in events]}}
+    load = sample_dag().get_task("load").python_callable
+    found: list[str] = load(base_path=str(base), storage_conn_id="", database=str(database), **context)
+    return found
+
+
+def asked(database: Path, sql: str) -> list[tuple[Any, ...]]:
+    import duckdb  # not at the top: it complains at exit of what the collector had to forget
+
+    with duckdb.connect(str(database), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("file_format", "compression"), [("jsonl", None), ("jsonl", "zstd"), ("csv", "gzip"), ("parquet", None)]
+)
+def test_every_format_is_loaded_with_its_history(
+    take: Any, analytics_sandbox: Any, tmp_path: Path, file_format: str, compression: str | None
+) -> None:
+    base, database = tmp_path / "base", tmp_path / "test.duckdb"
+    options = {"file_format": file_format, "compression": compression}
+    analytics_sandbox.add_website("kept.example.com", privacy=0)
+    analytics_sandbox.add_website("gone.example.com", privacy=1)
+    take(base, 14, **options)
+    take(base, 15, **options)
+    analytics_sandbox.reset()
+    take(base, 16, **options)  # a night without a website
+    analytics_sandbox.add_website("kept.example.com", privacy=2)
+    take(base, 17, **options)
+    assert loaded(database, base=base) == ["2031-05-14", "2031-05-15", "2031-05-16", "2031-05-17"]
+    assert loaded(database, base=base) == []
+    assert asked(database, "SELECT day(snapshot_date), websites FROM snapshots ORDER BY ALL") == [
+        (14, 2),
+        (15, 2),
+        (16, 0),
+        (17, 1),
+    ]
+    history = "SELECT domain, privacy, day(valid_from), day(valid_to) FROM website_history ORDER BY valid_from, domain"
+    assert asked(database, history) == [
+        ("gone.example.com", 1, 14, 16),
+        ("kept.example.com", 0, 14, 16),
+        ("kept.example.com", 2, 17, None),
+    ]
+
+
+def test_two_datasets_share_a_database(take: Any, analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(3)
+    database = tmp_path / "test.duckdb"
+    written = [
+        take(tmp_path / "one", 14),
+        take(tmp_path / "one", 14, dataset="others"),
+        take(tmp_path / "two", 14),
+    ]
+    events = [{"path": str(snapshot.partition.data), "dataset": snapshot.manifest.dataset} for snapshot in written]
+    assert loaded(database, *events) == ["2031-05-14"] * 3
+    assert loaded(database, *events) == []
+    assert asked(database, "SELECT source, count(*) FROM websites GROUP BY ALL ORDER BY ALL") == [
+        (f"{tmp_path}/one/others", 3),
+        (f"{tmp_path}/one/websites", 3),
+        (f"{tmp_path}/two/websites", 3),
+    ]

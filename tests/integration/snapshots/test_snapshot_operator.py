@@ -5,23 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pendulum
 import pytest
-from airflow_versions import last_asset_event, needs_openlineage, register_assets
+from airflow.providers.common.compat.sdk import DAG
+from airflow_versions import last_asset_event, register_assets
 from dag_runs import RunDag
+
+from airflow_provider_analytics.operators.snapshots import (
+    CompareSnapshotsOperator,
+    PruneSnapshotsOperator,
+    SnapshotWebsitesOperator,
+    snapshot_asset,
+)
 
 TODAY = datetime.now(UTC)
 
 
 def make_dag(timezone: str = "UTC", **arguments: Any) -> Any:
-    from airflow.providers.common.compat.sdk import DAG
-
-    from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-
     with DAG(
         f"snapshots_{uuid.uuid4().hex}", schedule=None, start_date=pendulum.datetime(2026, 1, 1, tz=timezone)
     ) as dag:
@@ -35,15 +40,16 @@ def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: Any, 
     assert outcome.state == "success"
     returned = outcome.tasks["snapshot"].returned
     today = datetime.now(UTC).date().isoformat()
-    partition = tmp_path / "websites" / f"snapshot_date={today}"
+    partition, about = tmp_path / "websites" / f"dt={today}", tmp_path / "_websites" / f"dt={today}"
     assert returned["count"] == 250
     assert returned["path"] == f"file://{partition}"
-    manifest = json.loads((partition / "manifest.json").read_bytes())
+    manifest = json.loads((about / "_manifest.json").read_bytes())
     (file,) = manifest["files"]
-    assert sorted(path.name for path in partition.iterdir()) == sorted(["_SUCCESS", "manifest.json", file["name"]])
-    assert hashlib.sha256((partition / "manifest.json").read_bytes()).hexdigest() == returned["digest"]
-    assert (partition / "_SUCCESS").read_text() == returned["digest"]
-    content = (partition / file["name"]).read_bytes()
+    assert [path.relative_to(tmp_path) for path in partition.iterdir()] == [Path(file["path"])]
+    assert sorted(path.name for path in about.iterdir()) == ["_SUCCESS", "_manifest.json"]
+    assert hashlib.sha256((about / "_manifest.json").read_bytes()).hexdigest() == returned["digest"]
+    assert (about / "_SUCCESS").read_text() == returned["digest"]
+    content = (tmp_path / file["path"]).read_bytes()
     assert hashlib.sha256(content).hexdigest() == file["sha256"]
     rows = [json.loads(line) for line in content.splitlines()]
     ids = [int(row["id"]) for row in rows]
@@ -62,11 +68,7 @@ def test_a_rerun_replaces_the_partition(run_dag: RunDag, analytics_sandbox: Any,
     analytics_sandbox.add_website("new.example.com")
     second = run_dag(dag).tasks["snapshot"].returned
     assert (first["path"], second["count"]) == (second["path"], 31)
-    assert {path.name for path in Path(second["path"]).iterdir()} == {
-        "_SUCCESS",
-        "manifest.json",
-        Path(second["files"][0]).name,
-    }
+    assert [str(path) for path in Path(second["path"]).iterdir()] == second["files"]
 
 
 @pytest.mark.parametrize(
@@ -78,19 +80,18 @@ def test_a_rerun_replaces_the_partition(run_dag: RunDag, analytics_sandbox: Any,
         ({"late": "label"}, "success", 1),
         ({"late_tolerance": timedelta(days=9999)}, "success", 1),
         ({"late": "perhaps"}, "failed", 1),
+        ({"late_tolerance": "a day"}, "failed", 1),
     ],
 )
 def test_a_run_for_a_day_long_over_does_not_falsify_it(
     run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, arguments: dict[str, Any], state: str, tries: int
 ) -> None:
     analytics_sandbox.seed(3)
-    outcome = run_dag(make_dag(base_path=str(tmp_path), **arguments), logical_date=TODAY - timedelta(days=3))
-    task = outcome.tasks["snapshot"]
+    day = (TODAY - timedelta(days=3)).date().isoformat()
+    task = run_dag(make_dag(base_path=str(tmp_path), partition_date=day, **arguments)).tasks["snapshot"]
     assert (task.state, task.try_number) == (state, tries)
     if state == "success":
-        day = (TODAY - timedelta(days=3)).date().isoformat()
-        assert task.returned["snapshot_date"] == day
-        assert task.returned["late"] is (arguments.get("late") == "label")
+        assert (task.returned["snapshot_date"], task.returned["late"]) == (day, True)
         assert not task.returned["observed_at"].startswith(day)
     else:
         assert list(tmp_path.iterdir()) == []
@@ -98,10 +99,12 @@ def test_a_run_for_a_day_long_over_does_not_falsify_it(
 
 
 def test_a_named_day_wins_and_is_a_template(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
-    yesterday = (TODAY - timedelta(days=1)).date().isoformat()
-    dag = make_dag(base_path="{{ dag_run.conf['base'] }}", partition_date="{{ dag_run.conf['day'] }}")
-    outcome = run_dag(dag, conf={"base": f"file://{tmp_path}", "day": yesterday})
-    assert outcome.tasks["snapshot"].returned["snapshot_date"] == yesterday
+    today = TODAY.date().isoformat()
+    dag = make_dag(
+        base_path="{{ dag_run.conf['base'] }}", partition_date="{{ dag_run.conf['day'] }}", asset=snapshot_asset()
+    )
+    outcome = run_dag(dag, conf={"base": f"file://{tmp_path}", "day": today})
+    assert outcome.tasks["snapshot"].returned["snapshot_date"] == today
     outcome = run_dag(dag, conf={"base": f"file://{tmp_path}", "day": "soon"})
     assert (outcome.tasks["snapshot"].state, outcome.tasks["snapshot"].try_number) == ("failed", 1)
     day_after_tomorrow = (TODAY + timedelta(days=3)).date().isoformat()
@@ -126,6 +129,11 @@ def test_the_day_is_that_of_the_dags_time_zone(
         {"compression": "rar"},
         {"exclude_ips_as": "hide"},
         {"max_drop_fraction": "much"},
+        {"max_misfit_fraction": "much"},
+        {"accept": ["counts"]},
+        {"accept": 3},
+        {"compare_fields": [""]},
+        {"dataset": "_hidden"},
         {"min_websites": 4},
         {"favorite": "perhaps"},
         {"analytics_conn_id": "nobody_made_this"},
@@ -168,8 +176,6 @@ def test_the_asset_event_is_emitted_beside_the_users_own(
 ) -> None:
     from airflow.providers.common.compat.sdk import Asset
 
-    from airflow_provider_analytics.operators.snapshots import snapshot_asset
-
     analytics_sandbox.seed(3)
     theirs = Asset("file:///their/own")
     dag = make_dag(base_path=str(tmp_path), outlets=[theirs])
@@ -177,9 +183,7 @@ def test_the_asset_event_is_emitted_beside_the_users_own(
     register_assets(dag)
     returned = run_dag(dag).tasks["snapshot"].returned
     told = last_asset_event(snapshot_asset().uri)
-    assert {name: told[name] for name in ("manifest", "count", "digest")} == {
-        name: returned[name] for name in ("manifest", "count", "digest")
-    }
+    assert told == returned
 
 
 @pytest.mark.parametrize(
@@ -197,49 +201,15 @@ def test_the_report_has_a_link(
     assert "3 websites" in report.read_text()
 
 
-@needs_openlineage
-@pytest.mark.parametrize(
-    ("uri", "namespace", "name"),
-    [("file:///data/a.jsonl", "file", "/data/a.jsonl"), ("s3://bucket/data/a.jsonl", "s3://bucket", "data/a.jsonl")],
-)
-def test_lineage_names_the_data_file(uri: str, namespace: str, name: str) -> None:
-    operator = make_dag(base_path="/data").get_task("snapshot")
-    operator.data_uris = [uri]
-    lineage = operator.get_openlineage_facets_on_complete(None)
-    assert [(data.namespace, data.name) for data in lineage.outputs] == [(namespace, name)]
-    assert lineage.inputs == []
-
-
-def test_hook_lineage_gets_the_data_file(
-    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow.providers.common.compat.lineage import hook as lineage
-
-    reported: list[str] = []
-
-    class Collector:
-        def add_output_asset(self, context: Any, uri: str) -> None:
-            reported.append(uri)
-
-    monkeypatch.setattr(lineage, "get_hook_lineage_collector", Collector)
-    analytics_sandbox.seed(3)
-    returned = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"].returned
-    assert reported == [f"file://{returned['files'][0]}"]
-
-
 @pytest.mark.parametrize(
     ("on_change", "state"), [("report", "success"), ("fail", "failed"), ("skip", "skipped"), ("shout", "failed")]
 )
 def test_two_snapshots_are_compared(
     run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, on_change: str, state: str
 ) -> None:
-    from airflow.providers.common.compat.sdk import DAG
-
-    from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator
-
     analytics_sandbox.seed(5)
     yesterday = (TODAY - timedelta(days=1)).date().isoformat()
-    run_dag(make_dag(base_path=str(tmp_path), partition_date=yesterday))
+    run_dag(make_dag(base_path=str(tmp_path), partition_date=yesterday, late="label"))
     analytics_sandbox.add_website("new.example.com", exclude_ips="192.0.2.7")
     run_dag(make_dag(base_path=str(tmp_path)))
     with DAG(f"comparison_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
@@ -250,3 +220,68 @@ def test_two_snapshots_are_compared(
         assert (task.returned["previous"], task.returned["added"]) == (yesterday, 1)
         assert task.returned["changes"][0]["domain"] == "new.example.com"
         assert "new.example.com" in Path(task.returned["markdown"]).read_text()
+
+
+def test_no_connection_is_named_in_what_is_handed_on() -> None:
+    from airflow_provider_analytics.hooks.object_storage import storage_path
+
+    path = storage_path("file://my_conn@/data/analytics/", "base_path") / "websites"
+    assert str(path) == "file:///data/analytics/websites"
+    assert path.path == "/data/analytics/websites"
+
+
+def test_a_drift_of_the_service_is_told(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, task_log: Callable[[], str]
+) -> None:
+    analytics_sandbox.seed(3)
+    analytics_sandbox.configure(list_hides=["favorite"])
+    returned = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"].returned
+    assert returned["fields"]["missing"] == ["favorite"]
+    assert "The records differ from the documented fields; missing: favorite" in task_log()
+
+
+def test_what_a_guard_found_is_accepted_by_name(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(20)
+    run_dag(make_dag(base_path=str(tmp_path)))
+    analytics_sandbox.reset()
+    analytics_sandbox.seed(5)
+    for accept, state in (
+        (["source"], "failed"),
+        ("count", "success"),
+        (["count"], "success"),
+        ("['count']", "success"),
+    ):
+        assert run_dag(make_dag(base_path=str(tmp_path), accept=accept)).tasks["snapshot"].state == state
+
+
+def test_a_first_night_says_that_it_is_the_first(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, task_log: Callable[[], str]
+) -> None:
+    analytics_sandbox.seed(3)
+    returned = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"].returned
+    assert (returned["first"], returned["previous"], returned["removed"]) == (True, None, None)
+    assert f"Published 3 websites as {returned['snapshot_date']}, the first snapshot" in task_log()
+
+
+@pytest.mark.parametrize(("dry_run", "left"), [(True, 3), (False, 1)])
+def test_old_snapshots_are_removed(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, dry_run: bool, left: int
+) -> None:
+    analytics_sandbox.seed(3)
+    days = [(TODAY - timedelta(days=days)).date().isoformat() for days in (2, 1, 0)]
+    for day in days:
+        run_dag(make_dag(base_path=str(tmp_path), partition_date=day, late="label"))
+    with DAG(f"prune_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        PruneSnapshotsOperator(task_id="prune", base_path=str(tmp_path), keep_days=1, dry_run=dry_run)
+        PruneSnapshotsOperator(task_id="keep_none", base_path=str(tmp_path))
+    tasks = run_dag(dag).tasks
+    assert tasks["prune"].returned == {
+        "path": f"{tmp_path}/websites",
+        "dry_run": dry_run,
+        "kept": 1,
+        "removed": days[1::-1],
+        "damaged": {},
+        "leftovers": [],
+    }
+    assert len(list(tmp_path.glob("websites/*/*"))) == left
+    assert (tasks["keep_none"].state, tasks["keep_none"].try_number) == ("failed", 1)

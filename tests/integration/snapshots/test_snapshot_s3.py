@@ -13,7 +13,10 @@ from dag_runs import RunDag
 from upath import UPath
 
 from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.snapshots.catalog import list_snapshots
+from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 from airflow_provider_analytics.storage import StoragePath, names
 
 # What speaks S3, on both sides, takes seconds to load.
@@ -52,21 +55,14 @@ def take(analytics_sandbox: Any) -> Iterator[Callable[..., Any]]:
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.api.settings import Settings
     from airflow_provider_analytics.snapshots.manifest import Source
-    from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
 
     settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
     with AnalyticsClient(settings) as client:
 
         def run(base: StoragePath, now: datetime = NOW, **options: Any) -> Any:
-            return take_snapshot(
-                base,
-                now.date(),
-                client.iter_websites,
-                stats=client.stats,
-                source=Source(host="sandbox", account_id=None),
-                now=now,
-                options=Options(**options),
-            )
+            origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
+            return take_snapshot(Dataset(base), now.date(), origin, now=now, options=Options(**options))
 
         yield run
 
@@ -86,10 +82,15 @@ def test_a_snapshot_is_written_replaced_and_read(
         assert read is not None
         assert read.digest == snapshot.digest
         assert sum(1 for _ in read.rows()) == count
-        assert names(read.partition) == sorted(["_SUCCESS", "manifest.json", *read.manifest.file_names])
-    assert first.manifest.file_names.isdisjoint(names(second.partition))
+        held = names(read.partition.data) + names(read.partition.about)
+        assert sorted(held) == sorted(["_SUCCESS", "_manifest.json", *read.manifest.file_names])
+        assert first.manifest.file_names.isdisjoint(held)
     assert third.manifest.previous is not None
-    assert str(third.partition).startswith("s3://bucket-")
+    assert [entry.is_whole for entry in list_snapshots(bucket, verify=True)] == [True, True]
+    prune(Dataset(bucket), plan_pruning(Dataset(bucket), Retention(1), NOW, remove_damaged=False))
+    assert [entry.snapshot for entry in list_snapshots(bucket)] == [third]
+    assert names(second.partition.data) == names(second.partition.about) == []
+    assert str(third.partition.data).startswith("s3://bucket-")
 
 
 def test_a_bucket_that_is_missing_is_an_error_and_not_created(

@@ -12,7 +12,11 @@ from datetime import timedelta
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
-from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.snapshots import (
+    CompareSnapshotsOperator,
+    PruneSnapshotsOperator,
+    SnapshotWebsitesOperator,
+)
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
@@ -37,6 +41,7 @@ def arguments_of_the_operator() -> None:
     GetAccountOperator(task_id="x", analytics_con_id="stats")  # type: ignore[call-arg]
     SnapshotWebsitesOperator(task_id="x", base_path="/data", base_pth="/data")  # type: ignore[call-arg]
     CompareSnapshotsOperator(task_id="x", base_path="/data", on_changes="fail")  # type: ignore[call-arg]
+    PruneSnapshotsOperator(task_id="x", base_path="/data", keep_day=3)  # type: ignore[call-arg]
     SyncExcludedIpsOperator(task_id="x", excluded_ips=[], ledger="/data/ledger.json")  # type: ignore[call-arg]
     SyncExcludedParamsOperator(task_id="x", excluded_params=[], exclude_params=["gclid"])  # type: ignore[call-arg]
     PlanWebsitesOperator(task_id="x", config_path="/data/websites.yaml", plan_pth="/p")  # type: ignore[call-arg]

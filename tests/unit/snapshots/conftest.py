@@ -12,11 +12,13 @@ from upath import UPath
 
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.listing import Listing
+from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.take import Options, take_snapshot
+from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
 from airflow_provider_analytics.storage import StoragePath
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SOURCE = Source(url="https://stats.example.com", account_id="1")
 
 
 def website(number: int, **fields: Any) -> dict[str, Any]:
@@ -64,20 +66,24 @@ def base(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[StoragePath]
     path.fs.pseudo_dirs[:] = [""]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def take() -> Callable[..., Any]:
-    """Publish records as the snapshot of the day of ``now``."""
+    """Publish records as the snapshot of the day of ``now``, or of another ``day``."""
 
     def run(base: StoragePath, records: list[dict[str, Any]], now: datetime = NOON, **options: Any) -> Any:
-        return take_snapshot(
-            base,
-            now.date(),
-            lambda: listing(records),
+        origin = Origin(
+            make_listing=lambda: listing(records),
+            source=options.pop("source", SOURCE),
             stats=SimpleNamespace(requests=3, retries=1),
-            source=options.pop("source", Source(host="stats.example.com", account_id="1")),
             filters=options.pop("filters", {}),
-            late=options.pop("late", False),
+        )
+        return take_snapshot(
+            Dataset(base, options.pop("dataset", "websites")),
+            options.pop("day", now.date()),
+            origin,
             now=now,
+            late=options.pop("late", False),
+            replace=options.pop("replace", True),
             clock=options.pop("clock", lambda: now),
             options=Options(**options),
         )

@@ -13,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots.compare import compare_snapshots
-from airflow_provider_analytics.snapshots.diff import bounded, compare, write_changes, write_markdown
+from airflow_provider_analytics.snapshots.diff import (
+    Selection,
+    bounded,
+    diff,
+    diff_snapshots,
+    write_changes,
+    write_markdown,
+)
+from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.rows import FieldReport, typed_rows
 from airflow_provider_analytics.storage import StoragePath
 
@@ -26,8 +33,13 @@ def rows(records: Any) -> Iterator[dict[str, Any]]:
     return typed_rows(records, snapshot_date="2026-11-20", observed_at="t", exclude_ips_as="keep", report=FieldReport())
 
 
-def changes(before: list[dict[str, Any]], after: list[dict[str, Any]], **arguments: Any) -> list[dict[str, Any]]:
-    return list(compare(rows(before), rows(after), **arguments))
+EVERY = Selection(("*",))
+
+
+def changes(
+    before: list[dict[str, Any]], after: list[dict[str, Any]], selection: Selection = EVERY
+) -> list[dict[str, Any]]:
+    return list(diff(rows(before), rows(after), selection))
 
 
 def test_added_removed_and_changed_with_before_and_after() -> None:
@@ -77,10 +89,38 @@ def test_what_says_something_else_is_a_change(before: dict[str, Any], after: dic
     assert list(change["fields"]) == [name]
 
 
-def test_fields_can_be_left_out() -> None:
-    before, after = [{"id": 1, "visits": 1, "privacy": 0}], [{"id": 1, "visits": 2, "privacy": 0}]
-    assert len(changes(before, after)) == 1
-    assert changes(before, after, ignore=["visits"]) == []
+def test_only_documented_fields_count_unless_others_are_named() -> None:
+    before = [{"id": 1, "visits": 1, "privacy": 0, "email": 0}, {"id": 2, "visits": 1, "privacy": 0, "email": 0}]
+    after = [{"id": 1, "visits": 2, "privacy": 0, "email": 0}, {"id": 2, "visits": 3, "privacy": 1, "email": 1}]
+
+    def changed(selection: Selection) -> list[tuple[str, list[str]]]:
+        return [(change["id"], list(change["fields"])) for change in changes(before, after, selection)]
+
+    assert changed(Selection()) == [("2", ["privacy", "email"])]
+    assert changed(Selection(ignored=("email",))) == [("2", ["privacy"])]
+    assert changed(Selection(("visits",))) == [("1", ["visits"]), ("2", ["visits"])]
+    assert changed(Selection(("*",), ("visits", "email"))) == [("2", ["privacy"])]
+
+
+def test_the_gravest_changes_come_first_and_are_counted(tmp_path: Path) -> None:
+    before = [{"id": number, "privacy": 0, "email": 0} for number in range(1, 9)]
+    after = [
+        {"id": 10, "privacy": 0},
+        {"id": 1, "privacy": 0, "email": 1},
+        {"id": 2, "privacy": 2, "email": 1},
+        *before[2:-1],
+    ]
+    path = tmp_path / "c.jsonl"
+    counts = write_changes(diff(rows(before), rows(after)), path)
+    assert counts == {"removed": 1, "privacy_changed": 1, "changed": 2, "added": 1}
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(change["change"], change["id"]) for change in found] == [
+        ("removed", "8"),
+        ("changed", "2"),
+        ("changed", "1"),
+        ("added", "10"),
+    ]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 IDS = st.one_of(st.integers(0, 30), st.sampled_from(["a", "B", "10", "\u00fc", "z-1"]))
@@ -114,12 +154,12 @@ def test_a_foreign_snapshot_with_passwords_does_not_leak_them() -> None:
         record = {"id": 1, "password": "hunter2", "privacy": privacy}
         return {"id": "1", "record": json.dumps(record), "record_hash": str(privacy)}
 
-    assert "hunter2" not in json.dumps(list(compare([row(0)], [row(1)])))
+    assert "hunter2" not in json.dumps(list(diff([row(0)], [row(1)])))
 
 
 MANY = """
-import resource, sys
-from airflow_provider_analytics.snapshots.diff import compare, write_changes
+import pathlib, resource, sys
+from airflow_provider_analytics.snapshots.diff import diff, write_changes
 
 def many(offset):
     for number in range(100_000 + offset, offset, -1):
@@ -127,8 +167,7 @@ def many(offset):
         yield {"id": str(number), "record": record, "record_hash": record}
 
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-with open(sys.argv[1], "wb") as file:
-    counts = write_changes(compare(many(0), many(1)), file)
+counts = write_changes(diff(many(0), many(1)), pathlib.Path(sys.argv[1]))
 print(counts["added"], counts["removed"], counts["changed"])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
@@ -151,18 +190,17 @@ def test_markdown_holds_everything_and_breaks_on_nothing(tmp_path: Path) -> None
         {"id": 1, "domain": "a", "exclude_ips": "192.0.2.2\n192.0.2.3", "note": "<b>|`\nnext"},
         {"id": 3, "domain": "new"},
     ]
-    with (tmp_path / "c.jsonl").open("wb") as file:
-        counts = write_changes(compare(rows(before), rows(after)), file)
+    counts = write_changes(diff(rows(before), rows(after), EVERY), tmp_path / "c.jsonl")
     write_markdown(tmp_path / "c.md", tmp_path / "c.jsonl", before="yesterday", after="today", counts=counts)
     assert (tmp_path / "c.md").read_text() == (
-        "# Websites: yesterday to today\n\n1 added, 1 removed, 1 changed.\n"
-        "\n## Added\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
-        "| 3 | new | domain |  | new |\n"
+        "# Websites: yesterday to today\n\n1 removed, 1 changed, 1 added.\n"
         "\n## Removed\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
         "| 2 | gone | domain | gone |  |\n"
         "\n## Changed\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
         "| 1 | a | exclude_ips | 192.0.2.1 | 192.0.2.3 |\n"
         "| 1 | a | note | x | &lt;b&gt;\\|\\` next |\n"
+        "\n## Added\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
+        "| 3 | new | domain |  | new |\n"
     )
 
 
@@ -175,29 +213,52 @@ def test_long_values_are_cut_for_xcom() -> None:
 
 
 def test_two_published_snapshots_compare(take: Make, make_websites: Make, base: StoragePath) -> None:
+    dataset = Dataset(base)
     records = make_websites(20)
     first = take(base, records)
-    assert compare_snapshots(base)["previous"] is None
+    assert diff_snapshots(dataset)["previous"] is None
     second = take(base, [*records[1:], {"id": 0, "domain": "new"}], first.manifest.observed_at + NIGHT)
     third = take(base, records[1:], first.manifest.observed_at + 2 * NIGHT)
-    result = compare_snapshots(base)
+    result = diff_snapshots(dataset)
     assert (result["previous"], result["current"], result["removed"]) == ("2026-11-21", "2026-11-22", 1)
-    result = compare_snapshots(base, previous=first.manifest.snapshot_date, max_changes=0)
+    result = diff_snapshots(dataset, previous=first.manifest.snapshot_date, max_changes=0)
     assert (result["added"], result["removed"], result["changes"], result["truncated"]) == (0, 1, [], True)
     days = {"current": second.manifest.snapshot_date, "previous": first.manifest.snapshot_date}
-    result = compare_snapshots(base, **days)
+    result = diff_snapshots(dataset, **days)
     assert (result["added"], result["removed"], result["changed"], result["truncated"]) == (1, 1, 0, False)
-    partition = second.partition / "_comparison"
-    assert result["jsonl"] == str(partition / "since-2026-11-20.jsonl")
-    lines = base.fs.cat_file((partition / "since-2026-11-20.jsonl").path).splitlines()
+    assert [change["change"] for change in result["changes"]] == ["removed", "added"]
+    about = second.partition.about
+    assert result["jsonl"] == str(about / "_since-2026-11-20.jsonl")
+    lines = base.fs.cat_file((about / "_since-2026-11-20.jsonl").path).splitlines()
     assert [json.loads(line) for line in lines] == result["changes"]
-    assert b"new" in base.fs.cat_file((partition / "since-2026-11-20.md").path)
+    assert b"new" in base.fs.cat_file((about / "_since-2026-11-20.md").path)
     with pytest.raises(ValueError, match="allowed: a day before"):
-        compare_snapshots(base, previous=third.manifest.snapshot_date)
-    with pytest.raises(ValueError, match="no snapshot of 2026-11-27"):
-        compare_snapshots(base, current=first.manifest.snapshot_date + 7 * NIGHT)
-    with pytest.raises(ValueError, match="no snapshot is published"):
-        compare_snapshots(base / "elsewhere")
+        diff_snapshots(dataset, previous=third.manifest.snapshot_date)
+    with pytest.raises(ValueError, match="No snapshot of 2026-11-27"):
+        diff_snapshots(dataset, current=first.manifest.snapshot_date + 7 * NIGHT)
+    with pytest.raises(ValueError, match="No snapshot is published"):
+        diff_snapshots(Dataset(base / "elsewhere"))
+
+
+def test_a_counter_in_the_records_changes_nothing_unless_asked_for(
+    take: Make, make_websites: Make, base: StoragePath
+) -> None:
+    """The same fields count in the snapshot, in the manifest, and where the two are compared again."""
+    first = take(base, make_websites(20, visits=1))
+    after = [{**make_websites(20, visits=2)[0], "privacy": 1}, *make_websites(20, visits=2)[1:-1]]
+    second = take(base, after, first.manifest.observed_at + NIGHT)
+    previous = second.manifest.previous
+    assert previous is not None
+    assert (previous.removed, previous.privacy_changed, previous.changed, previous.added) == (1, 1, 1, 0)
+    lines = base.fs.cat_file((second.partition.about / second.manifest.changes).path).splitlines()
+    assert [json.loads(line)["change"] for line in lines] == ["removed", "changed"]
+    again = diff_snapshots(Dataset(base))
+    assert (again["removed"], again["privacy_changed"], again["changed"]) == (1, 1, 1)
+    third = take(base, after, first.manifest.observed_at + NIGHT, selection=Selection(("*",), ("privacy",)))
+    assert third.manifest.previous is not None
+    assert third.manifest.previous.changed == 19
+    assert diff_snapshots(Dataset(base))["changed"] == 19
+    assert diff_snapshots(Dataset(base), compare_fields=("privacy",), ignore_fields=("visits",))["changed"] == 1
 
 
 def test_addresses_do_not_count_where_only_one_side_has_them(
@@ -208,4 +269,4 @@ def test_addresses_do_not_count_where_only_one_side_has_them(
     second = take(base, records, first.manifest.observed_at + NIGHT, exclude_ips_as="hash")
     assert second.manifest.previous is not None
     assert second.manifest.previous.changed == 0
-    assert compare_snapshots(base)["changed"] == 0
+    assert diff_snapshots(Dataset(base))["changed"] == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.snapshots.guards import GUARDS
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.reader import read_snapshot
 from airflow_provider_analytics.storage import StoragePath
@@ -20,7 +22,10 @@ NIGHT = timedelta(days=1)
     [
         (10, 7, 0.3, False),  # exactly 30 per cent
         (10, 6, 0.3, True),
-        (9, 0, 0.3, False),  # too few to count
+        (9, 1, 0.3, False),  # too few to count
+        (9, 0, 0.3, True),  # but none is none
+        (1, 0, 0.99, True),
+        (0, 0, 0.3, False),
         (100, 120, 0.0, False),
         (100, 99, 0.0, True),
         (100, 0, 1.0, False),
@@ -33,10 +38,12 @@ def test_a_large_loss_is_refused(
     first = take(base, make_websites(before))
     night = first.manifest.observed_at + NIGHT
     if trips:
-        with pytest.raises(UnsafePlanError, match=f"The list has {after} websites.*{before}.*force=True"):
+        with pytest.raises(UnsafePlanError, match=f"The list has {after} websites.*{before}.*accept=\\['count'\\]"):
             take(base, make_websites(after), night, max_drop_fraction=fraction)
         assert read_snapshot(base, night.date()) is None
-        assert take(base, make_websites(after), night, max_drop_fraction=fraction, force=True).manifest.count == after
+        accept = frozenset({"count"})
+        taken = take(base, make_websites(after), night, max_drop_fraction=fraction, accept=accept)
+        assert taken.manifest.count == after
     else:
         assert take(base, make_websites(after), night, max_drop_fraction=fraction).manifest.count == after
 
@@ -58,21 +65,61 @@ def test_min_websites(take: Make, make_websites: Make, base: StoragePath) -> Non
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "said"),
     [
-        {"source": Source(host="other.example.com", account_id="1")},
-        {"source": Source(host="stats.example.com", account_id="2")},
-        {"filters": {"favorite": True}},
+        ({"source": Source(url="http://stats.example.com", account_id="1")}, "scheme was 'https', is 'http'"),
+        ({"source": Source(url="https://other.example.com", account_id="1")}, "host was"),
+        ({"source": Source(url="https://stats.example.com:8443", account_id="1")}, "port was 443, is 8443"),
+        ({"source": Source(url="https://stats.example.com/app", account_id="1")}, "sub-path was '', is '/app'"),
+        ({"source": Source(url="https://stats.example.com", account_id="2")}, "account was '1', is '2'"),
+        ({"filters": {"favorite": True}}, "filters was {}, is {'favorite': True}"),
     ],
 )
-def test_another_list_does_not_go_into_the_same_place(
-    take: Make, make_websites: Make, base: StoragePath, other: dict[str, Any]
+def test_another_list_does_not_go_into_the_same_dataset(
+    take: Make, make_websites: Make, base: StoragePath, other: dict[str, Any], said: str
 ) -> None:
     first = take(base, make_websites(3))
     night = first.manifest.observed_at + NIGHT
-    with pytest.raises(UnsafePlanError, match=r"another list.*base_path"):
-        take(base, make_websites(3), night, **other)
-    take(base, make_websites(3), night, force=True, **other)
+    with pytest.raises(UnsafePlanError, match=rf"another list: .*{re.escape(said)}.*its own dataset.*'source'"):
+        take(base, make_websites(3), night, accept=frozenset(GUARDS) - {"source"}, **other)
+    take(base, make_websites(3), night, accept=frozenset({"source"}), **other)
+    take(base, make_websites(3), night, dataset="another", **other)
+
+
+def test_the_same_service_in_other_words_is_the_same(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(3))
+    source = Source(url="https://STATS.example.com:443/", account_id="1")
+    take(base, make_websites(3), first.manifest.observed_at + NIGHT, source=source)
+
+
+def test_each_guard_is_accepted_by_its_own_name(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(100))
+    night = first.manifest.observed_at + NIGHT
+    source = Source(url="https://other.example.com", account_id="1")
+    records = make_websites(10, privacy="a secret")
+    for accept, tripped in ((set(), "source"), ({"source"}, "count"), ({"source", "count"}, "fields")):
+        with pytest.raises(UnsafePlanError, match=rf"accept=\['{tripped}'\]"):
+            take(base, records, night, accept=frozenset(accept), source=source, max_misfit_fraction=0.5)
+    every = frozenset({"source", "count", "fields"})
+    taken = take(base, records, night, accept=every, source=source, max_misfit_fraction=0.5)
+    assert taken.manifest.fields.misfits == {"privacy": 10}
+
+
+@pytest.mark.parametrize(
+    ("misfits", "fraction", "trips"), [(1, 0.1, False), (2, 0.1, True), (1, 0, True), (10, 1, False)]
+)
+def test_values_that_do_not_fit_fail_the_run_where_they_are_too_many(
+    take: Make, make_websites: Make, base: StoragePath, misfits: int, fraction: float, trips: bool
+) -> None:
+    records = [
+        record | {"favorite": "maybe"} if place < misfits else record for place, record in enumerate(make_websites(10))
+    ]
+    if trips:
+        with pytest.raises(UnsafePlanError, match=rf"{misfits}0.0% of the values of favorite do not fit.*{fraction}"):
+            take(base, records, max_misfit_fraction=fraction)
+    else:
+        taken = take(base, records, max_misfit_fraction=fraction)
+        assert taken.manifest.fields.misfits == {"favorite": misfits}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +131,8 @@ def test_another_list_does_not_go_into_the_same_place(
         {"file_format": "xml"},
         {"compression": "rar"},
         {"exclude_ips_as": "maybe"},
+        {"max_misfit_fraction": 2},
+        {"accept": frozenset({"counts"})},
     ],
 )
 def test_bad_options_are_refused_before_anything_is_read(

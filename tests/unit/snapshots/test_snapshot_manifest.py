@@ -11,9 +11,10 @@ import jsonschema
 import pytest
 
 from airflow_provider_analytics import __version__
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import SnapshotError, UnsafePlanError
+from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import json_schema
-from airflow_provider_analytics.snapshots.reader import latest_day, read_manifest
+from airflow_provider_analytics.snapshots.reader import newest_day, read_partition
 from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
@@ -22,7 +23,7 @@ NIGHT = timedelta(days=1)
 
 
 def stored(snapshot: Any) -> Any:
-    return json.loads(snapshot.partition.fs.cat_file((snapshot.partition / "manifest.json").path))
+    return json.loads(snapshot.partition.about.fs.cat_file(snapshot.partition.manifest.path))
 
 
 def test_the_schema_in_the_package_is_that_of_the_code() -> None:
@@ -38,11 +39,11 @@ def test_a_manifest_says_what_it_holds_and_why_it_is_whole(take: Make, make_webs
     assert manifest["proof"] == {"method": "closed reading", "total": 250, "pages": 5}
     assert (manifest["requests"], manifest["retries"]) == (3, 1)
     assert (manifest["snapshot_date"], manifest["observed_at"]) == ("2026-11-20", "2026-11-20T12:00:00Z")
-    assert manifest["source"] == {"host": "stats.example.com", "account_id": "1"}
+    assert manifest["source"] == {"url": "https://stats.example.com", "account_id": "1"}
     assert manifest["provider_version"] == __version__
     assert manifest["fields"] == {"new": ["colour"], "missing": [], "misfits": {}}
     assert {"name": "privacy", "type": "integer"} in manifest["columns"]
-    assert manifest["previous"] is None
+    assert (manifest["first"], manifest["previous"], manifest["changes"]) == (True, None, None)
     assert manifest["late"] is False
 
 
@@ -57,59 +58,52 @@ def test_it_points_at_the_snapshot_before_and_counts_what_changed(
     assert stored(second)["previous"] == {
         "snapshot_date": "2026-11-20",
         "digest": first.digest,
-        "added": 1,
         "removed": 3,
+        "privacy_changed": 1,
         "changed": 1,
+        "added": 1,
     }
+    assert stored(second)["first"] is False
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (b"", "corrupt"),
-        (b"{", "corrupt"),
-        (b"[]", "corrupt"),
-        (b'{"version": 1}', "corrupt"),
-        (b'{"version": "one"}', "corrupt"),
-        (b'{"version": 2, "files": {}}', "newer airflow-provider-analytics wrote it"),
-    ],
-)
-def test_a_manifest_that_cannot_be_read_stops_the_next_run(
-    take: Make, make_websites: Make, base: StoragePath, content: bytes, match: str
-) -> None:
+def test_a_manifest_of_a_newer_version_stops_the_next_run(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3))
-    base.fs.pipe_file((first.partition / "manifest.json").path, content)
+    content = b'{"version": 2, "files": {}}'
+    base.fs.pipe_file(first.partition.manifest.path, content)
     for later in (timedelta(0), NIGHT):
-        with pytest.raises(SnapshotError, match=f"(?s){match}.*force=True"):
+        with pytest.raises(
+            UnsafePlanError, match=r"(?s)newer airflow-provider-analytics wrote it.*accept=\['version'\]"
+        ):
             take(base, make_websites(3), first.manifest.observed_at + later)
-    assert base.fs.cat_file((first.partition / "manifest.json").path) == content
-    second = take(base, make_websites(3), first.manifest.observed_at + NIGHT, force=True)
-    assert second.manifest.previous is None
-    assert take(base, make_websites(3), force=True).manifest.count == 3
+    assert base.fs.cat_file(first.partition.manifest.path) == content
+    accept = frozenset({"version"})
+    second = take(base, make_websites(3), first.manifest.observed_at + NIGHT, accept=accept)
+    assert (second.manifest.first, second.manifest.previous) == (False, None)
 
 
 def test_a_newer_manifest_of_the_same_version_may_know_more(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3))
-    path = (first.partition / "manifest.json").path
+    path = first.partition.manifest.path
     base.fs.pipe_file(path, json.dumps(stored(first) | {"novelty": 1}).encode())
-    assert read_manifest(first.partition) == first.manifest
+    read = read_partition(first.partition)
+    assert read is not None
+    assert read.manifest == first.manifest
 
 
 def test_a_folder_without_success_is_not_published(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3))
     second = take(base, make_websites(3), first.manifest.observed_at + NIGHT)
-    base.fs.rm_file((second.partition / "_SUCCESS").path)
-    assert read_manifest(second.partition) is None
-    assert latest_day(base) == first.manifest.snapshot_date
-    assert latest_day(base, before=first.manifest.snapshot_date) is None
+    base.fs.rm_file(second.partition.success.path)
+    assert read_partition(second.partition) is None
+    assert newest_day(Dataset(base)) == first.manifest.snapshot_date
+    assert newest_day(Dataset(base), before=first.manifest.snapshot_date) is None
 
 
 def test_a_clock_that_went_backwards_is_noticed(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3))
     with pytest.raises(SnapshotError, match="clock"):
         take(base, make_websites(3), datetime(2026, 11, 20, 11, tzinfo=UTC))
-    kept = read_manifest(first.partition)
-    assert kept == first.manifest
+    assert read_partition(first.partition) == first
     take(base, make_websites(3), datetime(2026, 11, 20, 11, 56, tzinfo=UTC))
 
 

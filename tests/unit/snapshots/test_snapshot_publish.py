@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
-from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError
+from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError, UnsafePlanError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.reader import read_snapshot
 from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, token_age
@@ -30,9 +30,21 @@ def test_a_rerun_replaces_and_leaves_nothing_behind(take: Make, make_websites: M
     first = take(base, make_websites(30))
     second = take(base, make_websites(31), first.manifest.observed_at + HOUR)
     assert whole(base, second, 31)
-    assert names(second.partition) == sorted(["_SUCCESS", "manifest.json", *second.manifest.file_names])
+    assert held(second) == sorted(["_SUCCESS", "_manifest.json", *second.manifest.file_names])
     assert first.manifest.file_names.isdisjoint(second.manifest.file_names)
-    assert base.fs.cat_file((second.partition / "_SUCCESS").path).decode() == second.digest
+    assert base.fs.cat_file(second.partition.success.path).decode() == second.digest
+
+
+def held(snapshot: Any) -> list[str]:
+    """Return the names in both folders of a snapshot."""
+    return sorted(names(snapshot.partition.data) + names(snapshot.partition.about))
+
+
+def contents(snapshot: Any) -> dict[str, bytes]:
+    folders = (snapshot.partition.data, snapshot.partition.about)
+    return {
+        str(folder / name): folder.fs.cat_file((folder / name).path) for folder in folders for name in names(folder)
+    }
 
 
 class DiesError(BaseException):
@@ -81,7 +93,7 @@ def test_a_death_at_any_step_leaves_the_old_or_the_new_snapshot(
     # The retry heals it; what the dead run left goes once it is too old to belong to a run that is still writing.
     healed = take(base, make_websites(32), later + HOUR)
     assert whole(base, healed, 32)
-    assert names(healed.partition) == sorted(["_SUCCESS", "manifest.json", *healed.manifest.file_names])
+    assert held(healed) == sorted(["_SUCCESS", "_manifest.json", *healed.manifest.file_names])
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
@@ -96,7 +108,7 @@ def test_a_first_snapshot_that_dies_is_not_published(
 
 def test_a_list_that_is_not_proven_touches_nothing(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(30))
-    before = {name: base.fs.cat_file((first.partition / name).path) for name in names(first.partition)}
+    before = contents(first)
 
     class Unproven(list[Any]):
         def __len__(self) -> int:
@@ -104,7 +116,7 @@ def test_a_list_that_is_not_proven_touches_nothing(take: Make, make_websites: Ma
 
     with pytest.raises(IncompleteListError):
         take(base, Unproven(make_websites(30)), first.manifest.observed_at + HOUR)
-    assert {name: base.fs.cat_file((first.partition / name).path) for name in names(first.partition)} == before
+    assert contents(first) == before
 
 
 def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base: StoragePath) -> None:
@@ -133,17 +145,27 @@ def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base:
         assert not isinstance(result, SnapshotError) or "another run published" in str(result)
 
 
+def test_a_late_list_does_not_replace_one_that_was_published_meanwhile(
+    take: Make, make_websites: Make, base: StoragePath
+) -> None:
+    first = take(base, make_websites(30))
+    before = contents(first)
+    with pytest.raises(UnsafePlanError, match="2026-11-20 has a snapshot by now, which is kept"):
+        take(base, make_websites(31), first.manifest.observed_at + HOUR, late=True, replace=False)
+    assert contents(first) == before
+
+
 def test_files_of_a_run_that_may_still_be_writing_stay(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3))
     later = first.manifest.observed_at + HOUR
     young = f"websites-{new_token(later - timedelta(minutes=14))}.jsonl"
     old = f"websites-{new_token(later - timedelta(minutes=16))}.jsonl"
     for name in (young, old, "notes.txt"):
-        base.fs.pipe_file((first.partition / name).path, b"x")
+        base.fs.pipe_file((first.partition.data / name).path, b"x")
     second = take(base, make_websites(3), later)
-    assert set(names(second.partition)) == {
+    assert set(held(second)) == {
         "_SUCCESS",
-        "manifest.json",
+        "_manifest.json",
         "notes.txt",
         young,
         *second.manifest.file_names,
@@ -163,20 +185,21 @@ def test_a_reading_of_hours_does_not_make_its_files_look_abandoned(
 def test_the_loser_of_a_race_says_so_and_cleans_up(
     take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partition = base / "websites" / "snapshot_date=2026-11-20"
+    about = base / "_websites" / "dt=2026-11-20"
     other = take(base / "other", make_websites(5))
-    content = base.fs.cat_file((other.partition / "manifest.json").path)
+    content = base.fs.cat_file(other.partition.manifest.path)
     put = put_bytes
 
     def overtaken(target: StoragePath, *arguments: Any) -> None:
         put(target, *arguments)
         if target.name == "_SUCCESS":
-            put(partition / "manifest.json", content, "token")
+            put(about / "_manifest.json", content, "token")
 
     monkeypatch.setattr(publishing, "put_bytes", overtaken)
     with pytest.raises(SnapshotError, match="another run published"):
         take(base, make_websites(3))
-    assert names(partition) == ["_SUCCESS", "manifest.json"]
+    assert names(about) == ["_SUCCESS", "_manifest.json"]
+    assert names(base / "websites" / "dt=2026-11-20") == []
 
 
 @pytest.mark.parametrize("place", ["under a file", "in /proc"])
@@ -211,17 +234,17 @@ def test_a_disk_that_fills_up_leaves_the_last_snapshot(
     take: Make, make_websites: Make, local_base: StoragePath, full_disk: list[int], room: str, written: int
 ) -> None:
     first = take(local_base, make_websites(30))
-    before = names(first.partition)
+    before = held(first)
     data = first.manifest.files[0].bytes
     full_disk[0] = {"nothing": 0, "part of the data": data // 2, "the data only": data + 10}[room]
     with pytest.raises(SnapshotError, match="No space left on device"):
         take(local_base, make_websites(30), first.manifest.observed_at + HOUR)
     assert whole(local_base, first, 30)
     # A write of the manifest that failed may have reached an object store all the same: its files stay for now.
-    assert len(set(names(first.partition)) - set(before)) == written
+    assert len(set(held(first)) - set(before)) == written
     full_disk[0] = 10**9
     third = take(local_base, make_websites(31), first.manifest.observed_at + 2 * HOUR)
-    assert names(third.partition) == sorted(["_SUCCESS", "manifest.json", *third.manifest.file_names])
+    assert held(third) == sorted(["_SUCCESS", "_manifest.json", *third.manifest.file_names])
 
 
 def test_a_temporary_folder_that_is_full_is_a_clear_error(
@@ -252,5 +275,5 @@ def test_what_cannot_be_tidied_up_does_not_fail_a_published_snapshot(
 def test_a_token_tells_its_age() -> None:
     now = datetime(2026, 11, 20, 12, tzinfo=UTC)
     assert token_age(f"websites-{new_token(now)}.jsonl.gz", now + HOUR) == HOUR
-    assert token_age("manifest.json", now) is None
+    assert token_age("_manifest.json", now) is None
     assert new_token(now) != new_token(now)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_analytics.snapshots.diff import Selection
 from airflow_provider_analytics.storage import StoragePath, names
 
 Make = Callable[..., Any]
@@ -15,7 +16,7 @@ NIGHT = timedelta(days=1)
 
 
 def page(snapshot: Any) -> str:
-    content: bytes = snapshot.partition.fs.cat_file((snapshot.partition / snapshot.manifest.report).path)
+    content: bytes = snapshot.partition.about.fs.cat_file((snapshot.partition.about / snapshot.manifest.report).path)
     return content.decode()
 
 
@@ -34,13 +35,13 @@ class Loads(HTMLParser):
 def test_the_page_tells_what_is_there_and_what_changed(take: Make, make_websites: Make, base: StoragePath) -> None:
     records = make_websites(12)
     first = take(base, records, report=True)
-    assert "There is no earlier snapshot" in page(first)
+    assert "This is the first snapshot" in page(first)
     changed = [records[0] | {"privacy": 2, "exclude_params": "gclid"}, *records[2:], {"id": 0, "domain": "new.example"}]
     second = take(base, changed, first.manifest.observed_at + NIGHT, report=True)
     text = page(second)
     assert "12 websites" in text
     assert "over the last 2 snapshots" in text
-    assert re.search(r"1 added.*1 removed.*1 changed", text, re.DOTALL)
+    assert re.search(r"1 removed.*1 changed.*1 in privacy.*1 added", text, re.DOTALL)
     assert "public \u2192 password" in text
     assert "\u2212utm_source" in text
     assert "new.example" in text
@@ -67,14 +68,69 @@ def test_it_loads_nothing_and_runs_nothing_that_the_service_sent(
 def test_an_empty_account_and_a_large_one_have_a_page(take: Make, make_websites: Make, base: StoragePath) -> None:
     assert "0 websites" in page(take(base / "empty", [], report=True))
     text = page(take(base / "large", make_websites(5_001), report=True))
-    assert text.count('<td class="domain">') == 5_000
-    assert "5,000 of 5,001 websites" in text
+    assert text.count('<td class="domain">') == 2_000
+    assert "2,000 of 5,001 websites; all of them are in the data file" in text
+    assert len(text.encode()) < 1_000_000
+
+
+def test_the_page_stays_small_whatever_the_list(take: Make, make_websites: Make, base: StoragePath) -> None:
+    long = "\n".join(f"<parameter&{number}>{'x' * 400}" for number in range(30))
+    before = make_websites(700, exclude_params=long, note="n" * 10_000)
+    first = take(base, before, report=True)
+    after = [record | {"exclude_params": long[::-1], "exclude_ips": long, "privacy": 9} for record in before]
+    second = take(base, after, first.manifest.observed_at + NIGHT, report=True, selection=Selection(("*",)))
+    text = page(second)
+    assert len(text.encode()) < 1_000_000
+    assert re.search(r"The first \d+ of 700 changes; all of them are in _changes-", text)
+    assert "unknown (9)" in text
+
+
+def test_what_has_to_be_known_first_stands_first(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(3))
+    base.fs.rm_file(first.files[0].path)
+    records = [{**website, "privacy": "secret", "colour": "red"} for website in make_websites(3)]
+    for record in records:
+        del record["favorite"]
+    now = first.manifest.observed_at + 2 * NIGHT
+    text = page(take(base, records, now, day=(now - NIGHT).date(), late=True, report=True))
+    notices = re.findall(r"<li>(.*?)</li>", text)
+    assert notices == [
+        "Late: the list was observed at 2026-11-22 12:00 UTC and filed under 2026-11-21.",
+        "The snapshot before is damaged: there is nothing to compare this one with.",
+        "3 values of privacy do not fit its type and are empty here.",
+        "The service no longer shows: favorite.",
+        "Fields that are not documented: colour.",
+    ]
+    assert text.index("<ul") < text.index("<h2>")
+
+
+def test_settings_are_said_in_words(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(2))
+    records = [website | {"email": 1, "favorite": True, "exclude_bots": 0} for website in make_websites(2)]
+    text = page(take(base, records, first.manifest.observed_at + NIGHT, report=True))
+    assert "<td>public</td><td>favourite, reports, bots counted</td>" in text
+    assert "no \u2192 yes" in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_the_axis_of_the_chart_is_time() -> None:
+    from airflow_provider_analytics.snapshots.report import chart  # brings matplotlib
+
+    days = (0, 1, 2, 60)
+    drawn = chart([(date(2026, 1, 1) + day * NIGHT, 100) for day in days])
+    line = re.search(r'<path d="([^"]+)" clip-path[^>]*stroke: #3b82f6', drawn)
+    assert line
+    x = [float(place) for place in re.findall(r"[ML] ([\d.]+) ", line[1])]
+    if len(x) == 4:  # a straight line may be drawn without its inner points
+        assert x[1] - x[0] < (x[3] - x[0]) / 50
+    assert "2026-03-02" in drawn
+    assert "2026-01-02" not in drawn  # too near to the first to have room
 
 
 def test_a_replaced_snapshot_takes_its_report_along(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3), report=True)
     second = take(base, make_websites(3), first.manifest.observed_at + timedelta(hours=1))
-    assert not any(name.startswith("report") for name in names(second.partition))
+    assert not any(name.startswith("_report") for name in names(second.partition.about))
 
 
 @pytest.mark.parametrize("nights", [1, 2, 60])
@@ -85,4 +141,4 @@ def test_the_chart_is_the_same_for_the_same_numbers(nights: int) -> None:
     drawn = chart(counts)
     assert drawn.startswith("<svg")
     assert drawn == chart(counts)
-    assert "2026-01-01" in drawn
+    assert counts[-1][0].isoformat() in drawn

@@ -1,0 +1,50 @@
+"""Addresses of the assets: ``analytics://<connection id>/<dataset>``, with the filters of the list as query.
+
+Airflow finds the functions by the provider metadata: it validates addresses of this scheme, and hands them to
+OpenLineage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+    from airflow.providers.common.compat.sdk import Asset
+
+SCHEME = "analytics"
+
+
+def asset_uri(conn_id: str, dataset: str, *, search: str | None = None, favorite: bool | None = None) -> str:
+    """Return the address of the asset for a list of websites."""
+    filters = {"favorite": None if favorite is None else str(favorite).lower(), "search": search or None}
+    query = urlencode({name: value for name, value in filters.items() if value is not None})
+    return f"{SCHEME}://{quote(conn_id, safe='')}/{quote(dataset, safe='')}{'?' if query else ''}{query}"
+
+
+def sanitize_uri(uri: SplitResult) -> SplitResult:
+    """Return the address unchanged if it names a connection and a dataset.
+
+    :raises ValueError: if it does not.
+    """
+    dataset = uri.path.strip("/")
+    if not uri.netloc or not dataset or "/" in dataset:
+        raise ValueError(f"{uri.geturl()!r} is not allowed; allowed: analytics://<connection id>/<dataset>")
+    return uri
+
+
+def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:  # noqa: ARG001 - given by OpenLineage
+    """Return the dataset that OpenLineage knows an asset by."""
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+
+    return Dataset(*openlineage_name(asset.uri))
+
+
+def openlineage_name(uri: str) -> tuple[str, str]:
+    """Return the OpenLineage namespace and name of an asset, file or folder."""
+    parts = urlsplit(uri)
+    if parts.scheme in {"", "file"}:
+        return "file", parts.path
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{parts.netloc}", f"{parts.path.lstrip('/')}{query}"

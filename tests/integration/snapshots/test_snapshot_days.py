@@ -1,0 +1,130 @@
+"""The day of each kind of run: the table of docs/snapshots.md, on the Airflow that the tests run on.
+
+What a run is planned for comes from Airflow's own timetables; the clock is set to when its task runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pendulum
+import pytest
+import time_machine
+from airflow.providers.common.compat.sdk import DAG, AirflowFailException, AirflowSkipException
+from airflow_versions import allow_execute_in_this_thread, manual_run, planned_run
+
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+
+BERLIN = "Europe/Berlin"
+#: A Wednesday without a change of the clocks: far from today, since nothing may depend on the day of the test.
+DAY = date(2031, 5, 14)
+WEDNESDAYS = "0 12 * * 3"
+
+
+def at(text: str, days: int = 0) -> datetime:
+    """Return a time of the day of the run, or of one some days later, in the time zone of the DAG."""
+    hours, minutes = text.split(":")
+    moment = datetime.combine(DAY + timedelta(days=days), time(int(hours), int(minutes)))
+    return pendulum.instance(moment, tz=BERLIN)
+
+
+@dataclass
+class Case:
+    """A run, when its task runs, and what becomes of the list."""
+
+    schedule: str | None
+    kind: str
+    planned: datetime
+    clock: datetime
+    day: int | None  # days after DAY; None: not filed
+    late: bool = False
+    published: bool = False
+    mode: str = "fail"
+
+    def __str__(self) -> str:
+        return f"{self.schedule} {self.kind} {self.clock:%d %H:%M} {self.mode}{' published' if self.published else ''}"
+
+
+NOON, EVENING = "0 12 * * *", "30 23 * * *"
+CASES = [
+    # What is planned is filed under the day that it is planned for, which is the day on which the list is read.
+    Case(NOON, "scheduled", at("12:00"), at("12:02"), day=0),
+    Case(EVENING, "scheduled", at("23:30"), at("23:32"), day=0),
+    Case("@daily", "scheduled", at("0:00"), at("0:02"), day=0),
+    Case("@hourly", "scheduled", at("10:00"), at("10:02"), day=0),
+    Case("@hourly", "scheduled", at("0:00"), at("0:02"), day=0),
+    Case(WEDNESDAYS, "scheduled", at("12:00"), at("12:02"), day=0),
+    # Retried past midnight: filed, marked as late, for 12 hours, where the day has no snapshot.
+    Case(EVENING, "scheduled", at("23:30"), at("0:10", 1), day=0, late=True),
+    Case(EVENING, "scheduled", at("23:30"), at("11:59", 1), day=0, late=True),
+    Case(EVENING, "scheduled", at("23:30"), at("12:01", 1), day=None),
+    Case(EVENING, "scheduled", at("23:30"), at("0:10", 1), day=None, published=True),
+    Case("@hourly", "scheduled", at("23:00"), at("0:10", 1), day=None, published=True),
+    # Cleared on its day, it is replaced; cleared the day after, it is history.
+    Case(NOON, "scheduled", at("12:00"), at("18:00"), day=0, published=True),
+    Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=None, published=True),
+    Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=None, published=True, mode="skip"),
+    Case(NOON, "scheduled", at("12:00"), at("10:36", 1), day=0, late=True, published=True, mode="label"),
+    Case(WEDNESDAYS, "scheduled", at("12:00"), at("10:36", 3), day=None, published=True),
+    # A run that somebody or something starts is about now, whatever data interval Airflow gives it.
+    Case(NOON, "manual", at("10:36"), at("10:37"), day=0),
+    Case(EVENING, "manual", at("10:36"), at("10:37"), day=0),
+    Case("@daily", "manual", at("10:36"), at("10:37"), day=0),
+    Case("@hourly", "manual", at("0:10"), at("0:11"), day=0),
+    Case(WEDNESDAYS, "manual", at("10:36", 1), at("10:37", 1), day=1),
+    Case(None, "manual", at("10:36"), at("10:37"), day=0),
+    Case(None, "manual", at("23:59"), at("0:01", 1), day=1),
+    Case(None, "manual", at("10:36"), at("10:36", 7), day=7),
+    Case(None, "asset_triggered", at("10:36"), at("10:37"), day=0),
+    Case(None, "dataset_triggered", at("10:36"), at("10:37"), day=0),
+    Case(None, "operator_triggered", at("10:36"), at("10:37"), day=0),
+    # A backfill is for days that are over.
+    Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=None),
+    Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=None, mode="skip"),
+    Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=0, late=True, mode="label"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_day_and_lateness_of_a_run(analytics_sandbox: Any, tmp_path: Path, case: Case) -> None:
+    analytics_sandbox.seed(3)
+    start = pendulum.instance(datetime(2031, 1, 1), tz=BERLIN)
+    with DAG("a_dag", schedule=case.schedule, start_date=start, catchup=False) as dag:
+        task = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(tmp_path), late=case.mode)
+    is_planned = case.kind in ("scheduled", "backfill")
+    dates = planned_run(dag, case.planned) if is_planned else manual_run(dag, case.planned)
+    run_after = dates.pop("run_after")
+    context: dict[str, Any] = {
+        "dag": dag,
+        "dag_run": SimpleNamespace(run_type=case.kind, **({"run_after": run_after} if run_after else {})),
+        "ti": SimpleNamespace(xcom_push=lambda **_: None),
+        "outlet_events": defaultdict(SimpleNamespace),
+        **dates,
+    }
+
+    def run() -> Any:
+        allow_execute_in_this_thread()
+        return task.execute(context)  # type: ignore[arg-type]
+
+    if case.published:
+        with time_machine.travel(at("23:40") if case.planned.hour == 23 else at("12:02"), tick=False):
+            genuine = run()
+        assert (genuine["snapshot_date"], genuine["late"]) == (str(DAY), False)
+    with time_machine.travel(case.clock, tick=False):
+        if case.day is None:
+            with pytest.raises(AirflowSkipException if case.mode == "skip" else AirflowFailException):
+                run()
+        else:
+            written = run()
+            assert (written["snapshot_date"], written["late"]) == (str(DAY + timedelta(days=case.day)), case.late)
+    if case.published and case.day is None:
+        assert json.loads(Path(genuine["manifest"]).read_bytes())["late"] is False
+        assert [json.loads(Path(genuine["manifest"]).read_bytes())["observed_at"]] == [
+            datetime.fromisoformat(genuine["observed_at"]).isoformat().replace("+00:00", "Z")
+        ]

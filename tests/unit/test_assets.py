@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from airflow.providers.common.compat.sdk import Asset
+from airflow_versions import asset_handler, needs_openlineage
+
+from airflow_provider_analytics.assets import convert_asset_to_openlineage, sanitize_uri
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
+
+
+@pytest.mark.parametrize(
+    ("arguments", "uri"),
+    [
+        ({}, "analytics://analytics_default/websites"),
+        ({"analytics_conn_id": "stats"}, "analytics://stats/websites"),
+        ({"dataset": "favourites"}, "analytics://analytics_default/favourites"),
+        ({"favorite": True}, "analytics://analytics_default/websites?favorite=true"),
+        (
+            {"favorite": False, "search": "a b&c"},
+            "analytics://analytics_default/websites?favorite=false&search=a+b%26c",
+        ),
+    ],
+)
+def test_the_asset_is_that_of_the_list(arguments: dict[str, Any], uri: str) -> None:
+    operator = SnapshotWebsitesOperator(task_id="a_task", base_path="/data", **arguments)
+    assert operator.asset.uri == snapshot_asset(**arguments).uri == uri
+    assert operator.outlets == [operator.asset]
+
+
+@pytest.mark.parametrize("name", ["base_path", "dataset", "search", "favorite", "analytics_conn_id"])
+@pytest.mark.parametrize("template", ["{{ params.x }}", "a-{% if x %}b{% endif %}"])
+def test_a_template_asks_for_the_asset_where_the_dag_is_parsed(name: str, template: str) -> None:
+    arguments: dict[str, Any] = {"task_id": "a_task", "base_path": "/data", name: template}
+    with pytest.raises(ValueError, match=rf"asset is required, since {name}="):
+        SnapshotWebsitesOperator(**arguments)
+    asset = snapshot_asset("stats")
+    assert SnapshotWebsitesOperator(**arguments, asset=asset).asset is asset
+
+
+def test_airflow_knows_the_addresses() -> None:
+    assert asset_handler("analytics") is sanitize_uri
+
+
+@pytest.mark.parametrize("uri", ["analytics://stats/", "analytics://stats/a/b", "analytics:///websites"])
+def test_an_address_that_names_no_dataset_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"allowed: analytics://<connection id>/<dataset>"):
+        sanitize_uri(urlsplit(uri))
+
+
+@needs_openlineage
+def test_lineage_keeps_the_asset() -> None:
+    from airflow.providers.openlineage.utils.utils import translate_airflow_asset  # type: ignore[import-not-found,unused-ignore]
+
+    found: Any = translate_airflow_asset(Asset("analytics://stats/websites?favorite=true"), None)
+    assert (found.namespace, found.name) == ("analytics://stats", "websites?favorite=true")
+    assert convert_asset_to_openlineage(Asset("analytics://stats/websites"), None).name == "websites"
