@@ -29,7 +29,8 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
         problem = " ".join(plan.unsafe.split("\n- ")[0].splitlines())
         lines += [f"**Guard tripped, {how}:** {problem}", ""]
     if plan.opened:
-        lines += [f"**{len(plan.opened):,} statistics pages become public:** {_names(plan.opened, limit)}", ""]
+        pages = "statistics page becomes" if len(plan.opened) == 1 else "statistics pages become"
+        lines += [f"**{len(plan.opened):,} {pages} public:** {_names(plan.opened, limit)}", ""]
     lines += [line for warning in plan.warnings for line in (f"**Warning:** {_span(warning)}", "")]
     if plan.protected:
         lines += [f"Not in the file, but protected ({len(plan.protected):,}): {_listed(plan.protected, limit)}", ""]

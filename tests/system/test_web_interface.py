@@ -288,11 +288,12 @@ def test_the_nightly_dag_is_triggered_and_succeeds(interface: Interface, screen:
     screen.gone(DIALOG)
 
     run = ended_run(interface, screen, "nightly_website_snapshot", "manual")
-    assert (run["state"], run["conf"]) == ("success", {"base_path": tmp_path.as_uri()})
+    untouched = {"accept": [], "force": False, "prune": False}
+    assert (run["state"], run["conf"]) == ("success", {"base_path": tmp_path.as_uri(), **untouched})
     screen.driver.get(f"{interface.url}/dags/nightly_website_snapshot/runs/{run['dag_run_id']}")
     screen.wait(lambda _: screen.all("//*[normalize-space()='Success']"))
     screen.picture("run.png")
-    [data] = tmp_path.glob("websites/snapshot_date=*/*.jsonl")
+    [data] = tmp_path.glob("websites/dt=*/*.jsonl")
     assert len(data.read_text("utf-8").splitlines()) == 250
 
 
