@@ -34,8 +34,8 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
         "requests_per_minute": {
             "label": "Requests per minute",
-            "description": "Maximum number of requests in any 60 s; no limit if empty.",
-            "schema": {"type": ["integer", "null"], "minimum": 1},
+            "description": "Maximum number of requests in any 60 s, 2 or more; no limit if empty.",
+            "schema": {"type": ["integer", "null"], "minimum": 2},
         },
         "verify": {
             "label": "Verify TLS",

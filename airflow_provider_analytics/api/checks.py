@@ -8,12 +8,19 @@ from typing import TypeVar
 
 Choice = TypeVar("Choice")
 
+_SHOWN_CHARACTERS = 200
 _BOOLEAN_TEXTS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def refused(name: str, value: object, allowed: str) -> ValueError:
     """Return the error for a value that is not allowed."""
-    return ValueError(f"{name}={value!r} is not allowed; allowed: {allowed}")
+    return ValueError(f"{name}={short_repr(value)} is not allowed; allowed: {allowed}")
+
+
+def short_repr(value: object) -> str:
+    """Return the representation of a value for a message, cut to a length that leaves room for what is allowed."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:

@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from airflow_provider_analytics.api.checks import one_of, refused
+from airflow_provider_analytics.api.checks import one_of, refused, short_repr
 
 Entries = tuple[str, ...]
 
@@ -23,7 +23,7 @@ EXPAND_LIMIT = 1024
 # No exclusion list needs half of the address space; a typing error in a prefix length does.
 _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
-_SHOWN_PROBLEMS = 20
+_SHOWN_PROBLEMS = 10
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
@@ -74,7 +74,7 @@ class EntryType(ABC):
                 entry = _entry(line)
                 entries.extend(parse(entry) if entry else ())
             except ValueError as error:
-                problems.append((number, f"{line!r} {error}"))
+                problems.append((number, f"{short_repr(line)} {error}"))
         if problems:
             raise UnusableEntriesError(argument, place, problems)
         return tuple(dict.fromkeys(entries))

@@ -30,7 +30,7 @@ class Settings:
     :param api_key: API key of an account, sent as Bearer token (docs/interface.md, Authentication).
     :param timeout: seconds to wait for a connection, and for the next bytes of a response; above 0, up to 600.
     :param max_retries: maximum number of retries of a request that is safe to repeat; 0 to 10.
-    :param requests_per_minute: maximum number of requests in any 60 s, over all threads, 1 to 100,000; None for no
+    :param requests_per_minute: maximum number of requests in any 60 s, over all threads, 2 to 100,000; None for no
         limit.
     :param verify: whether to verify TLS certificates, or the path of a CA bundle to verify them with.
     :param client_cert: path of a client certificate in PEM format with its key, or the paths of both, separated by a
@@ -80,9 +80,9 @@ class Settings:
             problems.append(f"timeout={self.timeout!r} is not allowed; allowed: seconds above 0, up to {MAX_TIMEOUT}.")
         if not 0 <= self.max_retries <= MAX_RETRIES:
             problems.append(f"max_retries={self.max_retries!r} is not allowed; allowed: 0 to {MAX_RETRIES}.")
-        if self.requests_per_minute is not None and not 1 <= self.requests_per_minute <= MAX_PER_MINUTE:
+        if self.requests_per_minute is not None and not 2 <= self.requests_per_minute <= MAX_PER_MINUTE:
             problems.append(
-                f"requests_per_minute={self.requests_per_minute!r} is not allowed; allowed: 1 to {MAX_PER_MINUTE}."
+                f"requests_per_minute={self.requests_per_minute!r} is not allowed; allowed: 2 to {MAX_PER_MINUTE}."
             )
         problems += _verify_problems(self.verify)
         problems += _client_cert_problems(self.client_cert_paths)

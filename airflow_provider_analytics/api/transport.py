@@ -189,8 +189,6 @@ class Transport:
 
     def once(self, method: str, path: str, *, form: Mapping[str, str] | None = None) -> Answer:
         """Send a request once, without waiting for the limit of requests, within :meth:`together`."""
-        if self.settings.requests_per_minute == 1:  # there are no two at once
-            self._limiter.wait()
         try:
             return self._attempt(self._prepare(method, path, None, form), method, f"{dialect.API_PREFIX}{path}")
         except AnalyticsError as error:
@@ -204,8 +202,7 @@ class Transport:
         """
 
         def begun() -> Result:
-            if self.settings.requests_per_minute != 1:
-                self._limiter.wait(2)
+            self._limiter.wait(2)
             return attempt()
 
         return self._repeat(begun, self.settings.update_method)

@@ -36,6 +36,12 @@ class AuditTrail:
         lines = [{**head, "field": one.field, "before": one.before, "after": one.after} for one in change.fields]
         self._write(*(lines or [head]))
 
+    def undone(self, change: Change) -> None:
+        """Write a line for a change that was written as applied, and that the website does not show."""
+        self._write(
+            {"action": f"{change.action} does not hold", "website_id": change.website_id, "domain": change.domain}
+        )
+
     def failed(self, failures: Mapping[str, str]) -> None:
         """Write a line per website that failed: an error names only the first ones.
 

@@ -186,6 +186,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             websites,
             records,
             exclusions.change,
+            limit,
             ledger_file,
             managed=(self.field,),
             lists={self.field: common},

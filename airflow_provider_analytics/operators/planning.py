@@ -165,6 +165,7 @@ class Planned:
     :param websites: the websites as they were listed.
     :param records: records of the compared websites.
     :param change_of: works the change of a website out anew.
+    :param max_removal_fraction: what the guards allow.
     :param ledger_file: the ledger of managed lists.
     :param managed: list fields that the ledger is about.
     :param lists: list field to the list of this run.
@@ -176,6 +177,7 @@ class Planned:
     websites: Websites
     records: Sequence[Mapping[str, Any]]
     change_of: ChangeOf
+    max_removal_fraction: float
     ledger_file: LedgerFile | None = None
     managed: Collection[str] = ()
     lists: Owned = field(default_factory=dict)
@@ -192,9 +194,12 @@ class Planned:
 
         :raises UnsafePlanError: if it may not.
         """
+        from airflow_provider_analytics.reconcile.guards import Watch
+
         if approved is None:
             self.plan.raise_if_unsafe()
-            return self
+            watch = Watch(self.plan, self.max_removal_fraction)
+            return replace(self, change_of=watch.watching(self.change_of))
         self.raise_unread()
         approved.raise_unless_whole(self.plan, self.records)
         # The guards were judged when the plan was made.
@@ -229,6 +234,7 @@ class Planned:
                 self.change_of,
                 passwords=passwords,
                 applied=audit.applied,
+                undone=audit.undone,
                 ignore_gone=self.ignore_gone,
             )
             outcome = replace(outcome, failures={**self.unread, **outcome.failures})

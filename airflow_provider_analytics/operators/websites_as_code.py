@@ -151,7 +151,8 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         gone = {str(record["id"]) for record in (*parts.named, *parts.doomed)} - read
         records = [record for website_id, record in whole.items() if website_id not in gone]
         plan = guarded(code.plan(records, scope), settings.max_removal_fraction, force=force)
-        return Planned(plan, websites, records, code.change, ledger_file, websites_file.managed)
+        limit = settings.max_removal_fraction
+        return Planned(plan, websites, records, code.change, limit, ledger_file, websites_file.managed)
 
     def _file(self) -> WebsitesFile:
         from airflow_provider_analytics.hooks.object_storage import read_text

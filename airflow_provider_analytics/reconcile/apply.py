@@ -54,7 +54,7 @@ GIVE_UP_AFTER = 20
 
 log = logging.getLogger(__name__)
 
-_NOT_TRIED = f"Not tried: {GIVE_UP_AFTER} websites in a row failed, so the service seems to be down."
+_NOT_TRIED = f"Not tried: {GIVE_UP_AFTER} websites in a row failed, or the API key is not accepted any more."
 _STILL_DIFFERS = f"Still differs after {ROUNDS} rounds: the service ignores it, or somebody else changes it"
 _SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
 
@@ -68,6 +68,7 @@ class Outcome:
     :param unclear: keys (:func:`ledger.key_of`) of the websites that may or may not have been changed.
     :param unshown: keys of the websites that do not show a field that was sent, so that it cannot be checked.
     :param differing: records of the websites that do not hold their change, as they were read last.
+    :param fatal: why the work ended early.
     """
 
     sent: tuple[Change, ...] = ()
@@ -75,6 +76,7 @@ class Outcome:
     unclear: frozenset[str] = frozenset()
     unshown: frozenset[str] = frozenset()
     differing: tuple[Mapping[str, Any], ...] = ()
+    fatal: AuthenticationError | None = None
 
     @property
     def applied(self) -> int:
@@ -83,7 +85,9 @@ class Outcome:
         return len({key_of(change) for change in self.sent} - failed)
 
     def raise_failures(self) -> None:
-        """Raise :class:`BulkError` if any website failed."""
+        """Raise :class:`BulkError` if any website failed, and :class:`AuthenticationError` if that is why."""
+        if self.fatal:
+            raise self.fatal
         if self.failures:
             not_tried = sum(why == _NOT_TRIED for why in self.failures.values())
             raise BulkError(self.failures, self.applied, not_tried)
@@ -168,6 +172,7 @@ def apply_plan(
     *,
     passwords: Mapping[str, str] | None = None,
     applied: Applied | None = None,
+    undone: Applied | None = None,
     ignore_gone: bool = False,
 ) -> Outcome:
     """Apply the changes of a plan concurrently, read again what was changed, and repeat what does not hold.
@@ -180,9 +185,10 @@ def apply_plan(
     :param change_of: works the change of a website out from a record of it.
     :param passwords: ``password_from`` reference to password.
     :param applied: called after each applied change.
+    :param undone: called for each of them that does not hold when it is read again.
     :param ignore_gone: whether a website that no longer exists is no failure.
-    :return: the outcome; websites that still differ at the end count as failed.
-    :raises AuthenticationError: immediately, since every other request would fail too.
+    :return: the outcome; websites that still differ at the end count as failed. If the API key is not accepted any
+        more, the work ends at once, and :meth:`Outcome.raise_failures` says so.
     """
     sender = _Sender(websites.client, change_of, passwords or {}, applied, ignore_gone=ignore_gone)
     sent: list[Change] = []
@@ -191,7 +197,9 @@ def apply_plan(
     differing: dict[str, Mapping[str, Any]] = {}
     todo = plan.changes
     for round_number in range(1, ROUNDS + 1):
-        done, failed = _each(todo, sender.send, _website, websites.workers, _Progress(plan.websites, len(todo)))
+        done, failed, fatal = _try_each(
+            todo, sender.send, _website, websites.workers, _Progress(plan.websites, len(todo))
+        )
         sent += [change for _, changes in done for change in changes]
         for planned, changes in done:
             if not changes:  # right already: what was read before was stale
@@ -210,11 +218,14 @@ def apply_plan(
             if look.state == "holds":
                 # The response was lost, or told of an error; the website shows that the change was applied.
                 failures.pop(change.website)
+                differing.pop(key_of(change), None)
                 sent.append(change)
                 sender.audit(change)
         left = []
         for change in check:
             look = seen[key_of(change)]
+            if look.state == "differs" and undone:
+                undone(change)
             if look.why:
                 failures[change.website] = look.why
             elif look.left and round_number == ROUNDS:
@@ -231,9 +242,8 @@ def apply_plan(
             break
         todo = tuple(left)
         log.info("Changing %s websites again, which do not show their change.", f"{len(todo):,}")
-    return Outcome(
-        tuple(sent), failures, frozenset(sender.lost), frozenset(unshown), tuple(differing[key] for key in differing)
-    )
+    unclear, wrong = frozenset(sender.lost), tuple(differing.values())
+    return Outcome(tuple(sent), failures, unclear, frozenset(unshown), wrong, fatal)
 
 
 @dataclass(frozen=True)
@@ -259,7 +269,11 @@ def _see(websites: Websites, sent: Sequence[Change], change_of: ChangeOf, *, ign
     known = [change for change in sent if change.website_id]
     kept = [change for change in known if change.action != "delete"]
     fields = {one.field for change in kept for one in change.fields if one.field in FIELDS}
-    again = websites.read_again([str(change.website_id) for change in known], fields)
+    ids = [str(change.website_id) for change in known]
+    try:
+        again = websites.read_again(ids, fields)
+    except AnalyticsError as error:  # what was sent must not be forgotten for it
+        again = ReadAgain({}, dict.fromkeys(ids, error.problem()))
     looks = {key_of(change): _look(change, again, change_of, ignore_gone=ignore_gone) for change in known}
     looks |= {change.domain: _Look("unknown") for change in sent if not change.website_id}
     created = [change for change in known if change.action == "create"]
@@ -428,7 +442,12 @@ class _Sender:
                 self.lost[key_of(planned)] = replace(lost[-1], domain=planned.domain)
             raise
         if record is not None:
-            self._check_domain(planned, record, "it was changed, but")
+            try:
+                self._check_domain(planned, record, "it was changed, but")
+            except ValueError:
+                if worked_out:
+                    self.audit(replace(worked_out, domain=website_of(record)[0]))
+                raise
         return [*lost, worked_out] if worked_out else lost
 
     def _delete(self, planned: Change) -> list[Change]:
@@ -529,9 +548,27 @@ def _each(
     workers: int,
     progress: _Progress,
 ) -> tuple[list[tuple[Item, Result]], dict[str, str]]:
-    """Do the work for each item concurrently; return the results in the order in which they came, and the failures."""
+    """Do the work for each item concurrently; return the results in the order in which they came, and the failures.
+
+    :raises AuthenticationError: at once, since every other request would fail too.
+    """
+    done, failures, fatal = _try_each(items, work, name, workers, progress)
+    if fatal:
+        raise fatal
+    return done, failures
+
+
+def _try_each(
+    items: Sequence[Item],
+    work: Callable[[Item], Result],
+    name: Callable[[Item], str],
+    workers: int,
+    progress: _Progress,
+) -> tuple[list[tuple[Item, Result]], dict[str, str], AuthenticationError | None]:
+    """Do as :func:`_each`, but return the error that ended the work."""
     done: list[tuple[Item, Result]] = []
     failures: dict[str, str] = {}
+    fatal: AuthenticationError | None = None
     breaker = _Breaker()
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="analytics") as pool:
         futures = {pool.submit(breaker.guard, work, item): item for item in items}
@@ -540,19 +577,18 @@ def _each(
                 item = futures[future]
                 try:
                     done.append((item, future.result()))
-                except AuthenticationError:
-                    raise
                 except _NotTriedError:
                     failures[name(item)] = _NOT_TRIED
                     continue
                 except (AnalyticsError, ValueError) as error:
                     failures[name(item)] = error.problem() if isinstance(error, AnalyticsError) else str(error)
+                    fatal = error if isinstance(error, AuthenticationError) else fatal
                 progress.step(good=name(item) not in failures)
         finally:
             # Also if the task is stopped: requests in flight finish, the rest is cancelled.
             pool.shutdown(wait=True, cancel_futures=True)
             progress.say()
-    return done, failures
+    return done, failures, fatal
 
 
 def _requests_of_a_list(websites: int) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.api.entries import Entries
@@ -12,6 +15,8 @@ from airflow_provider_analytics.thresholds import loses_too_much
 
 #: Number of websites, and of their entries, that a guard names.
 _SHOWN_WORST = 5
+#: Number of entries that may be lost without having been planned, such as those that somebody typed meanwhile.
+_FEW = 3
 
 
 def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, last_list: LastList | None = None) -> Plan:
@@ -41,6 +46,62 @@ def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, las
         worst = [f"- {name}" for _, names in tripped for name in names]
         unsafe = "\n".join([*problems, f"Allowed: {max_removal_fraction=}.", *worst])
     return replace(plan, unsafe=unsafe, force=force)
+
+
+class Watch:
+    """Holds the changes that are worked out anew, right before they are sent, to what the guards saw in the plan.
+
+    The rows of a list may show less than the websites do: then a plan loses nothing, and its changes do.
+
+    :param plan: the plan that the guards judged; nothing is watched if they are overridden.
+    :param max_removal_fraction: largest fraction allowed, 0 to 1.
+    """
+
+    def __init__(self, plan: Plan, max_removal_fraction: float) -> None:
+        self._planned = {str(change.website_id): change for change in plan.changes}
+        self._force = plan.force
+        self._left = {
+            name: max(_FEW, max_removal_fraction * plan.entries.get(name, 0))
+            - sum(fewer for _, fewer in plan.lost_entries(name))
+            for name in LINE_FIELDS
+        }
+        self._lock = threading.Lock()
+
+    def watching(
+        self, change_of: Callable[[Mapping[str, Any]], Change | None]
+    ) -> Callable[[Mapping[str, Any]], Change | None]:
+        """Return ``change_of``, but for a :class:`ValueError` instead of a change that the guards would refuse."""
+        if self._force:
+            return change_of
+
+        def watched(record: Mapping[str, Any]) -> Change | None:
+            change = change_of(record)
+            if change is not None:
+                self._check(change)
+            return change
+
+        return watched
+
+    def _check(self, change: Change) -> None:
+        planned = self._planned.get(str(change.website_id))
+        if change.opens and not (planned and planned.opens):
+            raise ValueError("not changed: its page is not public, as the list said; it would become public unseen")
+        for name in LINE_FIELDS:
+            more = _fewer(change, name) - _fewer(planned, name)
+            if more <= 0:
+                continue
+            with self._lock:
+                if more > self._left[name]:
+                    raise ValueError(
+                        f"not changed: it would lose {more:,} {name} entries that the list did not show; set "
+                        "force=True if this is intended"
+                    )
+                self._left[name] -= more
+
+
+def _fewer(change: Change | None, name: str) -> int:
+    fields = change.fields if change else ()
+    return sum(max(0, len(one.removed) - len(one.added)) for one in fields if one.field == name)
 
 
 #: The list of the last run, and that of this run.

@@ -18,6 +18,7 @@ from airflow_provider_analytics.exceptions import UnsafePlanError
 
 Action = Literal["create", "update", "delete"]
 
+_CLOSED = (Privacy.PRIVATE.label, Privacy.PASSWORD.label)
 _SHOWN_CHARACTERS = 120
 #: Order in which changes are shown: what deletes and what opens comes first.
 _SHOWN_FIRST = ("delete", "open", "create", "update")
@@ -165,7 +166,7 @@ class Plan:
         entries = dict.fromkeys(LINE_FIELDS, 0)
         for record in compared:
             websites += 1
-            closed += "privacy" in record and normalise("privacy", record["privacy"]) != Privacy.PUBLIC.label
+            closed += normalise("privacy", record.get("privacy")) in _CLOSED
             for name in LINE_FIELDS:
                 entries[name] += len(_without(normalise(name, record.get(name)), ()))
         return cls(tuple(changes), websites, entries, closed, tuple(protected), tuple(warnings), scope or {})

@@ -10,6 +10,8 @@ from airflow_provider_analytics.api.domains import domain_key, matches, spelling
 from airflow_provider_analytics.api.entries import Entries, without_comment
 from airflow_provider_analytics.reconcile.plan import website_of
 
+_SHOWN = 20
+_SHOWN_CHARACTERS = 120
 _GLOB = re.compile(r"[*?\[]")
 
 
@@ -117,4 +119,6 @@ def raise_unless_found(records: Sequence[Mapping[str, Any]], text: str) -> None:
 def raise_unmatched(unmatched: Sequence[str], *, allow_no_match: bool) -> None:
     """Raise :class:`ValueError` with the selectors that match no website, unless ``allow_no_match``."""
     if unmatched and not allow_no_match:
-        raise ValueError(f"no website matches {'; '.join(unmatched)}. Correct them, or set allow_no_match=True")
+        more = f"; and {len(unmatched) - _SHOWN:,} more" if len(unmatched) > _SHOWN else ""
+        listed = "; ".join(one[:_SHOWN_CHARACTERS] for one in unmatched[:_SHOWN])
+        raise ValueError(f"no website matches {listed}{more}. Correct them, or set allow_no_match=True")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jsonschema
 import yaml
 
-from airflow_provider_analytics.api.checks import nearest
+from airflow_provider_analytics.api.checks import nearest, short_repr
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS
@@ -32,7 +32,8 @@ SETTABLE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_updat
 _ALSO = "also_"
 #: What a layer may hold besides settings.
 _IGNORE, _PROTECT = "ignore", "protect"
-_SHOWN_PROBLEMS = 50
+_SHOWN_PROBLEMS = 20
+_SHOWN_CHARACTERS = 180
 _PATTERN = re.compile(r"[*?]")
 
 Path = tuple[str | int, ...]
@@ -381,7 +382,10 @@ def _check_shape(data: object, places: _Places) -> None:
             kind = "settings by name" if "object" in error.validator_value else "a list"
             places.problem(path, f"{where} (value not shown) is not allowed; allowed: {kind}")
         else:
-            places.problem(path, f"{where}: {error.message}")
+            allowed = error.schema.get("enum") or {"boolean": ["true", "false"]}.get(error.schema.get("type"))
+            told = f"; allowed: {', '.join(map(str, allowed))}" if allowed else ""
+            message = f"{short_repr(error.instance)} is not allowed{told}" if allowed else error.message
+            places.problem(path, f"{where}: {message}")
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
@@ -462,9 +466,9 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 
 def raise_problems(problems: Iterable[Problem]) -> None:
-    """Raise one :class:`ValueError` with the problems, sorted by place and at most fifty, if there are any."""
+    """Raise one :class:`ValueError` with the problems, sorted by place and at most twenty, if there are any."""
     listed = sorted(set(problems))
     if listed:
-        lines = [f"{place.text}: {problem}" for place, problem in listed[:_SHOWN_PROBLEMS]]
+        lines = [f"{place.text}: {problem}"[:_SHOWN_CHARACTERS] for place, problem in listed[:_SHOWN_PROBLEMS]]
         more = [f"and {len(listed) - len(lines):,} more problems"] if len(listed) > len(lines) else []
         raise ValueError("\n".join([*lines, *more]))

@@ -605,3 +605,142 @@ def test_what_ten_thousand_websites_cost(analytics_sandbox: SandboxServer, execu
     result = execute(SyncExcludedIpsOperator, excluded_ips=["203.0.113.7"])
     assert (result["applied"], result["verified"]) == (500, True)
     assert operations(analytics_sandbox) == {"list": 2 * pages, "show": 500, "update": 500}
+
+
+def spoil_rows(distortion: Distortion, **shown: Any) -> None:
+    """Let the rows of the list show other values than the websites do."""
+    answer = distortion.answer
+
+    def spoiled(method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        status, data = answer(method, target, headers, body)
+        if method == "GET" and target.partition("?")[0].endswith("/websites"):
+            found = json.loads(data)
+            for website in found["data"]:
+                website.update(shown)
+            data = json.dumps(found).encode()
+        return status, data
+
+    distortion.answer = spoiled  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("shown", [None, "", "10.0.0.1"], ids=["null", "empty", "the first line"])
+def test_losses_that_only_the_websites_show_are_guarded(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, shown: str | None
+) -> None:
+    entries = "\n".join(f"10.0.0.{number}" for number in range(1, 5))
+    for number in range(12):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips=entries)
+    spoil_rows(distortion, exclude_ips=shown)
+    with pytest.raises(BulkError, match="it would lose 3 exclude_ips entries that the list did not show"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], mode="replace")
+    lost = [website for website in analytics_sandbox.websites() if website["exclude_ips"] != entries]
+    assert len(lost) <= 1  # a few entries may have been typed meanwhile
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], mode="replace", force=True)
+    assert set(lists(analytics_sandbox).values()) == {"192.0.2.1"}
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_service_that_goes_down_in_the_middle_leaves_ledger_and_audit_true(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path, lost: int
+) -> None:
+    for number in range(1, 7):
+        analytics_sandbox.add_website(f"{number}.example")
+    answer = distortion.answer
+    updates: list[str] = []
+
+    def go_down(method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        if len(updates) == lost:
+            return 503, b"{}"
+        status, data = answer(method, target, headers, body)
+        if method == "PATCH":
+            updates.append(target.rpartition("/")[2])
+        return status, data
+
+    distortion.answer = go_down  # type: ignore[method-assign]
+    ledger = tmp_path / "ledger.json"
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(ledger), "audit_path": f"{tmp_path}/audit"}
+    with pytest.raises(BulkError, match="6 websites failed, 0 succeeded"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], max_workers=1, **arguments)
+    assert sorted(json.loads(ledger.read_text())["websites"]) == sorted(updates)
+    (trail,) = (tmp_path / "audit").rglob("*.jsonl")
+    lines = [json.loads(line) for line in trail.read_text().splitlines()]
+    assert [line["website_id"] for line in lines if line["action"] == "update"] == updates
+    assert len([line for line in lines if line["action"] == "failed"]) == 6
+
+
+def test_a_key_that_is_revoked_in_the_middle_leaves_ledger_and_audit_true(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    for number in range(1, 31):
+        analytics_sandbox.add_website(f"{number}.example")
+    answer = distortion.answer
+    updates: list[str] = []
+
+    def revoke(method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        if len(updates) >= 5:
+            return 401, b"{}"
+        status, data = answer(method, target, headers, body)
+        if method == "PATCH":
+            updates.append(target.rpartition("/")[2])
+        return status, data
+
+    distortion.answer = revoke  # type: ignore[method-assign]
+    ledger = tmp_path / "ledger.json"
+    with pytest.raises(AirflowFailException, match="The API key was not accepted"):
+        execute(
+            SyncExcludedIpsOperator,
+            excluded_ips=["192.0.2.1"],
+            mode="managed",
+            ledger_path=str(ledger),
+            audit_path=f"{tmp_path}/audit",
+        )
+    assert sorted(json.loads(ledger.read_text())["websites"]) == sorted(updates)
+    (trail,) = (tmp_path / "audit").rglob("*.jsonl")
+    actions = Counter(json.loads(line)["action"] for line in trail.read_text().splitlines())
+    assert actions == {"update": len(updates), "failed": 30}
+
+
+def test_an_update_whose_response_is_lost_in_the_second_round_is_owned(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    answer = distortion.answer
+    rounds: list[str] = []
+
+    def overwrite_then_lose(method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        status, data = answer(method, target, headers, body)
+        if method == "PATCH":
+            rounds.append(target)
+            if len(rounds) == 1:
+                analytics_sandbox.change_website(1, exclude_ips=None)
+            else:
+                return 500, b"{}"
+        return status, data
+
+    distortion.answer = overwrite_then_lose  # type: ignore[method-assign]
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    result = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], audit_path=f"{tmp_path}/audit", **arguments)
+    assert (result["applied"], result["verified"], len(rounds)) == (1, True, 2)
+    (trail,) = (tmp_path / "audit").rglob("*.jsonl")
+    actions = [json.loads(line)["action"] for line in trail.read_text().splitlines()]
+    assert actions == ["update", "update does not hold", "update"]
+    distortion.answer = answer  # type: ignore[method-assign]
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.2"], **arguments)
+    assert lists(analytics_sandbox) == {"a.example": "192.0.2.2"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"excluded_ips": ["x" * 9000]},
+        {"excluded_ips": ["x" * 500] * 3000},
+        {"excluded_ips": ["192.0.2.1"], "websites": [f"{number}.missing.example" for number in range(3000)]},
+        {"excluded_ips": ["192.0.2.1"], "websites": ["y" * 5000]},
+        {"excluded_ips": ["192.0.2.1"], "mode": "z" * 9000},
+    ],
+)
+def test_errors_stay_below_4_kb(analytics_sandbox: SandboxServer, execute: Execute, arguments: dict[str, Any]) -> None:
+    analytics_sandbox.add_website("a.example")
+    with pytest.raises(AirflowFailException) as caught:
+        execute(SyncExcludedIpsOperator, **arguments)
+    assert len(str(caught.value).encode()) < 4096

@@ -556,3 +556,26 @@ def test_what_an_export_cannot_write_is_told_and_never_deleted(
     plan = execute(PlanWebsitesOperator, config_path=file, prune=True)
     assert (plan["deletes"], plan["protected"]) == (0, 1)
     assert "Not in the file, but protected (1): `http://odd.example/ (id 2): a file cannot name it`" in plan["markdown"]
+
+
+def test_a_page_that_the_list_calls_public_is_not_opened_unseen(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute
+) -> None:
+    for number in range(12):
+        analytics_sandbox.add_website(f"{number}.example", privacy=1)
+    answer = distortion.answer
+
+    def call_public(method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        status, data = answer(method, target, headers, body)
+        if method == "GET" and target.partition("?")[0].endswith("/websites"):
+            found = json.loads(data)
+            for website in found["data"]:
+                website["privacy"] = 0
+            data = json.dumps(found).encode()
+        return status, data
+
+    distortion.answer = call_public  # type: ignore[method-assign]
+    config = {"defaults": {"privacy": "public", "email": True}, "websites": {f"{n}.example": {} for n in range(12)}}
+    with pytest.raises(BulkError, match="its page is not public, as the list said; it would become public unseen"):
+        execute(ApplyWebsitesOperator, config=config)
+    assert {website["privacy"] for website in analytics_sandbox.websites()} == {1}

@@ -103,7 +103,7 @@ colour: red
     assert str(raised.value).splitlines() == [
         "websites.yaml:2: privcy is not known; did you mean privacy?",
         "websites.yaml:3: password: passwords are not allowed in the file; use password_from",
-        "websites.yaml:6: groups.shops.email: 'perhaps' is not of type 'boolean'",
+        "websites.yaml:6: groups.shops.email: 'perhaps' is not allowed; allowed: true, false",
         "websites.yaml:11: www.example.com is a duplicate of line 9",
         "websites.yaml:12: websites.www.example.com.exclude_params is empty",
         "websites.yaml:14: the key '12.5' is not text; write it in quotes",
@@ -372,14 +372,20 @@ def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
         ([{"domain": "a.example"}, {"domain": "a.example"}], r"config websites\.1: a\.example is a duplicate"),
         ([{"domain": "bücher.example"}, {"domain": "xn--bcher-kva.example"}], "is a duplicate of bücher.example"),
         ([{"domain": "a.example", "privcy": 1}], r"config websites\.a\.example\.privcy: .*did you mean privacy"),
-        ([{"domain": "a.example", "privacy": 7}], r"config websites\.a\.example\.privacy: .*7 is not one of"),
+        (
+            [{"domain": "a.example", "privacy": 7}],
+            r"config websites\.a\.example\.privacy: .*7 is not allowed; allowed: public",
+        ),
         ({"websites": {7: {}}}, "config websites: the key 7 is not text"),
         ([{"domain": "a.example", "password": "hunter2"}], "passwords are not allowed in the file"),
         (7, "config: the whole .value not shown. is not allowed"),
         ("{", "config:1: invalid YAML"),
         ('{"websites": {"a.example": {}, "a.example": {}}}', "config:1: a.example is a duplicate of line 1"),
         ('[{"domain": "a.example", "privacy": 1, "privacy": 0}]', "config:1: privacy is a duplicate of line 1"),
-        ([{"domain": "a.example", "email": "yes"}], r"^config websites\.a\.example\.email: the value: 'yes' is not of"),
+        (
+            [{"domain": "a.example", "email": "yes"}],
+            r"^config websites\.a\.example\.email: the value: 'yes' is not allowed; allowed: true",
+        ),
     ],
 )
 def test_problems_of_values_name_their_place(value: Any, message: str) -> None:
