@@ -127,12 +127,12 @@ def _deleted(plan: Plan, limit: float) -> _Tripped | None:
 
 def _opened(plan: Plan, limit: float) -> _Tripped | None:
     opened = [change for change in plan.opened if change.action == "update"]
-    unknown = sum(one.before is None for change in opened for one in change.fields if one.opens)
-    closed = plan.closed + unknown
-    if not loses_too_much(len(opened), closed, limit):
+    if not loses_too_much(len(opened), plan.closed, limit):
         return None
-    share = len(opened) / closed
-    problem = f"{len(opened):,} of {closed:,} statistics pages that are not public would become public ({share:.0%})"
+    share = len(opened) / plan.closed
+    problem = (
+        f"{len(opened):,} of {plan.closed:,} statistics pages that are not public would become public ({share:.0%})"
+    )
     return problem, [change.website for change in opened[:_SHOWN_WORST]]
 
 

@@ -18,7 +18,6 @@ from airflow_provider_analytics.exceptions import UnsafePlanError
 
 Action = Literal["create", "update", "delete"]
 
-_CLOSED = (Privacy.PRIVATE.label, Privacy.PASSWORD.label)
 _SHOWN_CHARACTERS = 120
 #: Order in which changes are shown: what deletes and what opens comes first.
 _SHOWN_FIRST = ("delete", "open", "create", "update")
@@ -131,7 +130,7 @@ class Plan:
     :param changes: the changes, sorted by domain.
     :param websites: number of websites compared, including unchanged ones.
     :param entries: list field to the number of distinct entries per compared website, summed up.
-    :param closed: number of compared websites whose statistics page is not public.
+    :param closed: number of compared websites whose statistics page is not public, as far as their records show.
     :param protected: websites that are not in the file and are not deleted, and why.
     :param warnings: what else a person has to know, a sentence each.
     :param scope: what the plan is bound to, such as service, account and settings; a part of the digest.
@@ -166,7 +165,7 @@ class Plan:
         entries = dict.fromkeys(LINE_FIELDS, 0)
         for record in compared:
             websites += 1
-            closed += normalise("privacy", record.get("privacy")) in _CLOSED
+            closed += normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label
             for name in LINE_FIELDS:
                 entries[name] += len(_without(normalise(name, record.get(name)), ()))
         return cls(tuple(changes), websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
