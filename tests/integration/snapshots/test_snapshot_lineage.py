@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from airflow_versions import needs_openlineage
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
 pytestmark = [pytest.mark.slow, needs_openlineage]
 
@@ -58,7 +60,25 @@ class Run:
             if event["job"]["name"] == "lineage.snapshot" and event["eventType"] in ("COMPLETE", "FAIL")
         ]
         assert ended, [(event["job"]["name"], event["eventType"]) for event in found]
+        check_by_the_schemas(ended[-1])
         return ended[-1]
+
+
+#: The JSON Schemas of OpenLineage 1 (https://github.com/OpenLineage/OpenLineage, Apache License 2.0).
+SCHEMAS = [json.loads(path.read_text()) for path in (Path(__file__).parent / "openlineage").glob("*.json")]
+REGISTRY: Any = Registry().with_resources((schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS)
+
+
+def check_by_the_schemas(event: dict[str, Any]) -> None:
+    """Hold each facet of the datasets to the schema that it names."""
+    checked = set()
+    for dataset in (*event["inputs"], *event["outputs"]):
+        for kind in ("facets", "inputFacets", "outputFacets"):
+            for name, facet in dataset.get(kind, {}).items():
+                Draft202012Validator({"$ref": facet["_schemaURL"]}, registry=REGISTRY).validate(facet)
+                checked.add(name)
+    assert "dataQualityAssertions" in checked
+    assert event["eventType"] == "FAIL" or {"schema", "outputStatistics"} <= checked
 
 
 def assertions(event: dict[str, Any]) -> dict[str, bool]:
