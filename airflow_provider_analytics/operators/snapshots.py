@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -233,7 +234,14 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             try:
                 replace = not late or self.late == "label"
                 snapshot = take_snapshot(
-                    dataset, run_day.day, origin, now=now, options=options, late=late, replace=replace
+                    dataset,
+                    run_day.day,
+                    origin,
+                    now=now,
+                    options=options,
+                    late=late,
+                    replace=replace,
+                    writer=_writer(context),
                 )
             except Exception as error:
                 self.assertions = _assertions(options.accept, error)
@@ -467,7 +475,7 @@ class PruneSnapshotsOperator(BaseOperator):
 
     Only days, weeks and months that have a snapshot count, so that nothing expires during a pause. The newest snapshot
     is never removed. A damaged one takes no place of a whole one, and is removed only with ``remove_damaged``. What
-    dead runs left behind on days without a snapshot is removed too.
+    dead runs left behind is removed too, also beside a snapshot.
 
     .. code-block:: python
 
@@ -482,7 +490,8 @@ class PruneSnapshotsOperator(BaseOperator):
     :param remove_damaged: also remove damaged snapshots that need not be kept; default False. (templated)
     :param dry_run: remove nothing. (templated, as ``is_dry_run``)
     :return: a dict: ``path``, ``dry_run``, the number of snapshots ``kept``, the days ``removed``, ``damaged`` (those
-        that are not whole, day to problem) and ``leftovers`` (days without a snapshot that were cleaned).
+        that are not whole, day to problem) and ``leftovers`` (other days from which files of dead runs
+        are removed).
     :raises AirflowFailException: without a retry, if an argument is not allowed.
     :raises SnapshotError: if the storage fails.
     """
@@ -587,6 +596,12 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
         "changes": str(partition.about / manifest.changes) if manifest.changes else None,
         "report": str(partition.about / manifest.report) if manifest.report else None,
     }
+
+
+def _writer(context: Context) -> str | None:
+    """Return what all tries of a task of a run have in common, or None outside of a run."""
+    found = [getattr(context["ti"], name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
+    return None if None in found else json.dumps(found, default=str)
 
 
 def _assertions(accepted: frozenset[str], error: Exception | None = None) -> dict[str, bool]:

@@ -41,6 +41,11 @@ class Partition:
     about: StoragePath
 
     @property
+    def folders(self) -> tuple[StoragePath, StoragePath]:
+        """Both folders."""
+        return self.data, self.about
+
+    @property
     def manifest(self) -> StoragePath:
         """Path of the manifest."""
         return self.about / MANIFEST

@@ -179,6 +179,7 @@ def take_snapshot(
     late: bool = False,
     replace: bool = True,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    writer: str | None = None,
 ) -> Snapshot:
     """Read the list, publish it as the snapshot of a day, and return the snapshot.
 
@@ -190,6 +191,7 @@ def take_snapshot(
     :param late: whether the list is observed on another day.
     :param replace: whether a snapshot of the same day may be replaced.
     :param clock: returns the current time.
+    :param writer: what all tries of a task of a run have in common: each removes what earlier ones left.
     :raises ValueError: if an option is not allowed; nothing was written.
     :raises UnsafePlanError: if a guard trips, or the day has a snapshot that may not be replaced; nothing was written.
     :raises SnapshotError: if the storage fails, or the clock or the version of an earlier manifest is wrong; the last
@@ -203,7 +205,7 @@ def take_snapshot(
     with tempfile.TemporaryDirectory(prefix="analytics-snapshot-") as temporary:
         reading = read(origin, day, Path(temporary), now=now, options=options, clock=clock)
         check(reading, earlier, options)
-        described = describe(reading, origin, earlier, dataset, day, options=options, late=late)
+        described = describe(reading, origin, earlier, dataset, day, options=options, late=late, writer=writer)
         if not replace and is_published(dataset.partition(day)):  # another run was faster
             raise UnsafePlanError(f"{day} has a snapshot by now, which is kept. Nothing was published.")
         return publish(
@@ -283,10 +285,11 @@ def describe(
     *,
     options: Options,
     late: bool,
+    writer: str | None,
 ) -> Description:
     """Return the manifest of a list with the changes since the snapshot before and, if asked for, the report."""
     # Named only now, after reading: other runs infer from the age of a name whether its run may still be writing.
-    token = new_token(reading.finished_at)
+    token = new_token(reading.finished_at, writer)
     data = reading.data.rename(
         reading.data.with_name(formats.file_name(token, options.file_format, options.compression))
     )

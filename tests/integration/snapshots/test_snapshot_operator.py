@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pendulum
 import pytest
 from airflow.providers.common.compat.sdk import DAG
-from airflow_versions import last_asset_event, register_assets
+from airflow_versions import allow_execute_in_this_thread, last_asset_event, register_assets
 from dag_runs import RunDag
 
 from airflow_provider_analytics.operators.snapshots import (
@@ -22,6 +24,7 @@ from airflow_provider_analytics.operators.snapshots import (
     SnapshotWebsitesOperator,
     snapshot_asset,
 )
+from airflow_provider_analytics.snapshots import publish
 
 TODAY = datetime.now(UTC)
 
@@ -69,6 +72,40 @@ def test_a_rerun_replaces_the_partition(run_dag: RunDag, analytics_sandbox: Any,
     second = run_dag(dag).tasks["snapshot"].returned
     assert (first["path"], second["count"]) == (second["path"], 31)
     assert [str(path) for path in Path(second["path"]).iterdir()] == second["files"]
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing catches this, nothing cleans up."""
+
+
+def test_a_retry_leaves_nothing_of_a_try_that_was_killed(
+    analytics_sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analytics_sandbox.seed(3)
+    dag = make_dag(base_path=str(tmp_path))
+
+    def run(run_id: str) -> None:
+        allow_execute_in_this_thread()
+        ti = SimpleNamespace(
+            dag_id=dag.dag_id, run_id=run_id, task_id="snapshot", map_index=-1, xcom_push=lambda **_: None
+        )
+        dag_run = SimpleNamespace(run_type="manual", run_after=TODAY)
+        dag.get_task("snapshot").execute(
+            {"dag": dag, "dag_run": dag_run, "ti": ti, "outlet_events": defaultdict(SimpleNamespace)}
+        )
+
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "put_bytes", killed)
+        patch.setattr(publish, "_remove_all", lambda *_: None)
+        with pytest.raises(KilledError):
+            run("a run")
+    run("another run")
+    assert len(list(tmp_path.glob("websites/*/*"))) == 2  # the first may still be writing
+    run("a run")
+    assert len(list(tmp_path.glob("websites/*/*"))) == 1
 
 
 @pytest.mark.parametrize(

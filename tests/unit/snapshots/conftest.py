@@ -85,6 +85,7 @@ def take() -> Callable[..., Any]:
             late=options.pop("late", False),
             replace=options.pop("replace", True),
             clock=options.pop("clock", lambda: now),
+            writer=options.pop("writer", None),
             options=Options(**options),
         )
 

@@ -162,3 +162,20 @@ def test_what_dead_runs_left_on_days_without_a_snapshot_goes(
     prune(Dataset(base), pruning)
     assert names(base / "websites" / "dt=2026-11-21") == []
     assert len(names(base / "websites" / "dt=2026-11-29")) == 1
+
+
+def test_what_dead_runs_left_beside_a_snapshot_goes(take: Make, make_websites: Make, base: StoragePath) -> None:
+    taken = [take(base, make_websites(3), NOON + night * NIGHT) for night in range(3)]
+    before = [names(snapshot.partition.data) for snapshot in taken]
+    for snapshot in taken:
+        for age in (timedelta(hours=1), timedelta(minutes=1)):
+            name = f"websites-{new_token(NOON + 9 * NIGHT - age)}.jsonl"
+            base.fs.pipe_file((snapshot.partition.data / name).path, b"{}")
+    base.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # somebody may restore it
+    pruning = planned(base, Retention(2))
+    assert [day.day for day in pruning.leftovers] == [22, 20]
+    prune(Dataset(base), pruning)
+    left = [names(snapshot.partition.data) for snapshot in taken]
+    assert [len(found) for found in left] == [2, 3, 2]  # a run may still be writing the others
+    assert all(set(old) < set(new) for old, new in zip(before, left, strict=True))
+    assert [entry.is_whole for entry in list_snapshots(base, verify=True)] == [True, False, True]

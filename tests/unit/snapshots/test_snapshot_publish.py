@@ -106,6 +106,68 @@ def test_a_first_snapshot_that_dies_is_not_published(
     assert read_snapshot(base, datetime(2026, 11, 20, tzinfo=UTC).date()) is None
 
 
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("published", [False, True])
+def test_a_retry_removes_at_once_what_its_killed_try_left(
+    take: Make, make_websites: Make, base: StoragePath, step: int, published: bool
+) -> None:
+    now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    if published:
+        take(base, make_websites(30), now - HOUR, writer="a run")
+    with pytest.MonkeyPatch.context() as patch:
+        dying(patch, step, after=step == 1)
+        with pytest.raises(DiesError):
+            take(base, make_websites(31), now, writer="a run")
+    retried = take(base, make_websites(31), now + timedelta(minutes=1), writer="a run")
+    assert held(retried) == sorted(["_SUCCESS", "_manifest.json", *retried.manifest.file_names])
+
+
+def test_the_next_night_removes_what_another_run_left(take: Make, make_websites: Make, base: StoragePath) -> None:
+    now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    with pytest.MonkeyPatch.context() as patch:
+        dying(patch, 2, after=False)
+        with pytest.raises(DiesError):
+            take(base, make_websites(31), now, writer="a run")
+    other = take(base, make_websites(31), now + timedelta(minutes=1), writer="another run")
+    assert len(names(other.partition.data)) == 2  # the first may still be writing
+    base.fs.pipe_file((other.partition.about / "_since-2026-11-19.md").path, b"x")
+    take(base, make_websites(31), now + 24 * HOUR, writer="the next run")
+    assert held(other) == sorted(["_SUCCESS", "_manifest.json", "_since-2026-11-19.md", *other.manifest.file_names])
+
+
+def test_the_next_night_leaves_what_somebody_else_put_there(take: Make, make_websites: Make, base: StoragePath) -> None:
+    folder = base / "websites" / "dt=2026-11-19"
+    base.fs.makedirs(folder.path, exist_ok=True)
+    base.fs.pipe_file((folder / "mine.jsonl").path, b"{}")
+    take(base, make_websites(3))
+    assert names(folder) == ["mine.jsonl"]
+
+
+def test_the_next_night_leaves_a_day_whose_manifest_is_damaged(
+    take: Make, make_websites: Make, base: StoragePath
+) -> None:
+    first = take(base, make_websites(31))
+    before = held(first)
+    base.fs.pipe_file(first.partition.manifest.path, b"{")
+    take(base, make_websites(31), first.manifest.observed_at + 24 * HOUR)
+    assert held(first) == before
+
+
+def test_a_run_whose_file_an_ignorant_one_removed_puts_it_back(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try that was given up is still alive, and publishes while its retry takes it for dead."""
+
+    def removed(target: StoragePath, *arguments: Any) -> None:
+        if target.name == "_manifest.json":
+            for name in names(base / "websites" / "dt=2026-11-20"):
+                base.fs.rm_file((base / "websites" / "dt=2026-11-20" / name).path)
+        put_bytes(target, *arguments)
+
+    monkeypatch.setattr(publishing, "put_bytes", removed)
+    assert whole(base, take(base, make_websites(3)), 3)
+
+
 def test_a_list_that_is_not_proven_touches_nothing(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(30))
     before = contents(first)
