@@ -78,21 +78,25 @@ def publish(
             raise
         if missing := [str(target) for target in files if not exists(target)]:
             raise SnapshotError(f"{', '.join(missing)} disappeared while the snapshot was written")
-        # From here on a failure removes nothing: a write that failed may have reached an object store all the same.
-        replaced = read_bytes(partition.manifest)
-        put_bytes(partition.manifest, content, token)
-        put_bytes(partition.success, digest(content).encode(), token)
-        if read_bytes(partition.manifest) != content:
-            _remove_all(files)
-            raise SnapshotError(
-                f"another run published {manifest.snapshot_date} at the same time; its snapshot is kept"
-            )
+        try:
+            replaced = read_bytes(partition.manifest)
+            put_bytes(partition.manifest, content, token)
+            put_bytes(partition.success, digest(content).encode(), token)
+        except BaseException:
+            if not _may_be(partition.manifest, content):
+                _remove_all(files)
+            raise
     try:
         point_to_latest(dataset)
     except SnapshotError as error:  # the snapshot is published, and the next one mends this
         log.warning("%s was not renewed: %s", dataset.latest, error)
     _tidy(dataset, partition, manifest, replaced, token, now)
     with storage_errors(f"write the snapshot to {partition.data}"):
+        if read_bytes(partition.manifest) != content:
+            _remove_all(files)
+            raise SnapshotError(
+                f"another run published {manifest.snapshot_date} at the same time; its snapshot is kept"
+            )
         for target, file in files.items():
             if not exists(target):
                 put_file(file, target, token)
@@ -148,15 +152,13 @@ def _tidy(
     dataset: Dataset, partition: Partition, manifest: Manifest, replaced: bytes | None, token: str, now: datetime
 ) -> None:
     """Remove files that no manifest names any more; a failure only logs a warning, since the snapshot is published."""
-    outdated: set[str] = set()
-    if replaced is not None:
-        with suppress(SnapshotError):  # a damaged one names nothing
-            outdated = decode(replaced, partition.manifest.name).file_names
+    outdated = _named_by(replaced, partition)
     try:
+        named = manifest.file_names | _named_by(read_bytes(partition.manifest), partition)  # another run may be faster
         for folder in partition.folders:
             for name in names(folder):
                 age = token_age(name, now)
-                if name in manifest.file_names or age is None:
+                if name in named or age is None:
                     continue
                 if name in outdated or age > ABANDONED_AFTER or is_same_writer(name, token):
                     remove(folder / name)
@@ -167,6 +169,21 @@ def _tidy(
                     remove(path)
     except Exception:
         log.warning("Could not remove files of an earlier snapshot from %s", partition.data, exc_info=True)
+
+
+def _named_by(content: bytes | None, partition: Partition) -> set[str]:
+    """Return the names of the files of a stored manifest; a damaged one names nothing."""
+    with suppress(SnapshotError):
+        return set() if content is None else decode(content, partition.manifest.name).file_names
+    return set()
+
+
+def _may_be(path: StoragePath, content: bytes) -> bool:
+    """Return whether a file has a content, or cannot be read: a write that failed may have been done all the same."""
+    try:
+        return read_bytes(path) == content
+    except Exception:
+        return True
 
 
 def _remove_all(files: Mapping[StoragePath, Path]) -> None:

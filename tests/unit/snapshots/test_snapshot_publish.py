@@ -14,8 +14,9 @@ from upath import UPath
 
 from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError, UnsafePlanError
 from airflow_provider_analytics.snapshots import publish as publishing
+from airflow_provider_analytics.snapshots.catalog import point_to_latest
 from airflow_provider_analytics.snapshots.reader import read_snapshot
-from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, token_age
+from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, read_bytes, token_age
 
 Make = Callable[..., Any]
 HOUR = timedelta(hours=1)
@@ -264,6 +265,62 @@ def test_the_loser_of_a_race_says_so_and_cleans_up(
     assert names(base / "websites" / "dt=2026-11-20") == []
 
 
+@pytest.mark.parametrize("moment", ["before A has looked whether it won", "after A has looked"])
+@pytest.mark.parametrize("known", ["the one before", "that of A"])
+def test_of_two_runs_that_overlap_only_the_files_of_the_winner_stay(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch, moment: str, known: str
+) -> None:
+    """B replaces the manifest of A, and has read it before, or the one that A replaced."""
+    first = take(base, make_websites(3))
+    b_has_read, b_may_write, b_is_done = threading.Event(), threading.Event(), threading.Event()
+    later = first.manifest.observed_at + timedelta(minutes=1)
+
+    def run_b() -> None:
+        take(base, make_websites(5), later)
+        b_is_done.set()
+
+    b_thread = threading.Thread(target=run_b)
+
+    def reading(path: StoragePath) -> bytes | None:
+        if threading.current_thread() is not b_thread:
+            return read_bytes(path)
+        if known == "that of A":
+            b_may_write.wait(60)
+        content = read_bytes(path)
+        b_has_read.set()
+        b_may_write.wait(60)
+        return content
+
+    def let_b_write() -> None:
+        b_may_write.set()
+        assert b_is_done.wait(60)
+
+    def putting(target: StoragePath, *arguments: Any) -> None:
+        is_a = threading.current_thread() is not b_thread
+        if is_a and target.name == "_manifest.json":
+            b_thread.start()
+            assert known == "that of A" or b_has_read.wait(60)
+        put_bytes(target, *arguments)
+        if is_a and target.name == "_SUCCESS" and moment.startswith("before"):
+            let_b_write()
+
+    def pointing(dataset: Any) -> None:
+        if threading.current_thread() is not b_thread and moment.startswith("after"):
+            let_b_write()
+        point_to_latest(dataset)
+
+    monkeypatch.setattr(publishing, "read_bytes", reading)
+    monkeypatch.setattr(publishing, "put_bytes", putting)
+    monkeypatch.setattr(publishing, "point_to_latest", pointing)
+    with pytest.raises(SnapshotError, match="another run published 2026-11-20 at the same time; its snapshot is kept"):
+        take(base, make_websites(4), later)
+    b_thread.join()
+    winner = read_snapshot(base, "2026-11-20")
+    assert winner is not None
+    assert sum(1 for _ in winner.rows()) == 5
+    assert held(winner) == sorted(["_SUCCESS", "_manifest.json", *winner.manifest.file_names])
+
+
 @pytest.mark.parametrize("place", ["under a file", "in /proc"])
 def test_a_base_path_that_cannot_be_written_is_a_clear_error(
     take: Make, make_websites: Make, tmp_path: Path, place: str
@@ -291,9 +348,9 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-@pytest.mark.parametrize(("room", "written"), [("nothing", 0), ("part of the data", 0), ("the data only", 1)])
+@pytest.mark.parametrize("room", ["nothing", "part of the data", "the data only"])
 def test_a_disk_that_fills_up_leaves_the_last_snapshot(
-    take: Make, make_websites: Make, local_base: StoragePath, full_disk: list[int], room: str, written: int
+    take: Make, make_websites: Make, local_base: StoragePath, full_disk: list[int], room: str
 ) -> None:
     first = take(local_base, make_websites(30))
     before = held(first)
@@ -302,11 +359,31 @@ def test_a_disk_that_fills_up_leaves_the_last_snapshot(
     with pytest.raises(SnapshotError, match="No space left on device"):
         take(local_base, make_websites(30), first.manifest.observed_at + HOUR)
     assert whole(local_base, first, 30)
-    # A write of the manifest that failed may have reached an object store all the same: its files stay for now.
-    assert len(set(held(first)) - set(before)) == written
+    assert held(first) == before
     full_disk[0] = 10**9
     third = take(local_base, make_websites(31), first.manifest.observed_at + 2 * HOUR)
     assert held(third) == sorted(["_SUCCESS", "_manifest.json", *third.manifest.file_names])
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_manifest_that_was_written_although_the_storage_says_no_keeps_its_files(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    take(base, make_websites(3))
+
+    def lost_answer(target: StoragePath, *arguments: Any) -> None:
+        put_bytes(target, *arguments)
+        if not reads:
+            monkeypatch.setattr(publishing, "read_bytes", lost_answer)
+        raise TimeoutError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "put_bytes", lost_answer)
+        with pytest.raises(SnapshotError, match="no answer"):
+            take(base, make_websites(4), datetime(2026, 11, 20, 13, tzinfo=UTC))
+    read = read_snapshot(base, "2026-11-20")
+    assert read is not None
+    assert sum(1 for _ in read.rows()) == 4
 
 
 def test_a_temporary_folder_that_is_full_is_a_clear_error(
