@@ -64,15 +64,26 @@ def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remov
     """Return which snapshots a retention removes.
 
     A damaged snapshot takes no place of a whole one. It is kept, since somebody may be able to restore it, unless
-    ``remove_damaged`` is set and its day is not to be kept.
+    ``remove_damaged`` is set and its day is not to be kept. Sizes show whether a snapshot is whole; if some are to be
+    removed, the SHA-256 of the others.
 
     :raises SnapshotError: if the storage fails.
     """
     found = list(catalog.entries(dataset))
     every = [entry.day for entry in found]
     damaged = {entry.day: entry.problems[0] for entry in found if not entry.is_whole}
-    kept = retention.kept(day for day in every if day not in damaged)
-    kept |= retention.kept(every) & damaged.keys() if remove_damaged else damaged.keys()
+    snapshots = {entry.day: entry.snapshot for entry in found if entry.snapshot and entry.is_whole}
+    while True:
+        kept = retention.kept(day for day in every if day not in damaged)
+        spared = retention.kept(every) & damaged.keys() if remove_damaged else damaged.keys()
+        if kept | spared == set(every):
+            break
+        verified = {day: snapshots.pop(day).problems() for day in sorted(kept & snapshots.keys())}
+        if not any(verified.values()):
+            break
+        damaged |= {day: problems[0] for day, problems in verified.items() if problems}
+    kept |= spared
+    damaged = {day: damaged[day] for day in every if day in damaged}
     removed = [day for day in every if day not in kept]
     left = {day: leftovers(dataset.partition(day), now) for day in dataset.days() if day not in removed}
     return Pruning(
