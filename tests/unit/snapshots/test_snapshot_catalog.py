@@ -214,3 +214,23 @@ def test_what_dead_runs_left_beside_a_snapshot_goes(take: Make, make_websites: M
     assert [len(found) for found in left] == [2, 3, 2]  # a run may still be writing the others
     assert all(set(old) < set(new) for old, new in zip(before, left, strict=True))
     assert [entry.is_whole for entry in list_snapshots(base, verify=True)] == [True, False, True]
+
+
+@pytest.mark.parametrize("beside", ["websites", "_websites"])
+@pytest.mark.parametrize(
+    "name",
+    ["dt=2026-02-30", "dt=2026-13-01", "dt=0000-00-00", "dt=2026-11-2", "dt=\u0662\u0660\u0662\u0666-11-19", "dt=x"],
+)
+def test_a_folder_that_is_no_day_is_ignored(
+    take: Make, make_websites: Make, base: StoragePath, beside: str, name: str
+) -> None:
+    first = take(base, make_websites(3))
+    foreign = base / beside / name
+    base.fs.makedirs(foreign.path, exist_ok=True)
+    base.fs.pipe_file((foreign / "_SUCCESS").path, b"x")
+    second = take(base, make_websites(3), NOON + NIGHT)
+    assert [entry.day.day for entry in list_snapshots(base)] == [21, 20]
+    prune(Dataset(base), planned(base, Retention(1)))
+    assert list_snapshots(base)[0].snapshot == second
+    assert names(first.partition.data) == []
+    assert names(foreign) == ["_SUCCESS"]
