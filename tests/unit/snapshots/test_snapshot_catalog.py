@@ -54,7 +54,7 @@ def test_latest_names_the_newest_day_and_is_swapped_as_a_whole(
     second = take(base, make_websites(4), NOON + 3 * NIGHT)
     assert latest(base)["digest"] == second.digest
     # A list that is filed under an earlier day on purpose is not the newest.
-    labelled = take(base, make_websites(4), NOON + 3 * NIGHT, day=date(2026, 11, 21), late=True)
+    labelled = take(base, make_websites(4), NOON + 3 * NIGHT, day=date(2026, 11, 21), is_late=lambda _: True)
     assert labelled.manifest.late is True
     assert latest(base)["digest"] == second.digest
     empty = take(base, [], NOON + 4 * NIGHT, accept=frozenset({"count"}))

@@ -208,13 +208,20 @@ def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base:
         assert not isinstance(result, SnapshotError) or "another run published" in str(result)
 
 
-def test_a_late_list_does_not_replace_one_that_was_published_meanwhile(
+def test_a_list_that_may_not_be_filed_once_it_is_read_changes_nothing(
     take: Make, make_websites: Make, base: StoragePath
 ) -> None:
     first = take(base, make_websites(30))
     before = contents(first)
-    with pytest.raises(UnsafePlanError, match="2026-11-20 has a snapshot by now, which is kept"):
-        take(base, make_websites(31), first.manifest.observed_at + HOUR, late=True, replace=False)
+    asked: list[datetime] = []
+
+    def refuse(observed_at: datetime) -> bool:
+        asked.append(observed_at)
+        raise UnsafePlanError("another run was faster")
+
+    with pytest.raises(UnsafePlanError, match="another run was faster"):
+        take(base, make_websites(31), first.manifest.observed_at + HOUR, is_late=refuse)
+    assert asked == [first.manifest.observed_at + HOUR]
     assert contents(first) == before
 
 
