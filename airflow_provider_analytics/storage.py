@@ -27,7 +27,7 @@ from airflow_provider_analytics.exceptions import SnapshotError
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2"})
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
-_TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-[0-9a-f]{8}")
+_TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,19 @@ class StoragePath:
         return self.url
 
 
-def new_token(now: datetime) -> str:
-    """Return a unique part for file names that contains its creation time."""
-    return f"{now.astimezone(UTC).strftime(_TOKEN_FORMAT)}-{secrets.token_hex(4)}"
+def new_token(now: datetime, writer: str | None = None) -> str:
+    """Return a unique part for file names that contains its creation time, and who writes.
+
+    :param writer: what is the same for all tries of a task of a run, and for nothing else; None: nobody else's.
+    """
+    who = secrets.token_hex(4) if writer is None else hashlib.sha256(writer.encode()).hexdigest()[:8]
+    return f"{now.astimezone(UTC).strftime(_TOKEN_FORMAT)}-{who}-{secrets.token_hex(2)}"
+
+
+def is_same_writer(name: str, token: str) -> bool:
+    """Return whether a file name contains a token of the writer of another token."""
+    found, wanted = _TOKEN.search(name), _TOKEN.search(token)
+    return found is not None and wanted is not None and found["writer"] == wanted["writer"]
 
 
 def token_age(name: str, now: datetime) -> timedelta | None:

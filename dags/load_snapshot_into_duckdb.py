@@ -2,7 +2,7 @@
 
 Copy this file to the folder of ``nightly_website_snapshot.py``; it runs after each snapshot of that DAG. Requires
 ``pip install duckdb``. It loads every format from every base path, by the manifests: one run catches up on all earlier
-ones, a replaced snapshot is loaded again, and a repeated run changes nothing.
+ones, a replaced snapshot is loaded again, a damaged one is skipped, and a repeated run changes nothing.
 
 The table ``websites`` has a row per website and day of each source, ``snapshots`` a row per day, also of a day without
 websites, and the view ``website_history`` a row per version of a website, with the days from which and until which it
@@ -42,21 +42,26 @@ WITH days AS (
            lead(snapshot_date) OVER (PARTITION BY source ORDER BY snapshot_date) AS next_date
     FROM snapshots
 ), seen AS (
-    SELECT websites.*, number, next_date,
-           row(domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite) AS settings
+    -- CSV does not distinguish an empty text from null: a change of the format would else begin a version.
+    SELECT websites.* REPLACE (
+        nullif(domain, '') AS domain, nullif(exclude_params, '') AS exclude_params,
+        nullif(exclude_ips, '') AS exclude_ips
+    ), number, next_date
     FROM websites JOIN days USING (source, snapshot_date)
+), compared AS (
+    SELECT *, row(domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite) AS settings FROM seen
 ), marked AS (
     -- A version begins where the settings differ from those of the day before, or the website was not there.
     SELECT *, number IS DISTINCT FROM 1 + lag(number) OVER website
               OR settings IS DISTINCT FROM lag(settings) OVER website AS begins
-    FROM seen WINDOW website AS (PARTITION BY source, id ORDER BY snapshot_date)
+    FROM compared WINDOW website AS (PARTITION BY source, id ORDER BY snapshot_date)
 ), numbered AS (
     SELECT *, count_if(begins) OVER (PARTITION BY source, id ORDER BY snapshot_date) AS version FROM marked
 )
 SELECT source, id, version, domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite,
        min(snapshot_date) AS valid_from,
        -- The first day on which it was gone or different; null if it is the current one.
-       max_by(next_date, snapshot_date) AS valid_to
+       if(bool_or(next_date IS NULL), NULL, max(next_date)) AS valid_to
 FROM numbered GROUP BY ALL;
 """
 
@@ -106,6 +111,7 @@ def load_snapshot_into_duckdb() -> None:
     def load(base_path: str, storage_conn_id: str, database: str, **context: Any) -> list[str]:
         import duckdb
 
+        from airflow_provider_analytics.exceptions import SnapshotError
         from airflow_provider_analytics.snapshots.catalog import list_snapshots
         from airflow_provider_analytics.storage import StoragePath
 
@@ -127,7 +133,12 @@ def load_snapshot_into_duckdb() -> None:
                         print(f"Not loaded, as it is not whole: {entry.day}: {', '.join(entry.problems)}")
                     elif known.get(entry.day) != snapshot.digest:
                         connection.begin()
-                        store(connection, source, snapshot)
+                        try:
+                            store(connection, source, snapshot)
+                        except SnapshotError as error:  # its content is read only now
+                            connection.rollback()
+                            print(f"Not loaded, as it is not whole: {entry.day}: {error}")
+                            continue
                         connection.commit()
                         loaded.append(str(entry.day))
         return loaded

@@ -22,9 +22,12 @@ The rule for all of them: parse tolerantly, and never accept a response as a suc
 from __future__ import annotations
 
 import html
+import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -400,15 +403,40 @@ def _json(answer: Answer) -> Any:
         raise answer.unexpected(f"The response is of type {kind[:60]!r}, not JSON.")
     try:
         found = _decode(answer.body)
-    except _NOT_JSON:
-        raise answer.unexpected("The response is not JSON.") from None
+    except _NOT_JSON as error:
+        raise answer.unexpected(f"The response is not JSON ({error}).") from None
     if isinstance(found, dict) and _says_failure(found):
         raise answer.unexpected("The response reports a failure, although its status means success.")
     return found
 
 
 def _decode(body: bytes) -> Any:
-    return msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+    plain = body.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return msgspec.json.decode(plain)
+    except msgspec.DecodeError:
+        # Half of a surrogate pair and a number that no float holds are JSON, but nothing can store or send them.
+        with suppress(ValueError):
+            found = json.loads(
+                plain.decode(), parse_float=_finite, parse_constant=_refused, object_hook=_with_usable_id
+            )
+            return msgspec.json.decode(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+        raise
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _refused(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _with_usable_id(found: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of a response; two ids could become the same one if anything in them were replaced."""
+    str(found.get("id")).encode()
+    return found
 
 
 def _object(answer: Answer) -> dict[str, Any]:

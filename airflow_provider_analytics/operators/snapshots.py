@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -221,7 +222,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             filters = self._filters()
             dataset = dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset))
             self.data_uri = _uri(dataset.data)
-            run_day, late = self._day(context, now, dataset)
+            run_day = self._day(context, now)
+            self._is_late(run_day, dataset, now)  # before the list is read: it may be long
             account_id = hook.get_account().get("id")
             origin = Origin(
                 make_listing=lambda: hook.iter_websites(**filters),
@@ -231,9 +233,13 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 clean=hook.client.for_output,
             )
             try:
-                replace = not late or self.late == "label"
                 snapshot = take_snapshot(
-                    dataset, run_day.day, origin, now=now, options=options, late=late, replace=replace
+                    dataset,
+                    run_day.day,
+                    origin,
+                    options=options,
+                    is_late=lambda observed_at: self._is_late(run_day, dataset, observed_at),
+                    writer=_writer(context),
                 )
             except Exception as error:
                 self.assertions = _assertions(options.accept, error)
@@ -245,11 +251,13 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             "Published %s websites as %s%s, %s. Completeness proven by: %s. %s",
             f"{manifest.count:,}",
             manifest.snapshot_date,
-            " (late)" if late else "",
+            " (late)" if manifest.late else "",
             what_changed(manifest),
             manifest.proof.method,
             snapshot.partition.data,
         )
+        if manifest.late:
+            self.log.warning("Late: the list of %s is filed under %s", manifest.observed_at, manifest.snapshot_date)
         if differences := drift(manifest.fields):
             # A new field harms nothing, and may stay for years: it is told, but does not alarm every night.
             harm = manifest.fields.missing or manifest.fields.misfits
@@ -292,13 +300,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             filters["favorite"] = flag("favorite", self.favorite)
         return filters
 
-    def _day(self, context: Context, now: datetime, dataset: Dataset) -> tuple[RunDay, bool]:
-        """Return the day of the run and whether the list is late for it; raise if ``late`` does not allow that."""
-        from airflow_provider_analytics.snapshots.reader import is_published
+    def _day(self, context: Context, now: datetime) -> RunDay:
+        """Return the day of the run."""
         from airflow_provider_analytics.snapshots.run_day import choose_day
 
         dag_run: Any = context["dag_run"]
-        run_day = choose_day(
+        return choose_day(
             context["dag"].timezone,
             now,
             partition_date=self.partition_date,
@@ -309,23 +316,24 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             # Airflow 2 has no run_after, but always a logical date.
             run_after=getattr(dag_run, "run_after", None),
         )
+
+    def _is_late(self, run_day: RunDay, dataset: Dataset, now: datetime) -> bool:
+        """Return whether a list that is read now is late; raise if ``late`` does not allow to file it."""
+        from airflow_provider_analytics.snapshots.reader import is_published
+
         if not run_day.is_late(now):
-            return run_day, False
+            return False
         refusal = run_day.refusal(
             now, tolerance=self.late_tolerance, is_published=is_published(dataset.partition(run_day.day))
         )
-        if refusal is None:
-            self.log.warning("Late: the list of now is filed under %s, which has no snapshot yet", run_day.day)
-        elif self.late == "label":
-            self.log.warning("Late: the list of now is filed all the same, as late='label' says. %s", refusal)
-        elif self.late == "skip":
+        if refusal is None or self.late == "label":
+            return True
+        if self.late == "skip":
             raise AirflowSkipException(f"{refusal} Skipped, as late='skip' says.")
-        else:
-            raise UnsafePlanError(
-                f"{refusal} Nothing was published. To file it all the same, marked as late, run the task with "
-                "late='label'; to skip such runs, set late='skip'."
-            )
-        return run_day, True
+        raise UnsafePlanError(
+            f"{refusal} Nothing was published. To file it all the same, marked as late, run the task with "
+            "late='label'; to skip such runs, set late='skip'."
+        )
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:
         """Emit the asset event and the lineage, and store the link to the report."""
@@ -467,7 +475,7 @@ class PruneSnapshotsOperator(BaseOperator):
 
     Only days, weeks and months that have a snapshot count, so that nothing expires during a pause. The newest snapshot
     is never removed. A damaged one takes no place of a whole one, and is removed only with ``remove_damaged``. What
-    dead runs left behind on days without a snapshot is removed too.
+    dead runs left behind is removed too, also beside a snapshot.
 
     .. code-block:: python
 
@@ -482,7 +490,8 @@ class PruneSnapshotsOperator(BaseOperator):
     :param remove_damaged: also remove damaged snapshots that need not be kept; default False. (templated)
     :param dry_run: remove nothing. (templated, as ``is_dry_run``)
     :return: a dict: ``path``, ``dry_run``, the number of snapshots ``kept``, the days ``removed``, ``damaged`` (those
-        that are not whole, day to problem) and ``leftovers`` (days without a snapshot that were cleaned).
+        that are not whole, day to problem) and ``leftovers`` (other days from which files of dead runs
+        are removed).
     :raises AirflowFailException: without a retry, if an argument is not allowed.
     :raises SnapshotError: if the storage fails.
     """
@@ -587,6 +596,12 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
         "changes": str(partition.about / manifest.changes) if manifest.changes else None,
         "report": str(partition.about / manifest.report) if manifest.report else None,
     }
+
+
+def _writer(context: Context) -> str | None:
+    """Return what all tries of a task of a run have in common, or None outside of a run."""
+    found = [getattr(context["ti"], name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
+    return None if None in found else json.dumps(found, default=str)
 
 
 def _assertions(accepted: frozenset[str], error: Exception | None = None) -> dict[str, bool]:

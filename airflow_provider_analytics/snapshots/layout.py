@@ -24,7 +24,7 @@ SUCCESS = "_SUCCESS"
 LATEST = "_latest.json"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_PARTITION = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
+_PARTITION = re.compile(r"dt=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Partition:
     day: date
     data: StoragePath
     about: StoragePath
+
+    @property
+    def folders(self) -> tuple[StoragePath, StoragePath]:
+        """Both folders."""
+        return self.data, self.about
 
     @property
     def manifest(self) -> StoragePath:
@@ -83,9 +88,18 @@ class Dataset:
         return Partition(day, self.data / folder, self.about / folder)
 
     def days(self) -> list[date]:
-        """Return the days that have a folder, published or not, newest first."""
-        found = (_PARTITION.fullmatch(name) for name in {*names(self.about), *names(self.data)})
-        return sorted((date.fromisoformat(match[1]) for match in found if match), reverse=True)
+        """Return the days that have a folder, published or not, newest first; folders of other names are ignored."""
+        found = {_day(name) for name in (*names(self.about), *names(self.data))}
+        return sorted((day for day in found if day), reverse=True)
+
+
+def _day(name: str) -> date | None:
+    """Return the day that the name of a folder means, or None: somebody else's ``dt=2026-02-30`` is no day."""
+    match = _PARTITION.fullmatch(name)
+    try:
+        return date.fromisoformat(match[1]) if match else None
+    except ValueError:
+        return None
 
 
 def dataset_of(base: StoragePath | str, name: str = DATASET) -> Dataset:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.snapshots.layout import DATASET, Dataset, Partition, dataset_of
@@ -80,11 +81,13 @@ def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATAS
     and no others.
 
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
-    :param day: the day, also as text: ``2026-11-20``.
+    :param day: the day, also as text: ``2026-11-20``; not a point in time.
     :param dataset: name of the dataset; default ``websites``.
     :raises ValueError: if the day or the name of the dataset is not allowed.
     :raises SnapshotError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
+    if isinstance(day, datetime):  # a date too, for Python
+        raise refused("day", day, "a date without a time, which belongs to different days in different time zones")
     return read_partition(dataset_of(base, dataset).partition(parse_day(day) if isinstance(day, str) else day))
 
 
@@ -99,7 +102,13 @@ def read_partition(partition: Partition) -> Snapshot | None:
         content = read_bytes(partition.manifest)
     if content is None:
         raise SnapshotError(f"{partition.manifest} is missing. Restore it, or take the snapshot again.")
-    return Snapshot(partition, decode(content, str(partition.manifest)), digest(content))
+    manifest = decode(content, str(partition.manifest))
+    if manifest.snapshot_date != partition.day:
+        raise SnapshotError(
+            f"{partition.manifest} is damaged (it is that of {manifest.snapshot_date}). Restore it, or take the "
+            "snapshot again."
+        )
+    return Snapshot(partition, manifest, digest(content))
 
 
 def is_published(partition: Partition) -> bool:

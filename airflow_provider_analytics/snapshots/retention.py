@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from airflow_provider_analytics.snapshots import catalog
-from airflow_provider_analytics.snapshots.layout import Dataset, Partition
-from airflow_provider_analytics.snapshots.publish import ABANDONED_AFTER, remove_snapshot
-from airflow_provider_analytics.storage import names, storage_errors, token_age
+from airflow_provider_analytics.snapshots.layout import Dataset
+from airflow_provider_analytics.snapshots.publish import leftovers, remove_leftovers, remove_snapshot
+from airflow_provider_analytics.storage import StoragePath
 
 
 @dataclass(frozen=True)
@@ -51,30 +51,44 @@ class Pruning:
     :param kept: days that are kept, newest first.
     :param removed: days that are removed, newest first.
     :param damaged: days that are not whole, with what is wrong; kept unless they are in ``removed``.
-    :param leftovers: unpublished days that a dead run left behind; they are removed.
+    :param leftovers: other days to the files that dead runs left there and that are removed, also beside a snapshot.
     """
 
     kept: list[date]
     removed: list[date]
     damaged: dict[date, str]
-    leftovers: list[date]
+    leftovers: dict[date, list[StoragePath]]
 
 
 def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remove_damaged: bool) -> Pruning:
     """Return which snapshots a retention removes.
 
     A damaged snapshot takes no place of a whole one. It is kept, since somebody may be able to restore it, unless
-    ``remove_damaged`` is set and its day is not to be kept.
+    ``remove_damaged`` is set and its day is not to be kept. Sizes show whether a snapshot is whole; if some are to be
+    removed, the SHA-256 of the others.
 
     :raises SnapshotError: if the storage fails.
     """
     found = list(catalog.entries(dataset))
     every = [entry.day for entry in found]
     damaged = {entry.day: entry.problems[0] for entry in found if not entry.is_whole}
-    kept = retention.kept(day for day in every if day not in damaged)
-    kept |= retention.kept(every) & damaged.keys() if remove_damaged else damaged.keys()
-    leftovers = [day for day in dataset.days() if day not in every and _is_abandoned(dataset.partition(day), now)]
-    return Pruning([day for day in every if day in kept], [day for day in every if day not in kept], damaged, leftovers)
+    snapshots = {entry.day: entry.snapshot for entry in found if entry.snapshot and entry.is_whole}
+    while True:
+        kept = retention.kept(day for day in every if day not in damaged)
+        spared = retention.kept(every) & damaged.keys() if remove_damaged else damaged.keys()
+        if kept | spared == set(every):
+            break
+        verified = {day: snapshots.pop(day).problems() for day in sorted(kept & snapshots.keys())}
+        if not any(verified.values()):
+            break
+        damaged |= {day: problems[0] for day, problems in verified.items() if problems}
+    kept |= spared
+    damaged = {day: damaged[day] for day in every if day in damaged}
+    removed = [day for day in every if day not in kept]
+    left = {day: leftovers(dataset.partition(day), now) for day in dataset.days() if day not in removed}
+    return Pruning(
+        [day for day in every if day in kept], removed, damaged, {day: files for day, files in left.items() if files}
+    )
 
 
 def prune(dataset: Dataset, pruning: Pruning) -> None:
@@ -83,11 +97,7 @@ def prune(dataset: Dataset, pruning: Pruning) -> None:
     :raises SnapshotError: if the storage fails; what was removed stays removed, the rest is unchanged.
     """
     for day in sorted((*pruning.removed, *pruning.leftovers)):
-        remove_snapshot(dataset.partition(day))
-
-
-def _is_abandoned(partition: Partition, now: datetime) -> bool:
-    """Return whether no run can still be writing to a day that is not published."""
-    with storage_errors(f"look into {partition.data}"):
-        ages = [token_age(name, now) for folder in (partition.data, partition.about) for name in names(folder)]
-    return all(age is None or age > ABANDONED_AFTER for age in ages)
+        if day in pruning.leftovers:
+            remove_leftovers(dataset.partition(day), pruning.leftovers[day])
+        else:
+            remove_snapshot(dataset.partition(day))

@@ -20,7 +20,7 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.redaction import without_secrets
-from airflow_provider_analytics.exceptions import SnapshotError, UnsafePlanError
+from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import formats, guards, rows
 from airflow_provider_analytics.snapshots.diff import Selection, diff, in_words, read_changes, write_changes
 from airflow_provider_analytics.snapshots.layout import Dataset
@@ -38,7 +38,6 @@ from airflow_provider_analytics.snapshots.manifest import (
 from airflow_provider_analytics.snapshots.publish import publish
 from airflow_provider_analytics.snapshots.reader import (
     Snapshot,
-    is_published,
     newest_day,
     published_days,
     read_partition,
@@ -141,7 +140,7 @@ class Reading:
     :param count: number of websites.
     :param proof: the proof that the list is complete.
     :param fields: differences between the records and the documented fields.
-    :param observed_at: when reading began.
+    :param observed_at: when reading began that was proven complete.
     :param finished_at: when the list was proven complete.
     """
 
@@ -174,38 +173,39 @@ def take_snapshot(
     day: date,
     origin: Origin,
     *,
-    now: datetime,
     options: Options,
-    late: bool = False,
-    replace: bool = True,
+    now: datetime | None = None,
+    is_late: Callable[[datetime], bool] = lambda _: False,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    writer: str | None = None,
 ) -> Snapshot:
     """Read the list, publish it as the snapshot of a day, and return the snapshot.
 
     :param dataset: the dataset.
     :param day: day of the snapshot.
     :param origin: what is read.
-    :param now: when reading the list begins.
     :param options: format and guards.
-    :param late: whether the list is observed on another day.
-    :param replace: whether a snapshot of the same day may be replaced.
+    :param now: when every reading of the list begins; None: as the clock says then.
+    :param is_late: says of the time at which the reading began whether the list is late for the day, or raises that it
+        may not be filed; asked just before publishing.
     :param clock: returns the current time.
+    :param writer: what all tries of a task of a run have in common: each removes what earlier ones left.
     :raises ValueError: if an option is not allowed; nothing was written.
-    :raises UnsafePlanError: if a guard trips, or the day has a snapshot that may not be replaced; nothing was written.
+    :raises UnsafePlanError: if a guard trips; nothing was written.
     :raises SnapshotError: if the storage fails, or the clock or the version of an earlier manifest is wrong; the last
         snapshot is unchanged.
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
     """
     options.check()
-    earlier = look_back(dataset, day, now, options)
+    earlier = look_back(dataset, day, now or clock(), options)
     if guards.applies("source", options.accept):  # before the list is read: it may be long
         guards.check_source(origin.source, origin.filters, earlier.last_good)
     with tempfile.TemporaryDirectory(prefix="analytics-snapshot-") as temporary:
         reading = read(origin, day, Path(temporary), now=now, options=options, clock=clock)
         check(reading, earlier, options)
-        described = describe(reading, origin, earlier, dataset, day, options=options, late=late)
-        if not replace and is_published(dataset.partition(day)):  # another run was faster
-            raise UnsafePlanError(f"{day} has a snapshot by now, which is kept. Nothing was published.")
+        late = is_late(reading.observed_at)
+        described = describe(reading, origin, earlier, dataset, day, options=options, late=late, writer=writer)
+        is_late(reading.observed_at)  # the comparison takes its time: another run may have been faster
         return publish(
             dataset, described.manifest, described.data, described.beside, described.token, reading.finished_at
         )
@@ -230,7 +230,7 @@ def look_back(dataset: Dataset, day: date, now: datetime, options: Options) -> E
 
 
 def read(
-    origin: Origin, day: date, directory: Path, *, now: datetime, options: Options, clock: Callable[[], datetime]
+    origin: Origin, day: date, directory: Path, *, now: datetime | None, options: Options, clock: Callable[[], datetime]
 ) -> Reading:
     """Read the list into a local file, with its proof.
 
@@ -239,12 +239,13 @@ def read(
     """
     data = directory / formats.file_name("", options.file_format, options.compression)
 
-    def write(listing: Listing) -> tuple[int, Proof, rows.FieldReport]:
+    def write(listing: Listing) -> tuple[int, Proof, rows.FieldReport, datetime]:
+        observed_at = now or clock()
         report = rows.FieldReport()
         typed = rows.typed_rows(
             listing,
             snapshot_date=day.isoformat(),
-            observed_at=formats.utc_text(now),
+            observed_at=formats.utc_text(observed_at),
             exclude_ips_as=options.exclude_ips_as,
             report=report,
             clean=origin.clean,
@@ -255,10 +256,10 @@ def read(
             raise SnapshotError(f"cannot write the list to the temporary folder {directory}: {error}") from error
         if listing.proof is None or listing.proof.websites != count:
             raise SnapshotError(f"{count} rows were written, but the list was proven with {listing.proof}")
-        return count, listing.proof, report
+        return count, listing.proof, report, observed_at
 
-    count, proof, report = read_again(write, origin.make_listing)
-    return Reading(data, count, proof, report, observed_at=now, finished_at=clock())
+    count, proof, report, observed_at = read_again(write, origin.make_listing)
+    return Reading(data, count, proof, report, observed_at=observed_at, finished_at=clock())
 
 
 def check(reading: Reading, earlier: Earlier, options: Options) -> None:
@@ -283,10 +284,11 @@ def describe(
     *,
     options: Options,
     late: bool,
+    writer: str | None,
 ) -> Description:
     """Return the manifest of a list with the changes since the snapshot before and, if asked for, the report."""
     # Named only now, after reading: other runs infer from the age of a name whether its run may still be writing.
-    token = new_token(reading.finished_at)
+    token = new_token(reading.finished_at, writer)
     data = reading.data.rename(
         reading.data.with_name(formats.file_name(token, options.file_format, options.compression))
     )

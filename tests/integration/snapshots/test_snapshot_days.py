@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ import time_machine
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, AirflowSkipException
 from airflow_versions import allow_execute_in_this_thread, manual_run, planned_run
 
+from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 
 BERLIN = "Europe/Berlin"
@@ -91,6 +92,17 @@ CASES = [
 ]
 
 
+def context_of(dag: Any, kind: str, dates: dict[str, Any]) -> Any:
+    run_after = dates.pop("run_after")
+    return {
+        "dag": dag,
+        "dag_run": SimpleNamespace(run_type=kind, **({"run_after": run_after} if run_after else {})),
+        "ti": SimpleNamespace(xcom_push=lambda **_: None),
+        "outlet_events": defaultdict(SimpleNamespace),
+        **dates,
+    }
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_day_and_lateness_of_a_run(analytics_sandbox: Any, tmp_path: Path, case: Case) -> None:
     analytics_sandbox.seed(3)
@@ -99,18 +111,11 @@ def test_the_day_and_lateness_of_a_run(analytics_sandbox: Any, tmp_path: Path, c
         task = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(tmp_path), late=case.mode)
     is_planned = case.kind in ("scheduled", "backfill")
     dates = planned_run(dag, case.planned) if is_planned else manual_run(dag, case.planned)
-    run_after = dates.pop("run_after")
-    context: dict[str, Any] = {
-        "dag": dag,
-        "dag_run": SimpleNamespace(run_type=case.kind, **({"run_after": run_after} if run_after else {})),
-        "ti": SimpleNamespace(xcom_push=lambda **_: None),
-        "outlet_events": defaultdict(SimpleNamespace),
-        **dates,
-    }
+    context = context_of(dag, case.kind, dates)
 
     def run() -> Any:
         allow_execute_in_this_thread()
-        return task.execute(context)  # type: ignore[arg-type]
+        return task.execute(context)
 
     if case.published:
         with time_machine.travel(at("23:40") if case.planned.hour == 23 else at("12:02"), tick=False):
@@ -128,3 +133,45 @@ def test_the_day_and_lateness_of_a_run(analytics_sandbox: Any, tmp_path: Path, c
         assert [json.loads(Path(genuine["manifest"]).read_bytes())["observed_at"]] == [
             datetime.fromisoformat(genuine["observed_at"]).isoformat().replace("+00:00", "Z")
         ]
+
+
+@pytest.mark.parametrize("mode", ["fail", "skip", "label"])
+@pytest.mark.parametrize("published", [True, False])
+@pytest.mark.parametrize("midnight", ["at the account", "in the list", "in a list that is read again"])
+def test_what_counts_is_when_the_reading_began_that_is_published(
+    analytics_sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, midnight: str, published: bool, mode: str
+) -> None:
+    analytics_sandbox.seed(120)  # two pages
+    with DAG("a_dag", schedule=None, start_date=pendulum.instance(datetime(2031, 1, 1), tz=BERLIN)) as dag:
+        task = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(tmp_path), late=mode)
+    context = context_of(dag, "manual", manual_run(dag, at("12:00")))
+    allow_execute_in_this_thread()
+    if published:
+        with time_machine.travel(at("12:00"), tick=False):
+            genuine = task.execute(context)
+    request = Transport.request
+    with time_machine.travel(at("23:59"), tick=False) as clock:
+
+        def passing_midnight(self: Any, method: str, path: str, **more: Any) -> Any:
+            answer = request(self, method, path, **more)
+            if path.endswith("account") == (midnight == "at the account") and datetime.now(UTC) < at("0:00", 1):
+                clock.move_to(at("0:01", 1))
+                if midnight == "in a list that is read again":
+                    analytics_sandbox.add_website("new.example.com")
+            return answer
+
+        monkeypatch.setattr(Transport, "request", passing_midnight)
+        is_late = midnight != "in the list"
+        if is_late and published and mode != "label":
+            with pytest.raises(AirflowSkipException if mode == "skip" else AirflowFailException, match="is over"):
+                task.execute(context)
+            assert json.loads(Path(genuine["manifest"]).read_bytes())["observed_at"] < "2031-05-14T12"
+            return
+        written = task.execute(context)
+    assert (written["snapshot_date"], written["late"]) == (str(DAY), is_late)
+    assert datetime.fromisoformat(written["observed_at"]) == (at("0:01", 1) if is_late else at("23:59"))
+    assert written["count"] == (121 if "again" in midnight else 120)
+    rows = [json.loads(line) for line in Path(written["files"][0]).read_bytes().splitlines()]
+    assert {datetime.fromisoformat(row["observed_at"]) for row in rows} == {
+        datetime.fromisoformat(written["observed_at"])
+    }

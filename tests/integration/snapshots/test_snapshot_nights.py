@@ -244,3 +244,46 @@ def test_two_datasets_share_a_database(take: Any, analytics_sandbox: Any, tmp_pa
         (f"{tmp_path}/one/websites", 3),
         (f"{tmp_path}/two/websites", 3),
     ]
+
+
+def test_a_day_with_a_changed_byte_is_skipped_until_it_is_whole(
+    take: Any, analytics_sandbox: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, database = tmp_path / "base", tmp_path / "test.duckdb"
+    analytics_sandbox.seed(3)
+    nights = [take(base, day) for day in (14, 15, 16)]
+    path = Path(nights[1].files[0].path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"example", b"exbmple", 1))
+    assert loaded(database, base=base) == ["2031-05-14", "2031-05-16"]
+    said = capsys.readouterr().out
+    assert "Not loaded, as it is not whole: 2031-05-15: " in said
+    assert f"{path} is damaged: its SHA-256" in said
+    days = "SELECT day(snapshot_date), count(*) FROM snapshots JOIN websites USING (source, snapshot_date) GROUP BY 1"
+    assert sorted(asked(database, days)) == [(14, 3), (16, 3)]
+    path.write_bytes(content)
+    assert loaded(database, base=base) == ["2031-05-15"]
+    assert sorted(asked(database, days)) == [(14, 3), (15, 3), (16, 3)]
+
+
+def test_another_format_makes_no_new_version(tmp_path: Path) -> None:
+    from airflow_provider_analytics.api.dialect import Page
+    from airflow_provider_analytics.api.listing import Listing
+    from airflow_provider_analytics.snapshots.layout import dataset_of
+    from airflow_provider_analytics.snapshots.manifest import Source
+    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+
+    base, database = tmp_path / "base", tmp_path / "test.duckdb"
+    page = Page([{"id": 1, "domain": "a.example.com", "exclude_params": "", "exclude_ips": None}], 1)
+    for day, file_format in ((14, "jsonl"), (15, "csv"), (16, "parquet")):
+        now = datetime(2031, 5, day, tzinfo=UTC)
+        origin = Origin(
+            lambda: Listing(lambda _: page, {}, "page"),
+            Source(url="https://sandbox", account_id=None),
+            SimpleNamespace(requests=1, retries=0),
+        )
+        options = Options(file_format=file_format)
+        take_snapshot(dataset_of(str(base)), now.date(), origin, now=now, options=options)
+    loaded(database, base=base)
+    history = "SELECT version, exclude_params, exclude_ips, day(valid_from), day(valid_to) FROM website_history"
+    assert asked(database, history) == [(1, None, None, 14, None)]

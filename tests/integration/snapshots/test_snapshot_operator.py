@@ -5,23 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pendulum
 import pytest
 from airflow.providers.common.compat.sdk import DAG
-from airflow_versions import last_asset_event, register_assets
+from airflow_versions import allow_execute_in_this_thread, last_asset_event, register_assets
 from dag_runs import RunDag
 
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.exceptions import UnexpectedResponseError
 from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
     PruneSnapshotsOperator,
     SnapshotWebsitesOperator,
     snapshot_asset,
 )
+from airflow_provider_analytics.snapshots import publish
 
 TODAY = datetime.now(UTC)
 
@@ -69,6 +75,40 @@ def test_a_rerun_replaces_the_partition(run_dag: RunDag, analytics_sandbox: Any,
     second = run_dag(dag).tasks["snapshot"].returned
     assert (first["path"], second["count"]) == (second["path"], 31)
     assert [str(path) for path in Path(second["path"]).iterdir()] == second["files"]
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing catches this, nothing cleans up."""
+
+
+def test_a_retry_leaves_nothing_of_a_try_that_was_killed(
+    analytics_sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analytics_sandbox.seed(3)
+    dag = make_dag(base_path=str(tmp_path))
+
+    def run(run_id: str) -> None:
+        allow_execute_in_this_thread()
+        ti = SimpleNamespace(
+            dag_id=dag.dag_id, run_id=run_id, task_id="snapshot", map_index=-1, xcom_push=lambda **_: None
+        )
+        dag_run = SimpleNamespace(run_type="manual", run_after=TODAY)
+        dag.get_task("snapshot").execute(
+            {"dag": dag, "dag_run": dag_run, "ti": ti, "outlet_events": defaultdict(SimpleNamespace)}
+        )
+
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "put_bytes", killed)
+        patch.setattr(publish, "_remove_all", lambda *_: None)
+        with pytest.raises(KilledError):
+            run("a run")
+    run("another run")
+    assert len(list(tmp_path.glob("websites/*/*"))) == 2  # the first may still be writing
+    run("a run")
+    assert len(list(tmp_path.glob("websites/*/*"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -285,3 +325,51 @@ def test_old_snapshots_are_removed(
     }
     assert len(list(tmp_path.glob("websites/*/*"))) == left
     assert (tasks["keep_none"].state, tasks["keep_none"].try_number) == ("failed", 1)
+
+
+def listed(extra: str) -> bytes:
+    """Return a list of a website with another field, as a service writes it."""
+    return f"""{{"data": [{{"id": 2, "domain": "b.example.com", "extra": {extra}}}], "total": 1}}""".encode()
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        (r'"a\ud800b"', "a?b"),
+        (r'"\udc00"', "?"),
+        (r'{"\ud800": [1]}', {"?": [1]}),
+        (r'"\ud83d\ude00"', "\U0001f600"),
+        ("1e999", None),
+        ("[-1e999]", [None]),
+    ],
+)
+def test_json_that_no_file_can_hold_is_replaced(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, written: str, stored: Any
+) -> None:
+    body, json_type = listed(written), {"Content-Type": "application/json"}
+    analytics_sandbox.fault("list", body=body, headers=json_type, times=None)
+    task = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"]
+    assert task.state == "success"
+    rows = [json.loads(line) for line in Path(task.returned["files"][0]).read_bytes().splitlines()]
+    assert [row["id"] for row in rows] == ["2"]
+    assert json.loads(rows[0]["record"])["extra"] == stored
+
+
+@pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_json_is_refused_and_told_where(analytics_sandbox: Any, written: str) -> None:
+    body, json_type = listed(written), {"Content-Type": "application/json"}
+    analytics_sandbox.fault("list", body=body, headers=json_type, times=None)
+    where = body.index(written.removeprefix("-").encode())
+    settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
+    with (
+        AnalyticsClient(settings) as client,
+        pytest.raises(UnexpectedResponseError, match=rf"The response is not JSON \(.*byte {where}\)"),
+    ):
+        list(client.iter_websites())
+
+
+def test_an_id_that_no_file_can_hold_is_refused(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
+    body, json_type = rb'{"data": [{"id": "\ud800"}], "total": 1}', {"Content-Type": "application/json"}
+    analytics_sandbox.fault("list", body=body, headers=json_type, times=None)
+    assert run_dag(make_dag(base_path=str(tmp_path))).state == "failed"
+    assert list(tmp_path.iterdir()) == []

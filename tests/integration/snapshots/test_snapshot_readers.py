@@ -181,3 +181,62 @@ def test_a_base_path_is_a_dataset_for_readers_that_skip_hidden_names(nights: Cal
     from pyarrow import parquet
 
     assert parquet.read_table(str(nights("parquet", None))).num_rows == 61
+
+
+#: Readers that take the types of a column from the first night, in which it is null.
+CANNOT = {
+    ("pyarrow, folder", "jsonl"),
+    ("pyarrow, folder", "csv"),
+    ("pyarrow, folder with partitions", "jsonl"),
+    ("pyarrow, folder with partitions", "csv"),
+    ("polars, folder", "jsonl"),
+    ("polars, glob", "jsonl"),
+}
+
+
+@pytest.fixture(scope="module")
+def null_nights(_analytics_sandbox_server: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two nights in each format without compression: in the first, no website has an exclusion list."""
+    sandbox = _analytics_sandbox_server
+    written = {}
+    for file_format in ("jsonl", "csv", "parquet"):
+        base = written[file_format] = tmp_path_factory.mktemp("nulls")
+        sandbox.reset()
+        website = sandbox.add_website("a.example.com")
+        with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
+            origin = Origin(client.iter_websites, Source(url=sandbox.url, account_id=None), client.stats)
+            for night in NIGHTS[:2]:
+                options = Options(file_format=file_format)
+                take_snapshot(dataset_of(str(base)), night.date(), origin, now=night, options=options)
+                sandbox.change_website(website["id"], exclude_params="utm_id", exclude_ips="192.0.2.1\n192.0.2.2")
+    return written
+
+
+@pytest.mark.parametrize(
+    ("name", "file_format"),
+    [(name, file_format) for name, (_, formats) in READERS.items() for file_format in formats],
+)
+def test_a_column_that_begins_with_nulls(null_nights: dict[str, Path], name: str, file_format: str) -> None:
+    folder = f"{null_nights[file_format]}/websites"
+
+    def read() -> list[Any]:
+        rows = READERS[name][0](folder, f"{folder}/*/*.{file_format}", file_format)
+        return sorted(str(row["exclude_params"]) for row in rows)
+
+    if (name, file_format) in CANNOT:
+        with pytest.raises(Exception, match=r"(?i)null|pars|type|cast|convert"):
+            read()
+    else:
+        assert read()[-1] == "utm_id"
+        assert len(read()) == 2
+
+
+def test_pyarrow_has_no_reader_for_the_ending_of_zstd(tmp_path: Path, analytics_sandbox: Any) -> None:
+    sandbox = analytics_sandbox
+    sandbox.seed(3)
+    with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
+        origin = Origin(client.iter_websites, Source(url=sandbox.url, account_id=None), client.stats)
+        options = Options(compression="zstd")
+        take_snapshot(dataset_of(str(tmp_path)), NIGHTS[0].date(), origin, now=NIGHTS[0], options=options)
+    with pytest.raises(Exception, match="JSON parse error"):
+        pyarrow_folder(f"{tmp_path}/websites", "", "jsonl")

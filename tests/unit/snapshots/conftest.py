@@ -82,9 +82,9 @@ def take() -> Callable[..., Any]:
             options.pop("day", now.date()),
             origin,
             now=now,
-            late=options.pop("late", False),
-            replace=options.pop("replace", True),
+            is_late=options.pop("is_late", lambda _: False),
             clock=options.pop("clock", lambda: now),
+            writer=options.pop("writer", None),
             options=Options(**options),
         )
 

@@ -54,7 +54,7 @@ def test_latest_names_the_newest_day_and_is_swapped_as_a_whole(
     second = take(base, make_websites(4), NOON + 3 * NIGHT)
     assert latest(base)["digest"] == second.digest
     # A list that is filed under an earlier day on purpose is not the newest.
-    labelled = take(base, make_websites(4), NOON + 3 * NIGHT, day=date(2026, 11, 21), late=True)
+    labelled = take(base, make_websites(4), NOON + 3 * NIGHT, day=date(2026, 11, 21), is_late=lambda _: True)
     assert labelled.manifest.late is True
     assert latest(base)["digest"] == second.digest
     empty = take(base, [], NOON + 4 * NIGHT, accept=frozenset({"count"}))
@@ -147,6 +147,41 @@ def test_a_damaged_snapshot_takes_no_place_and_is_removed_on_purpose_only(
     assert [day.day for day in pruning.removed] == [22, 21, 20]
 
 
+def flip_a_byte(snapshot: Any) -> None:
+    (path,) = snapshot.files
+    content = bytearray(path.fs.cat_file(path.path))
+    content[20] ^= 1
+    path.fs.pipe_file(path.path, bytes(content))
+
+
+def test_one_byte_is_damage_enough_to_take_no_place(take: Make, make_websites: Make, base: StoragePath) -> None:
+    taken = [take(base, make_websites(3), NOON + night * NIGHT) for night in range(5)]
+    for damaged in (taken[4], taken[3], taken[1]):
+        flip_a_byte(damaged)
+    pruning = planned(base, Retention(2))
+    assert [day.day for day in pruning.kept] == [24, 23, 22, 21, 20]
+    assert [day.day for day in pruning.damaged] == [24, 23, 21]
+    pruning = planned(base, Retention(1))
+    # What would expire anyway is not read.
+    assert [day.day for day in pruning.kept] == [24, 23, 22]
+    assert [day.day for day in pruning.damaged] == [24, 23]
+    prune(Dataset(base), pruning)
+    assert [(entry.day.day, entry.is_whole) for entry in list_snapshots(base, verify=True)] == [
+        (24, False),
+        (23, False),
+        (22, True),
+    ]
+
+
+def test_nothing_is_read_as_long_as_nothing_expires(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for night in range(3):
+        take(base, make_websites(3), NOON + night * NIGHT)
+    monkeypatch.setattr("airflow_provider_analytics.snapshots.reader.open_verified", lambda *_: pytest.fail("read"))
+    assert planned(base, Retention(3)).removed == []
+
+
 def test_what_dead_runs_left_on_days_without_a_snapshot_goes(
     take: Make, make_websites: Make, base: StoragePath
 ) -> None:
@@ -162,3 +197,40 @@ def test_what_dead_runs_left_on_days_without_a_snapshot_goes(
     prune(Dataset(base), pruning)
     assert names(base / "websites" / "dt=2026-11-21") == []
     assert len(names(base / "websites" / "dt=2026-11-29")) == 1
+
+
+def test_what_dead_runs_left_beside_a_snapshot_goes(take: Make, make_websites: Make, base: StoragePath) -> None:
+    taken = [take(base, make_websites(3), NOON + night * NIGHT) for night in range(3)]
+    before = [names(snapshot.partition.data) for snapshot in taken]
+    for snapshot in taken:
+        for age in (timedelta(hours=1), timedelta(minutes=1)):
+            name = f"websites-{new_token(NOON + 9 * NIGHT - age)}.jsonl"
+            base.fs.pipe_file((snapshot.partition.data / name).path, b"{}")
+    base.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # somebody may restore it
+    pruning = planned(base, Retention(2))
+    assert [day.day for day in pruning.leftovers] == [22, 20]
+    prune(Dataset(base), pruning)
+    left = [names(snapshot.partition.data) for snapshot in taken]
+    assert [len(found) for found in left] == [2, 3, 2]  # a run may still be writing the others
+    assert all(set(old) < set(new) for old, new in zip(before, left, strict=True))
+    assert [entry.is_whole for entry in list_snapshots(base, verify=True)] == [True, False, True]
+
+
+@pytest.mark.parametrize("beside", ["websites", "_websites"])
+@pytest.mark.parametrize(
+    "name",
+    ["dt=2026-02-30", "dt=2026-13-01", "dt=0000-00-00", "dt=2026-11-2", "dt=\u0662\u0660\u0662\u0666-11-19", "dt=x"],
+)
+def test_a_folder_that_is_no_day_is_ignored(
+    take: Make, make_websites: Make, base: StoragePath, beside: str, name: str
+) -> None:
+    first = take(base, make_websites(3))
+    foreign = base / beside / name
+    base.fs.makedirs(foreign.path, exist_ok=True)
+    base.fs.pipe_file((foreign / "_SUCCESS").path, b"x")
+    second = take(base, make_websites(3), NOON + NIGHT)
+    assert [entry.day.day for entry in list_snapshots(base)] == [21, 20]
+    prune(Dataset(base), planned(base, Retention(1)))
+    assert list_snapshots(base)[0].snapshot == second
+    assert names(first.partition.data) == []
+    assert names(foreign) == ["_SUCCESS"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +189,21 @@ def test_the_name_of_the_place_is_a_text(take: Make, make_websites: Make, tmp_pa
     assert read_snapshot(str(tmp_path), "2026-11-20", "another") is None
     with pytest.raises(ValueError, match="allowed: YYYY-MM-DD"):
         read_snapshot(str(tmp_path), "yesterday")
+
+
+@pytest.mark.parametrize("moment", [datetime(2026, 11, 20), datetime(2026, 11, 20, tzinfo=UTC)])
+def test_a_point_in_time_is_no_day(take: Make, make_websites: Make, base: StoragePath, moment: datetime) -> None:
+    """It belongs to different days in different time zones."""
+    take(base, make_websites(3))
+    with pytest.raises(ValueError, match=r"day=.* is not allowed; allowed: a date"):
+        read_snapshot(base, moment)
+
+
+def test_a_manifest_of_another_day_is_damage(take: Make, make_websites: Make, base: StoragePath) -> None:
+    first = take(base, make_websites(3))
+    second = take(base, make_websites(4), first.manifest.observed_at + NIGHT)
+    base.fs.pipe_file(second.partition.manifest.path, base.fs.cat_file(first.partition.manifest.path))
+    (entry, _) = list_snapshots(base)
+    assert entry.problems == (
+        f"{second.partition.manifest} is damaged (it is that of 2026-11-20). Restore it, or take the snapshot again.",
+    )

@@ -14,8 +14,9 @@ from upath import UPath
 
 from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError, UnsafePlanError
 from airflow_provider_analytics.snapshots import publish as publishing
+from airflow_provider_analytics.snapshots.catalog import point_to_latest
 from airflow_provider_analytics.snapshots.reader import read_snapshot
-from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, token_age
+from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, read_bytes, token_age
 
 Make = Callable[..., Any]
 HOUR = timedelta(hours=1)
@@ -106,6 +107,68 @@ def test_a_first_snapshot_that_dies_is_not_published(
     assert read_snapshot(base, datetime(2026, 11, 20, tzinfo=UTC).date()) is None
 
 
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("published", [False, True])
+def test_a_retry_removes_at_once_what_its_killed_try_left(
+    take: Make, make_websites: Make, base: StoragePath, step: int, published: bool
+) -> None:
+    now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    if published:
+        take(base, make_websites(30), now - HOUR, writer="a run")
+    with pytest.MonkeyPatch.context() as patch:
+        dying(patch, step, after=step == 1)
+        with pytest.raises(DiesError):
+            take(base, make_websites(31), now, writer="a run")
+    retried = take(base, make_websites(31), now + timedelta(minutes=1), writer="a run")
+    assert held(retried) == sorted(["_SUCCESS", "_manifest.json", *retried.manifest.file_names])
+
+
+def test_the_next_night_removes_what_another_run_left(take: Make, make_websites: Make, base: StoragePath) -> None:
+    now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    with pytest.MonkeyPatch.context() as patch:
+        dying(patch, 2, after=False)
+        with pytest.raises(DiesError):
+            take(base, make_websites(31), now, writer="a run")
+    other = take(base, make_websites(31), now + timedelta(minutes=1), writer="another run")
+    assert len(names(other.partition.data)) == 2  # the first may still be writing
+    base.fs.pipe_file((other.partition.about / "_since-2026-11-19.md").path, b"x")
+    take(base, make_websites(31), now + 24 * HOUR, writer="the next run")
+    assert held(other) == sorted(["_SUCCESS", "_manifest.json", "_since-2026-11-19.md", *other.manifest.file_names])
+
+
+def test_the_next_night_leaves_what_somebody_else_put_there(take: Make, make_websites: Make, base: StoragePath) -> None:
+    folder = base / "websites" / "dt=2026-11-19"
+    base.fs.makedirs(folder.path, exist_ok=True)
+    base.fs.pipe_file((folder / "mine.jsonl").path, b"{}")
+    take(base, make_websites(3))
+    assert names(folder) == ["mine.jsonl"]
+
+
+def test_the_next_night_leaves_a_day_whose_manifest_is_damaged(
+    take: Make, make_websites: Make, base: StoragePath
+) -> None:
+    first = take(base, make_websites(31))
+    before = held(first)
+    base.fs.pipe_file(first.partition.manifest.path, b"{")
+    take(base, make_websites(31), first.manifest.observed_at + 24 * HOUR)
+    assert held(first) == before
+
+
+def test_a_run_whose_file_an_ignorant_one_removed_puts_it_back(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try that was given up is still alive, and publishes while its retry takes it for dead."""
+
+    def removed(target: StoragePath, *arguments: Any) -> None:
+        if target.name == "_manifest.json":
+            for name in names(base / "websites" / "dt=2026-11-20"):
+                base.fs.rm_file((base / "websites" / "dt=2026-11-20" / name).path)
+        put_bytes(target, *arguments)
+
+    monkeypatch.setattr(publishing, "put_bytes", removed)
+    assert whole(base, take(base, make_websites(3)), 3)
+
+
 def test_a_list_that_is_not_proven_touches_nothing(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(30))
     before = contents(first)
@@ -145,13 +208,20 @@ def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base:
         assert not isinstance(result, SnapshotError) or "another run published" in str(result)
 
 
-def test_a_late_list_does_not_replace_one_that_was_published_meanwhile(
+def test_a_list_that_may_not_be_filed_once_it_is_read_changes_nothing(
     take: Make, make_websites: Make, base: StoragePath
 ) -> None:
     first = take(base, make_websites(30))
     before = contents(first)
-    with pytest.raises(UnsafePlanError, match="2026-11-20 has a snapshot by now, which is kept"):
-        take(base, make_websites(31), first.manifest.observed_at + HOUR, late=True, replace=False)
+    asked: list[datetime] = []
+
+    def refuse(observed_at: datetime) -> bool:
+        asked.append(observed_at)
+        raise UnsafePlanError("another run was faster")
+
+    with pytest.raises(UnsafePlanError, match="another run was faster"):
+        take(base, make_websites(31), first.manifest.observed_at + HOUR, is_late=refuse)
+    assert asked == [first.manifest.observed_at + HOUR]
     assert contents(first) == before
 
 
@@ -202,6 +272,62 @@ def test_the_loser_of_a_race_says_so_and_cleans_up(
     assert names(base / "websites" / "dt=2026-11-20") == []
 
 
+@pytest.mark.parametrize("moment", ["before A has looked whether it won", "after A has looked"])
+@pytest.mark.parametrize("known", ["the one before", "that of A"])
+def test_of_two_runs_that_overlap_only_the_files_of_the_winner_stay(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch, moment: str, known: str
+) -> None:
+    """B replaces the manifest of A, and has read it before, or the one that A replaced."""
+    first = take(base, make_websites(3))
+    b_has_read, b_may_write, b_is_done = threading.Event(), threading.Event(), threading.Event()
+    later = first.manifest.observed_at + timedelta(minutes=1)
+
+    def run_b() -> None:
+        take(base, make_websites(5), later)
+        b_is_done.set()
+
+    b_thread = threading.Thread(target=run_b)
+
+    def reading(path: StoragePath) -> bytes | None:
+        if threading.current_thread() is not b_thread:
+            return read_bytes(path)
+        if known == "that of A":
+            b_may_write.wait(60)
+        content = read_bytes(path)
+        b_has_read.set()
+        b_may_write.wait(60)
+        return content
+
+    def let_b_write() -> None:
+        b_may_write.set()
+        assert b_is_done.wait(60)
+
+    def putting(target: StoragePath, *arguments: Any) -> None:
+        is_a = threading.current_thread() is not b_thread
+        if is_a and target.name == "_manifest.json":
+            b_thread.start()
+            assert known == "that of A" or b_has_read.wait(60)
+        put_bytes(target, *arguments)
+        if is_a and target.name == "_SUCCESS" and moment.startswith("before"):
+            let_b_write()
+
+    def pointing(dataset: Any) -> None:
+        if threading.current_thread() is not b_thread and moment.startswith("after"):
+            let_b_write()
+        point_to_latest(dataset)
+
+    monkeypatch.setattr(publishing, "read_bytes", reading)
+    monkeypatch.setattr(publishing, "put_bytes", putting)
+    monkeypatch.setattr(publishing, "point_to_latest", pointing)
+    with pytest.raises(SnapshotError, match="another run published 2026-11-20 at the same time; its snapshot is kept"):
+        take(base, make_websites(4), later)
+    b_thread.join()
+    winner = read_snapshot(base, "2026-11-20")
+    assert winner is not None
+    assert sum(1 for _ in winner.rows()) == 5
+    assert held(winner) == sorted(["_SUCCESS", "_manifest.json", *winner.manifest.file_names])
+
+
 @pytest.mark.parametrize("place", ["under a file", "in /proc"])
 def test_a_base_path_that_cannot_be_written_is_a_clear_error(
     take: Make, make_websites: Make, tmp_path: Path, place: str
@@ -229,9 +355,9 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-@pytest.mark.parametrize(("room", "written"), [("nothing", 0), ("part of the data", 0), ("the data only", 1)])
+@pytest.mark.parametrize("room", ["nothing", "part of the data", "the data only"])
 def test_a_disk_that_fills_up_leaves_the_last_snapshot(
-    take: Make, make_websites: Make, local_base: StoragePath, full_disk: list[int], room: str, written: int
+    take: Make, make_websites: Make, local_base: StoragePath, full_disk: list[int], room: str
 ) -> None:
     first = take(local_base, make_websites(30))
     before = held(first)
@@ -240,11 +366,31 @@ def test_a_disk_that_fills_up_leaves_the_last_snapshot(
     with pytest.raises(SnapshotError, match="No space left on device"):
         take(local_base, make_websites(30), first.manifest.observed_at + HOUR)
     assert whole(local_base, first, 30)
-    # A write of the manifest that failed may have reached an object store all the same: its files stay for now.
-    assert len(set(held(first)) - set(before)) == written
+    assert held(first) == before
     full_disk[0] = 10**9
     third = take(local_base, make_websites(31), first.manifest.observed_at + 2 * HOUR)
     assert held(third) == sorted(["_SUCCESS", "_manifest.json", *third.manifest.file_names])
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_manifest_that_was_written_although_the_storage_says_no_keeps_its_files(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    take(base, make_websites(3))
+
+    def lost_answer(target: StoragePath, *arguments: Any) -> None:
+        put_bytes(target, *arguments)
+        if not reads:
+            monkeypatch.setattr(publishing, "read_bytes", lost_answer)
+        raise TimeoutError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "put_bytes", lost_answer)
+        with pytest.raises(SnapshotError, match="no answer"):
+            take(base, make_websites(4), datetime(2026, 11, 20, 13, tzinfo=UTC))
+    read = read_snapshot(base, "2026-11-20")
+    assert read is not None
+    assert sum(1 for _ in read.rows()) == 4
 
 
 def test_a_temporary_folder_that_is_full_is_a_clear_error(
