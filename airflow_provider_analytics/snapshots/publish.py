@@ -73,10 +73,12 @@ def publish(
                 make_directory(partition.data)
             for target, file in files.items():
                 put_file(file, target, token)
+            missing = [str(target) for target in files if not exists(target)]
         except BaseException:
             _remove_all(files)
             raise
-        if missing := [str(target) for target in files if not exists(target)]:
+        if missing:
+            _remove_all(files)
             raise SnapshotError(f"{', '.join(missing)} disappeared while the snapshot was written")
         try:
             replaced = read_bytes(partition.manifest)

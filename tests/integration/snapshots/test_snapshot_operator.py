@@ -28,6 +28,7 @@ from airflow_provider_analytics.operators.snapshots import (
     snapshot_asset,
 )
 from airflow_provider_analytics.snapshots import publish
+from airflow_provider_analytics.storage import StoragePath, put_bytes
 
 TODAY = datetime.now(UTC)
 
@@ -79,6 +80,26 @@ def test_a_rerun_replaces_the_partition(run_dag: RunDag, analytics_sandbox: Any,
 
 class KilledError(BaseException):
     """The process is gone: nothing catches this, nothing cleans up."""
+
+
+def test_airflow_tells_a_retry_from_another_run(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analytics_sandbox.seed(3)
+    tries: list[int] = []
+
+    def killed_once(target: StoragePath, content: bytes, token: str) -> None:
+        tries.append(len(list(tmp_path.glob("websites/*/*"))))
+        if len(tries) == 1:
+            raise RuntimeError("killed")
+        put_bytes(target, content, token)
+
+    monkeypatch.setattr(publish, "put_bytes", killed_once)
+    monkeypatch.setattr(publish, "_remove_all", lambda *_: None)
+    task = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"]
+    assert (task.state, task.try_number) == ("success", 2)
+    assert tries == [1, 2, 2]
+    assert [str(path) for path in tmp_path.glob("websites/*/*")] == task.returned["files"]
 
 
 def test_a_retry_leaves_nothing_of_a_try_that_was_killed(

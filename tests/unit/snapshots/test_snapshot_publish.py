@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
+from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError, UnsafePlanError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.catalog import point_to_latest
@@ -391,6 +392,26 @@ def test_a_manifest_that_was_written_although_the_storage_says_no_keeps_its_file
     read = read_snapshot(base, "2026-11-20")
     assert read is not None
     assert sum(1 for _ in read.rows()) == 4
+
+
+def test_a_run_whose_file_disappears_leaves_none_of_the_others(
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = take(base, make_websites(3))
+    before = contents(first)
+    put_file = storage.put_file
+
+    def lost(source: Path, target: StoragePath, token: str) -> None:
+        put_file(source, target, token)
+        if target.name.startswith("_changes"):
+            base.fs.rm_file(target.path)
+
+    monkeypatch.setattr(publishing, "put_file", lost)
+    second = first.manifest.observed_at + 24 * HOUR
+    with pytest.raises(SnapshotError, match=r"_changes-.* disappeared while the snapshot was written"):
+        take(base, make_websites(4), second)
+    assert names(base / "websites" / f"dt={second.date()}") == []
+    assert contents(first) == before
 
 
 def test_a_temporary_folder_that_is_full_is_a_clear_error(
