@@ -29,6 +29,7 @@ from airflow_provider_analytics.exceptions import (
     NotAppliedError,
     NotFoundError,
     OtherDomainError,
+    StoppedError,
     UnexpectedResponseError,
 )
 
@@ -91,6 +92,22 @@ class AnalyticsClient:
     def close(self) -> None:
         """Close the connections; the next request opens new ones."""
         self._transport.close()
+
+    def stop(self) -> None:
+        """Begin no request any more, and end all waiting; safe in a signal handler.
+
+        Requests under way end; every other one raises :class:`StoppedError`.
+        """
+        self._transport.stop()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether :meth:`stop` was called."""
+        return self._transport.stopped
+
+    def wait(self, seconds: float) -> None:
+        """Wait so many seconds, or until :meth:`stop`."""
+        self._transport.wait(seconds)
 
     @property
     def base_url(self) -> str:
@@ -179,6 +196,7 @@ class AnalyticsClient:
         :raises AmbiguousWriteError: if the website may or may not have been created.
         :raises OtherDomainError: if the service shows another domain than the one sent.
         :raises NotAppliedError: if the service shows other settings than those sent.
+        :raises StoppedError: with the id of the website, if it was created and could not be checked any more.
         """
         form = fields.create_form(domain, **settings)
         self._hide_password(form, form.get("privacy", str(Privacy.PUBLIC.value)))
@@ -191,10 +209,17 @@ class AnalyticsClient:
             if not may_have_been_applied(error):
                 raise
             record = self._created(domain, error.problem(), error)
-        if "domain" not in record:
-            record = self.get_website(record["id"])
-        self._check_domain(record, domain)
-        return self._as_sent(record, settings)
+        try:
+            if "domain" not in record:
+                record = self.get_website(record["id"])
+            self._check_domain(record, domain)
+            return self._as_sent(record, settings)
+        except StoppedError as error:
+            raise StoppedError(
+                f"Stopped: the task was killed. The website {domain!r} was created, with the id {record['id']}, and "
+                "could not be checked any more.",
+                str(record["id"]),
+            ) from error
 
     @_located
     def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
@@ -333,7 +358,7 @@ class AnalyticsClient:
             try:
                 return read()
             except (NotFoundError, NotAppliedError):
-                self._transport.sleep(seconds)
+                self._transport.wait(seconds)
         return read()
 
     @_located

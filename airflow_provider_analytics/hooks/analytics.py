@@ -46,6 +46,7 @@ class AnalyticsHook(BaseHook):
         super().__init__()
         self.analytics_conn_id = analytics_conn_id
         self._client: AnalyticsClient | None = None
+        self._is_stopped = False
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -71,6 +72,8 @@ class AnalyticsHook(BaseHook):
                 for value in settings.headers.values():
                     mask_secret(value)  # Airflow masks extras by their names, which do not tell
                 self._client = AnalyticsClient(settings)
+            if self._is_stopped:
+                self._client.stop()
             return self._client
 
     @property
@@ -86,6 +89,15 @@ class AnalyticsHook(BaseHook):
         """Close the connections to the service."""
         if self._client is not None:
             self._client.close()
+
+    def stop(self) -> None:
+        """Begin no request any more, and end all waiting; safe in a signal handler, such as ``on_kill``.
+
+        Requests under way end; every other one raises :class:`StoppedError`.
+        """
+        self._is_stopped = True
+        if self._client is not None:
+            self._client.stop()
 
     def list_websites(
         self,

@@ -6,10 +6,11 @@ The only module of this package with I/O, and the only one that sends the change
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
@@ -17,6 +18,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import is_deleted
 from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PAGE_SIZES, UpdateSettings, normalise
+from airflow_provider_analytics.api.stopping import LOOK_SECONDS
 from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
@@ -29,6 +31,7 @@ from airflow_provider_analytics.exceptions import (
     NotFoundError,
     RateLimitError,
     ServerError,
+    StoppedError,
 )
 from airflow_provider_analytics.reconcile.ledger import key_of
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
@@ -51,10 +54,14 @@ PROGRESS_SECONDS = 10.0
 #: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
 #: would use up all its retries.
 GIVE_UP_AFTER = 20
+#: Seconds in which requests under way may end after a stop. Airflow kills the process 5 s after it told it to end, and
+#: the ledger is still to be written.
+GRACE_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
 _NOT_TRIED = f"Not tried: {GIVE_UP_AFTER} websites in a row failed, so the service seems to be down."
+_UNDER_WAY = "Stopped while its change was under way: it may have been applied."
 _STILL_DIFFERS = f"Still differs after {ROUNDS} rounds: the service ignores it, or somebody else changes it"
 _SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
 
@@ -68,6 +75,8 @@ class Outcome:
     :param unclear: keys (:func:`ledger.key_of`) of the websites that may or may not have been changed.
     :param unshown: keys of the websites that do not show a field that was sent, so that it cannot be checked.
     :param differing: records of the websites that do not hold their change, as they were read last.
+    :param interrupted: what ended the work before all was done and checked, such as :class:`StoppedError`; None if
+        nothing did.
     """
 
     sent: tuple[Change, ...] = ()
@@ -75,6 +84,7 @@ class Outcome:
     unclear: frozenset[str] = frozenset()
     unshown: frozenset[str] = frozenset()
     differing: tuple[Mapping[str, Any], ...] = ()
+    interrupted: BaseException | None = None
 
     @property
     def applied(self) -> int:
@@ -127,7 +137,7 @@ class Websites:
         rows_show = all(name in record for record in self.records for name in fields)
         if self.complete and rows_show and len(ids) > _requests_of_a_list(len(self.records)):
             wanted = set(ids)
-            listed = self.client.list_websites()
+            listed = _unless_stopped(self.client, self.client.list_websites)
             return ReadAgain({str(one["id"]): one for one in listed if str(one["id"]) in wanted}, listed=listed)
 
         def work(website_id: str) -> Mapping[str, Any] | None:
@@ -136,7 +146,9 @@ class Websites:
             except NotFoundError:
                 return None
 
-        shown, failures = _each(ids, work, str, self.workers, _Progress(len(ids), len(ids), "Checking"))
+        failures: dict[str, str] = {}
+        progress = _Progress(len(ids), len(ids), "Checking")
+        shown = _each(self.client, ids, work, str, self.workers, progress, failures)
         found = {website_id: record for website_id, record in shown if record is not None}
         if len(found) + len(failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
@@ -177,6 +189,10 @@ def apply_plan(
     plan. A website that fails does not stop the others. What was changed is read again, and changed again if it does
     not hold, at most :data:`ROUNDS` times.
 
+    If the client is stopped, or an exception that is no error interrupts this thread, as Airflow raises it for a
+    timeout, no request is begun any more. Those under way get :data:`GRACE_SECONDS`, and the outcome says what was
+    sent, what may have been, and what interrupted it: the caller raises that, once it has recorded the rest.
+
     :param change_of: works the change of a website out from a record of it.
     :param passwords: ``password_from`` reference to password.
     :param applied: called after each applied change.
@@ -185,23 +201,64 @@ def apply_plan(
     :raises AuthenticationError: immediately, since every other request would fail too.
     """
     sender = _Sender(websites.client, change_of, passwords or {}, applied, ignore_gone=ignore_gone)
-    sent: list[Change] = []
-    failures: dict[str, str] = {}
-    unshown: set[str] = set()
-    differing: dict[str, Mapping[str, Any]] = {}
+    checked = _Checked()
+    interrupted: BaseException | None = None
+    try:
+        _apply_rounds(websites, plan, change_of, sender, checked, ignore_gone=ignore_gone)
+    except BaseException as error:
+        if isinstance(error, Exception) and not websites.client.stopped:
+            raise
+        websites.client.stop()
+        interrupted = error
+    failures = dict(checked.failures)
+    unclear = set(sender.lost)
+    for key, change in list(sender.under_way.items()):
+        unclear.add(key)
+        failures[change.website] = _UNDER_WAY
+    # Copies: a request that is still under way may end now.
+    return Outcome(
+        tuple(sender.sent),
+        failures,
+        frozenset(unclear),
+        frozenset(checked.unshown),
+        tuple(checked.differing.values()),
+        interrupted,
+    )
+
+
+@dataclass
+class _Checked:
+    """What the rounds have found out so far.
+
+    :param failures: website to error message.
+    :param unshown: keys of the websites that do not show a field that was sent.
+    :param differing: key to the record of a website that does not hold its change.
+    """
+
+    failures: dict[str, str] = field(default_factory=dict)
+    unshown: set[str] = field(default_factory=set)
+    differing: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def _apply_rounds(
+    websites: Websites, plan: Plan, change_of: ChangeOf, sender: _Sender, checked: _Checked, *, ignore_gone: bool
+) -> None:
+    """Send the changes and check them; ``sender`` and ``checked`` are right at every moment."""
+    failures, unshown, differing = checked.failures, checked.unshown, checked.differing
+    client, workers = websites.client, websites.workers
     todo = plan.changes
     for round_number in range(1, ROUNDS + 1):
-        done, failed = _each(todo, sender.send, _website, websites.workers, _Progress(plan.websites, len(todo)))
-        sent += [change for _, changes in done for change in changes]
+        failed_before = set(failures)
+        progress = _Progress(plan.websites, len(todo))
+        done = _each(client, todo, sender.send, _website, workers, progress, failures)
         for planned, changes in done:
             if not changes:  # right already: what was read before was stale
                 differing.pop(key_of(planned), None)
-        failures |= failed
         check = [changes[-1] for _, changes in done if changes]
-        lost = [change for key, change in sender.lost.items() if change.website in failed]
+        lost = [change for key, change in sender.lost.items() if change.website in failures.keys() - failed_before]
         if not check and not lost:
             break
-        time.sleep(SETTLE_SECONDS)
+        client.wait(SETTLE_SECONDS)
         seen = _see(websites, [*check, *lost], change_of, ignore_gone=ignore_gone)
         for change in lost:
             look = seen[key_of(change)]
@@ -210,8 +267,7 @@ def apply_plan(
             if look.state == "holds":
                 # The response was lost, or told of an error; the website shows that the change was applied.
                 failures.pop(change.website)
-                sent.append(change)
-                sender.audit(change)
+                sender.record(change)
         left = []
         for change in check:
             look = seen[key_of(change)]
@@ -231,9 +287,6 @@ def apply_plan(
             break
         todo = tuple(left)
         log.info("Changing %s websites again, which do not show their change.", f"{len(todo):,}")
-    return Outcome(
-        tuple(sent), failures, frozenset(sender.lost), frozenset(unshown), tuple(differing[key] for key in differing)
-    )
 
 
 @dataclass(frozen=True)
@@ -344,7 +397,9 @@ def complete_records(
         except NotFoundError:
             return None
 
-    shown, failures = _each(lacking, work, _name, workers, _Progress(len(records), len(lacking), "Reading"))
+    failures: dict[str, str] = {}
+    progress = _Progress(len(records), len(lacking), "Reading")
+    shown = _each(client, lacking, work, _name, workers, progress, failures)
     answers = {str(record["id"]): answer for record, answer in shown}
     asked = {str(record["id"]) for record in lacking}
     whole = [answers.get(str(record["id"])) if str(record["id"]) in asked else record for record in records]
@@ -368,31 +423,42 @@ class _Sender:
         self._passwords = passwords
         self._applied = applied
         self._ignore_gone = ignore_gone
+        #: Changes that were applied, in their order, each as it was sent.
+        self.sent: list[Change] = []
+        #: Key of a website to the change of it that is being sent.
+        self.under_way: dict[str, Change] = {}
         #: Key of a website to a change that failed, and may have been applied nevertheless.
         self.lost: dict[str, Change] = {}
 
-    def audit(self, change: Change) -> None:
-        """Tell that a change was applied."""
-        if self._applied:
-            self._applied(change)
+    def record(self, *changes: Change) -> None:
+        """Note that changes of a website were applied, and tell the last one."""
+        self.sent.extend(changes)
+        if self._applied and changes:
+            self._applied(changes[-1])
 
     def send(self, planned: Change) -> list[Change]:
         """Send a change; return what was sent, which is nothing if nothing was to be done.
 
         A create has the id of the new website. An update whose response was lost comes before that of the next attempt.
         """
-        changes = {"create": self._create, "update": self._update, "delete": self._delete}[planned.action](planned)
-        if changes:
-            self.audit(changes[-1])
+        try:
+            changes = {"create": self._create, "update": self._update, "delete": self._delete}[planned.action](planned)
+            self.record(*changes)
+        finally:
+            self.under_way.pop(key_of(planned), None)
         return changes
 
     def _create(self, change: Change) -> list[Change]:
         settings = self._settings(change)
         later = {name: settings.pop(name) for name in list(settings) if not FIELDS[name].on_create}
+        created = tuple(one for one in change.fields if one.field not in later)
+        self.under_way[key_of(change)] = change
         try:
             record = self._client.create_website(change.domain, **settings)
-            if later:
-                self._client.update_website(record["id"], **later)
+        except StoppedError as error:
+            if error.website_id is None:
+                raise
+            return [replace(change, website_id=error.website_id, fields=created)]
         except NotAppliedError as error:  # the check that follows looks at it again, and sends what is left
             return [replace(change, website_id=error.website_id)]
         except AnalyticsError as error:
@@ -400,7 +466,17 @@ class _Sender:
             if not answered or may_have_been_applied(error):
                 self.lost[key_of(change)] = change
             raise
-        return [replace(change, website_id=str(record["id"]))]
+        website_id = str(record["id"])
+        try:
+            if later:
+                self._client.update_website(website_id, **later)
+        except (NotAppliedError, StoppedError) as error:
+            fields = change.fields if isinstance(error, NotAppliedError) else created
+            return [replace(change, website_id=website_id, fields=fields)]
+        except AnalyticsError:
+            self.record(replace(change, website_id=website_id, fields=created))
+            raise
+        return [replace(change, website_id=website_id)]
 
     def _update(self, planned: Change) -> list[Change]:
         worked_out: Change | None = None
@@ -410,6 +486,7 @@ class _Sender:
             nonlocal worked_out
             self._check_domain(planned, record, "not changed")
             worked_out = self._change_of(record)
+            self.under_way[key_of(planned)] = worked_out or planned
             return cast("UpdateSettings", self._settings(worked_out)) if worked_out else None
 
         def may_be_applied() -> None:
@@ -440,6 +517,7 @@ class _Sender:
             names = [name for name, one in FIELDS.items() if name in record and one.on_update and one.kind.column]
             fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in names)
             change = replace(planned, fields=fields)
+            self.under_way[key_of(planned)] = change
             try:
                 self._client.delete_website(website_id)
             except NotFoundError:
@@ -523,36 +601,90 @@ class _Progress:
 
 
 def _each(
+    client: AnalyticsClient,
     items: Sequence[Item],
     work: Callable[[Item], Result],
     name: Callable[[Item], str],
     workers: int,
     progress: _Progress,
-) -> tuple[list[tuple[Item, Result]], dict[str, str]]:
-    """Do the work for each item concurrently; return the results in the order in which they came, and the failures."""
+    failures: dict[str, str],
+) -> list[tuple[Item, Result]]:
+    """Do the work for each item concurrently; return the results in the order in which they came.
+
+    :param failures: receives name to error message.
+    :raises StoppedError: if the client was stopped before all was done. Requests under way get
+        :data:`GRACE_SECONDS` to end, the rest is cancelled.
+    """
     done: list[tuple[Item, Result]] = []
-    failures: dict[str, str] = {}
     breaker = _Breaker()
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="analytics") as pool:
-        futures = {pool.submit(breaker.guard, work, item): item for item in items}
+    futures: dict[Future[Result], Item] = {}
+    left = 0
+    ended: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
+
+    def take(future: Future[Result]) -> bool:
+        """Note how a piece of work ended; return whether it was done at all."""
+        item = futures[future]
         try:
-            for future in as_completed(futures):
-                item = futures[future]
-                try:
-                    done.append((item, future.result()))
-                except AuthenticationError:
-                    raise
-                except _NotTriedError:
-                    failures[name(item)] = _NOT_TRIED
-                    continue
-                except (AnalyticsError, ValueError) as error:
-                    failures[name(item)] = error.problem() if isinstance(error, AnalyticsError) else str(error)
-                progress.step(good=name(item) not in failures)
-        finally:
-            # Also if the task is stopped: requests in flight finish, the rest is cancelled.
-            pool.shutdown(wait=True, cancel_futures=True)
-            progress.say()
-    return done, failures
+            done.append((item, future.result()))
+        except (CancelledError, StoppedError):
+            return False
+        except AuthenticationError:
+            raise
+        except _NotTriedError:
+            failures[name(item)] = _NOT_TRIED
+            return True
+        except (AnalyticsError, ValueError) as error:
+            failures[name(item)] = error.problem() if isinstance(error, AnalyticsError) else str(error)
+        progress.step(good=name(item) not in failures)
+        return True
+
+    pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="analytics")
+    try:
+        for item in items:
+            future = pool.submit(breaker.guard, work, item)
+            futures[future] = item
+            future.add_done_callback(ended.put)
+        left = len(futures)
+        while left and not client.stopped:
+            try:
+                left -= take(ended.get(timeout=LOOK_SECONDS))
+            except queue.Empty:  # so that a stop is noticed while nothing ends
+                continue
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            client.stop()
+        raise
+    finally:
+        pool.shutdown(wait=not client.stopped, cancel_futures=True)
+        if client.stopped:
+            wait([future for future in futures if future.running()], GRACE_SECONDS)
+            while not ended.empty():
+                left -= take(ended.get())
+        progress.say()
+    if left:
+        raise StoppedError("Stopped: the task was killed.")
+    return done
+
+
+def _unless_stopped(client: AnalyticsClient, work: Callable[[], Result]) -> Result:
+    """Do the work in a thread, so that a stop does not wait for a response that never comes.
+
+    :raises StoppedError: if the client was stopped, and the work did not end within :data:`GRACE_SECONDS`.
+    """
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analytics")
+    future = pool.submit(work)
+    try:
+        while not future.done() and not client.stopped:
+            wait([future], LOOK_SECONDS)
+        wait([future], GRACE_SECONDS)
+    except BaseException:
+        client.stop()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+    if not future.done():
+        raise StoppedError("Stopped: the task was killed.")
+    return future.result()
 
 
 def _requests_of_a_list(websites: int) -> int:
