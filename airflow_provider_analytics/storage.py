@@ -145,7 +145,7 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
     """
     with ExitStack() as stack:
         stored = stack.enter_context(open_to_read(path))
-        copy = None if _is_local(path) else stack.enter_context(tempfile.TemporaryFile(prefix="analytics-snapshot-"))
+        copy = None if is_local(path) else stack.enter_context(tempfile.TemporaryFile(prefix="analytics-snapshot-"))
         digest = hashlib.sha256()
         while block := stored.read(1 << 20):
             digest.update(block)
@@ -163,7 +163,7 @@ def put_bytes(target: StoragePath, content: bytes, token: str) -> None:
 
     :param token: unique part for the name of the temporary file.
     """
-    if not _is_local(target):
+    if not is_local(target):
         target.fs.pipe_file(target.path, content)
         return
     with _replacing(Path(target.path), token) as file:
@@ -175,7 +175,7 @@ def put_file(source: Path, target: StoragePath, token: str) -> None:
 
     :param token: unique part for the name of the temporary file.
     """
-    if not _is_local(target):
+    if not is_local(target):
         target.fs.put_file(str(source), target.path)
         return
     with source.open("rb") as content, _replacing(Path(target.path), token) as file:
@@ -215,7 +215,8 @@ def _replacing(target: Path, token: str) -> Iterator[IO[bytes]]:
         os.close(directory)
 
 
-def _is_local(path: StoragePath) -> bool:
+def is_local(path: StoragePath) -> bool:
+    """Return whether a path is on a file system of this machine."""
     return "file" in _protocols(path)
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +34,10 @@ class AirflowTaskTerminated(BaseException):
 def run(job):
     os.environ.update(job["environment"])
     apply.SETTLE_SECONDS = job["settle_seconds"]
+    if job["s3"]:
+        import s3fs
+        from airflow_versions import attach
+        attach("s3", s3fs.S3FileSystem(**job["s3"]))
     task = globals()[job["operator"]](task_id="sync", **job["arguments"])
     ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=job["try_number"])
 
@@ -79,6 +84,7 @@ class TaskProcess:
             stderr=self._log,
             text=True,
             encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
         )
         return self
 
@@ -98,12 +104,13 @@ class TaskProcess:
         airflow: int = 3,
         settle_seconds: float = 0,
         try_number: int = 1,
-        environment: dict[str, str] | None = None,
+        s3: dict[str, Any] | None = None,
         **arguments: Any,
     ) -> None:
         """Begin to run an operator.
 
         :param airflow: major version: 3 goes on with the task after ``on_kill``, 2 raises an exception.
+        :param s3: arguments of the file system for ``s3://``.
         """
         names = [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]
         job = {
@@ -112,7 +119,8 @@ class TaskProcess:
             "airflow": airflow,
             "settle_seconds": settle_seconds,
             "try_number": try_number,
-            "environment": {**{name: os.environ[name] for name in names}, **(environment or {})},
+            "environment": {name: os.environ[name] for name in names},
+            "s3": s3,
         }
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(job) + "\n")

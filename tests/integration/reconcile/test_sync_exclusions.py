@@ -471,7 +471,7 @@ def test_ledger_and_audit_may_be_in_any_storage(analytics_sandbox: SandboxServer
     assert lists(analytics_sandbox) == {"a.example": "9.9.9.9\n203.0.113.8"}
     run = "memory://state/audit/the_dag/manual__2026-01-02T03_04_05_00_00"
     assert [
-        len((read_text(f"{run}/sync--1-{number}.jsonl", "audit_path") or "").splitlines()) for number in (1, 2)
+        len((read_text(f"{run}/sync--1-{number}-0001.jsonl", "audit_path") or "").splitlines()) for number in (1, 2)
     ] == [1, 1]
 
 
