@@ -16,7 +16,7 @@ from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.domains import check_domain, is_variant, may_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.kinds import Privacy, Secret
-from airflow_provider_analytics.api.listing import Listing, read_again
+from airflow_provider_analytics.api.listing import Listing, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Stats, Transport, may_have_been_applied
@@ -148,6 +148,47 @@ class AnalyticsClient:
         """
         fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
         return read_again(list, lambda: self.iter_websites(**filters))
+
+    @_located
+    def list_websites_within(self, requests: int) -> list[dict[str, Any]] | None:
+        """Return the complete list; None if it takes about so many more requests than the first one.
+
+        The first page tells: it names the number of all websites. Where it does not, the answer is None.
+
+        :raises IncompleteListError: if the list cannot be proven complete.
+        """
+
+        def consume(listing: Listing) -> list[dict[str, Any]] | None:
+            for first in listing:
+                if listing.total is None or requests_of_a_list(listing.total) - 1 > requests:
+                    return None
+                return [first, *listing]
+            return []
+
+        return read_again(consume, self.iter_websites)
+
+    @_located
+    def search_domain(self, domain: str) -> list[dict[str, Any]] | None:
+        """Return all websites of a domain that the service's search finds; None if it does not show any for certain.
+
+        :raises AnalyticsError: if the service fails.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for spelling in spellings(domain):
+            try:
+                with closing(self.iter_websites(search=spelling, search_by="domain")) as listing:
+                    for record in listing:
+                        if (listing.total or 0) > SEARCH_LIMIT:
+                            return None
+                        if _has_domain(record, domain):
+                            found[str(record["id"])] = record
+            except IncompleteListError:
+                return None
+            except AnalyticsApiError as error:
+                if error.status not in dialect.NO_SUCH_PAGE:
+                    raise
+                return None
+        return list(found.values()) or None
 
     @_located
     def get_website(self, website_id: int | str) -> dict[str, Any]:

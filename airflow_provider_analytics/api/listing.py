@@ -135,16 +135,25 @@ class Listing(Iterator[dict[str, Any]]):
         self._parallel = parallel
         self._stopped = stopped or Event()
         self._progress = _Progress()
+        self._total: int | None = None
         self._records = self._read()
 
     def __next__(self) -> dict[str, Any]:
         """Return the next record."""
         return next(self._records)
 
+    @property
+    def total(self) -> int | None:
+        """Number of websites that the first page named; None before it was read, and if it named none."""
+        return self._total
+
     def _fetch(self, query: Query) -> Page:
         with self._lock:
             self._fetched += 1
-        return self._fetch_page(query)
+        page = self._fetch_page(query)
+        if self._total is None:
+            self._total = page.total
+        return page
 
     def close(self) -> None:
         """Stop reading; requests under way end, no other is begun."""
@@ -552,6 +561,12 @@ class _Progress:
             self._said = now
             of = f" of {total:,}" if total is not None else ""
             log.info("%s: %s%s websites", verb, f"{read:,}", of)
+
+
+def requests_of_a_list(websites: int) -> int:
+    """Return about how many requests a complete list takes: its pages, and those that prove it."""
+    size = int(DEFAULT_QUERY["per_page"])
+    return websites // size + 3 if websites >= size else 1
 
 
 def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], Listing]) -> Result:

@@ -284,10 +284,13 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _list(self, hook: AnalyticsHook, workers: int) -> Websites:
         from airflow_provider_analytics.api.checks import one_of
-        from airflow_provider_analytics.reconcile.apply import Websites
-        from airflow_provider_analytics.reconcile.selection import raise_unless_found
+        from airflow_provider_analytics.reconcile.apply import Websites, read_websites
+        from airflow_provider_analytics.reconcile.selection import exact_selectors, raise_unless_found
 
-        filters = self.websites if isinstance(self.websites, Mapping) else {}
+        if self.websites is not None and not isinstance(self.websites, Mapping):
+            part = exact_selectors(websites=self.websites, except_websites=self.except_websites, release=self.release)
+            return read_websites(hook.client, part, workers=workers)
+        filters = self.websites or {}
         for name in filters:
             one_of("websites", name, _FILTERS)
         if filters and self.release:

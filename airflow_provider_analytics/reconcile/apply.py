@@ -16,8 +16,9 @@ from typing import Any, TypeVar, cast
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import is_deleted
-from airflow_provider_analytics.api.domains import domain_key, same_domain
-from airflow_provider_analytics.api.fields import FIELDS, PAGE_SIZES, UpdateSettings, normalise
+from airflow_provider_analytics.api.domains import domain_key, same_domain, spellings
+from airflow_provider_analytics.api.fields import FIELDS, UpdateSettings, normalise
+from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.stopping import LOOK_SECONDS
 from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.exceptions import (
@@ -135,7 +136,7 @@ class Websites:
         """
         fields = tuple(fields)
         rows_show = all(name in record for record in self.records for name in fields)
-        if self.complete and rows_show and len(ids) > _requests_of_a_list(len(self.records)):
+        if self.complete and rows_show and len(ids) > requests_of_a_list(len(self.records)):
             wanted = set(ids)
             listed = _unless_stopped(self.client, self.client.list_websites)
             return ReadAgain({str(one["id"]): one for one in listed if str(one["id"]) in wanted}, listed=listed)
@@ -153,6 +154,58 @@ class Websites:
         if len(found) + len(failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
         return ReadAgain(found, failures)
+
+
+def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, workers: int) -> Websites:
+    """Return the websites of the service, or at least those of a part, with the fewest requests.
+
+    A part is shown website by website, or the complete list read, whichever takes fewer requests: the first page of
+    the list tells how long it is. A domain is looked up by the service's search; where that does not find it, the
+    complete list is read.
+
+    :param selectors: ids and domains, no globs; None for all websites.
+    :param workers: maximum number of concurrent requests.
+    :raises IncompleteListError: if the list cannot be proven complete.
+    """
+    listed: Sequence[Mapping[str, Any]] | None = None
+    if selectors is not None:
+        selectors = list(dict.fromkeys(selectors))
+        requests = sum(1 if _is_an_id(selector) else len(spellings(selector)) for selector in selectors)
+        if requests > 1:
+            listed = client.list_websites_within(requests)
+        if listed is None:
+            found = _look_up(client, selectors, workers)
+            if found is not None:
+                return Websites(client, found, complete=False, workers=workers)
+    if listed is None:
+        listed = client.list_websites()
+    return Websites(client, listed, complete=True, workers=workers)
+
+
+def _look_up(client: AnalyticsClient, selectors: Sequence[str], workers: int) -> list[Mapping[str, Any]] | None:
+    """Return the websites of ids and domains; None if only the complete list can tell which they are."""
+
+    def work(selector: str) -> list[dict[str, Any]] | None:
+        if not _is_an_id(selector):
+            return client.search_domain(selector)
+        try:
+            record = client.get_website(selector)
+        except NotFoundError:
+            return []
+        return [] if is_deleted(record) else [record]
+
+    failures: dict[str, str] = {}
+    progress = _Progress(len(selectors), len(selectors), "Looking up")
+    looked_up = _each(client, selectors, work, str, workers, progress, failures)
+    if failures or any(records is None for _, records in looked_up):
+        return None
+    if not all(records for _, records in looked_up):
+        client.get_account()  # with a wrong base URL, everything is "not found"
+    return list({str(record["id"]): record for _, records in looked_up for record in records or ()}.values())
+
+
+def _is_an_id(selector: str) -> bool:
+    return selector.isascii() and selector.isdigit()
 
 
 @dataclass(frozen=True)
@@ -685,11 +738,6 @@ def _unless_stopped(client: AnalyticsClient, work: Callable[[], Result]) -> Resu
     if not future.done():
         raise StoppedError("Stopped: the task was killed.")
     return future.result()
-
-
-def _requests_of_a_list(websites: int) -> int:
-    """Return about how many requests a complete list takes: its pages, and those that prove it."""
-    return websites // max(PAGE_SIZES) + 3 if websites >= max(PAGE_SIZES) else 1
 
 
 def _website(change: Change) -> str:
