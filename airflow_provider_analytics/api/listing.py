@@ -40,6 +40,7 @@ there is no such link, the parameter is :data:`dialect.PAGE_PARAMETER`, or the e
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -137,9 +138,17 @@ class Listing(Iterator[dict[str, Any]]):
         self._progress = _Progress()
         self._total: int | None = None
         self._records = self._read()
+        self._process = os.getpid()
 
     def __next__(self) -> dict[str, Any]:
-        """Return the next record."""
+        """Return the next record.
+
+        :raises RuntimeError: in a process that was forked meanwhile: pages that were asked for belong to the other one.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "This list of websites was begun in another process, which reads it on. Begin a new one here."
+            )
         return next(self._records)
 
     @property
@@ -157,7 +166,8 @@ class Listing(Iterator[dict[str, Any]]):
 
     def close(self) -> None:
         """Stop reading; requests under way end, no other is begun."""
-        self._records.close()
+        if os.getpid() == self._process:
+            self._records.close()
 
     def _read(self) -> Records:
         if "favorite" in self._query:
