@@ -5,13 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
+import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import DAG
+from dag_runs import RunDag
 from distortion import Distortion
 from fixture_types import Execute
 from task_process import TaskProcess
@@ -243,6 +249,74 @@ def test_a_task_that_reads_the_list_stops_as_well(
     assert process.end["error"] == "StoppedError"
     assert process.end["message"].startswith("Stopped: the task was killed, so this was not sent: GET ")
     assert not [request for request in analytics_sandbox.requests if request.operation == "update"]
+
+
+@pytest.fixture
+def handler_of_before() -> Iterator[None]:
+    """Airflow's handler stays after the task."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+def make_dag(**arguments: Any) -> DAG:
+    with DAG(f"stopped_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        SyncExcludedIpsOperator(task_id="sync", **arguments)
+    return dag
+
+
+@pytest.mark.usefixtures("handler_of_before")
+def test_airflow_stops_a_task_and_its_retry_does_the_rest(
+    analytics_sandbox: SandboxServer,
+    distortion: Distortion,
+    run_dag: RunDag,
+    task_log: Callable[[], str],
+    arguments: dict[str, Any],
+) -> None:
+    numbers = itertools.count(1)
+
+    def before(method: str, path: str) -> None:
+        # Airflow's own handler, or the process of the tests would end.
+        if method == "PATCH" and next(numbers) == 21 and callable(signal.getsignal(signal.SIGTERM)):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    distortion.before = before
+    task = run_dag(make_dag(retries=1, retry_delay=timedelta(0), **arguments)).tasks["sync"]
+    assert (task.state, task.try_number) == ("success", 2)
+    said = re.search(r"Stopped: (\d+) of 60 websites changed", task_log())
+    assert said
+    first, second = (
+        {json.loads(line)["website_id"] for line in trail.read_text().splitlines()}
+        for trail in sorted(Path(arguments["audit_path"]).rglob("*.jsonl"))
+    )
+    assert (len(first), len(first & second), len(first | second)) == (int(said[1]), 0, WEBSITES)
+    assert owned(arguments) == changed(analytics_sandbox) == first | second
+
+
+@pytest.mark.usefixtures("handler_of_before")
+def test_a_task_that_takes_too_long_leaves_true_records(
+    analytics_sandbox: SandboxServer,
+    distortion: Distortion,
+    run_dag: RunDag,
+    task_log: Callable[[], str],
+    execute: Execute,
+    arguments: dict[str, Any],
+) -> None:
+    numbers, ended = itertools.count(1), threading.Event()
+
+    def before(method: str, path: str) -> None:
+        if method == "PATCH" and next(numbers) == 21:
+            ended.wait(30)
+
+    distortion.before = before
+    arguments |= {"max_workers": 1, "list_name": "addresses"}
+    task = run_dag(make_dag(execution_timeout=timedelta(seconds=2), **arguments)).tasks["sync"]
+    assert task.state == "failed"
+    assert "Stopped: 20 of 60 websites changed, 1 may have been" in task_log()
+    assert (len(audited(arguments)), len(owned(arguments))) == (20, 21)
+    distortion.before = lambda method, path: None
+    ended.set()
+    converges(execute, analytics_sandbox, arguments)
 
 
 def test_a_task_that_is_killed_before_it_begins_sends_nothing(
