@@ -407,6 +407,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
+    :raises StoppedError: if Airflow told the task to end; the next try does the rest.
     """
 
     field = "exclude_ips"
@@ -512,6 +513,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
+    :raises StoppedError: if Airflow told the task to end; the next try does the rest.
     """
 
     field = "exclude_params"
