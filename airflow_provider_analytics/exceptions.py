@@ -22,6 +22,7 @@
         OtherDomainError              write the domain as the service does
         NotAppliedError               find out why the service accepts a value and does not take it
         UnsafePlanError               review what would change, then follow the message
+        StoppedError                  retry: the task was stopped, and the next try does the rest
         BulkError                     retry the websites in ``failures``
         SnapshotError                 correct the storage or the manifest; a published snapshot is intact
 
@@ -376,6 +377,23 @@ class NotAppliedError(AnalyticsError):
 
 class UnsafePlanError(AnalyticsError):
     """A change that a guard refuses, such as one that removes too much; nothing was sent or published."""
+
+
+class StoppedError(AnalyticsError):
+    """The task was stopped, so nothing more is sent. A retry does what is left.
+
+    :param message: how far it came.
+    :param website_id: id of a website that was created, and could not be checked any more; None if there is none.
+    """
+
+    def __init__(self, message: str, website_id: str | None = None) -> None:
+        self.message = message
+        self.website_id = website_id
+        super().__init__(message, website_id)
+
+    def problem(self) -> str:
+        """Return how far it came."""
+        return self.message
 
 
 class BulkError(AnalyticsError):

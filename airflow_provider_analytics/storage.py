@@ -6,12 +6,15 @@ warnings they emit, differ between versions.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +28,12 @@ from airflow_provider_analytics.exceptions import SnapshotError
 
 #: Protocols without directories, where ``makedirs`` would create a bucket whose name was mistyped.
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2"})
+
+#: Hours after which the temporary folder of a process that is gone is removed.
+ABANDONED_AFTER_HOURS = 6
+_TEMPORARY_PREFIX = "analytics-snapshot-"
+#: A file in a temporary folder that its owner locks: the lock ends with the process, however it ends.
+_OWNER = ".owner"
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
@@ -145,6 +154,36 @@ def size_of(path: StoragePath) -> int | None:
 
 
 @contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a temporary folder, and remove it afterwards; remove those of killed processes before."""
+    _remove_abandoned()
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY_PREFIX) as name, Path(name, _OWNER).open("wb") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        yield Path(name)
+
+
+def _remove_abandoned() -> None:
+    oldest = time.time() - ABANDONED_AFTER_HOURS * 3600
+    for folder in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY_PREFIX}*"):
+        with suppress(OSError):  # another process may be removing it at this moment
+            found = folder.lstat()
+            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            if is_ours and found.st_mtime < oldest and not _has_an_owner(folder):
+                shutil.rmtree(folder)
+
+
+def _has_an_owner(folder: Path) -> bool:
+    try:
+        with (folder / _OWNER).open("rb") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False  # its owner was killed before it could lock the file, or is an older version
+    except BlockingIOError:
+        return True
+    return False
+
+
+@contextmanager
 def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
     """Open a file for reading bytes, once its content is known to have a SHA-256.
 
@@ -155,7 +194,7 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
     """
     with ExitStack() as stack:
         stored = stack.enter_context(open_to_read(path))
-        copy = None if _is_local(path) else stack.enter_context(tempfile.TemporaryFile(prefix="analytics-snapshot-"))
+        copy = None if is_local(path) else stack.enter_context(tempfile.TemporaryFile(prefix=_TEMPORARY_PREFIX))
         digest = hashlib.sha256()
         while block := stored.read(1 << 20):
             digest.update(block)
@@ -173,7 +212,7 @@ def put_bytes(target: StoragePath, content: bytes, token: str) -> None:
 
     :param token: unique part for the name of the temporary file.
     """
-    if not _is_local(target):
+    if not is_local(target):
         target.fs.pipe_file(target.path, content)
         return
     with _replacing(Path(target.path), token) as file:
@@ -185,7 +224,7 @@ def put_file(source: Path, target: StoragePath, token: str) -> None:
 
     :param token: unique part for the name of the temporary file.
     """
-    if not _is_local(target):
+    if not is_local(target):
         target.fs.put_file(str(source), target.path)
         return
     with source.open("rb") as content, _replacing(Path(target.path), token) as file:
@@ -225,7 +264,8 @@ def _replacing(target: Path, token: str) -> Iterator[IO[bytes]]:
         os.close(directory)
 
 
-def _is_local(path: StoragePath) -> bool:
+def is_local(path: StoragePath) -> bool:
+    """Return whether a path is on a file system of this machine."""
     return "file" in _protocols(path)
 
 

@@ -16,7 +16,7 @@ from airflow_provider_analytics.api import dialect, fields
 from airflow_provider_analytics.api.domains import check_domain, is_variant, may_become, same_domain, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.kinds import Privacy, Secret
-from airflow_provider_analytics.api.listing import Listing, read_again
+from airflow_provider_analytics.api.listing import Listing, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Stats, Transport, may_have_been_applied
@@ -29,6 +29,7 @@ from airflow_provider_analytics.exceptions import (
     NotAppliedError,
     NotFoundError,
     OtherDomainError,
+    StoppedError,
     UnexpectedResponseError,
 )
 
@@ -92,6 +93,22 @@ class AnalyticsClient:
         """Close the connections; the next request opens new ones."""
         self._transport.close()
 
+    def stop(self) -> None:
+        """Begin no request any more, and end all waiting; safe in a signal handler.
+
+        Requests under way end; every other one raises :class:`StoppedError`.
+        """
+        self._transport.stop()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether :meth:`stop` was called."""
+        return self._transport.stopped
+
+    def wait(self, seconds: float) -> None:
+        """Wait so many seconds, or until :meth:`stop`."""
+        self._transport.wait(seconds)
+
     @property
     def base_url(self) -> str:
         """Base URL without a trailing slash."""
@@ -131,6 +148,47 @@ class AnalyticsClient:
         """
         fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
         return read_again(list, lambda: self.iter_websites(**filters))
+
+    @_located
+    def list_websites_within(self, requests: int) -> list[dict[str, Any]] | None:
+        """Return the complete list; None if it takes about so many more requests than the first one.
+
+        The first page tells: it names the number of all websites. Where it does not, the answer is None.
+
+        :raises IncompleteListError: if the list cannot be proven complete.
+        """
+
+        def consume(listing: Listing) -> list[dict[str, Any]] | None:
+            for first in listing:
+                if listing.total is None or requests_of_a_list(listing.total) - 1 > requests:
+                    return None
+                return [first, *listing]
+            return []
+
+        return read_again(consume, self.iter_websites)
+
+    @_located
+    def search_domain(self, domain: str) -> list[dict[str, Any]] | None:
+        """Return all websites of a domain that the service's search finds; None if it does not show any for certain.
+
+        :raises AnalyticsError: if the service fails.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for spelling in spellings(domain):
+            try:
+                with closing(self.iter_websites(search=spelling, search_by="domain")) as listing:
+                    for record in listing:
+                        if (listing.total or 0) > SEARCH_LIMIT:
+                            return None
+                        if _has_domain(record, domain):
+                            found[str(record["id"])] = record
+            except IncompleteListError:
+                return None
+            except AnalyticsApiError as error:
+                if error.status not in dialect.NO_SUCH_PAGE:
+                    raise
+                return None
+        return list(found.values()) or None
 
     @_located
     def get_website(self, website_id: int | str) -> dict[str, Any]:
@@ -179,6 +237,7 @@ class AnalyticsClient:
         :raises AmbiguousWriteError: if the website may or may not have been created.
         :raises OtherDomainError: if the service shows another domain than the one sent.
         :raises NotAppliedError: if the service shows other settings than those sent.
+        :raises StoppedError: with the id of the website, if it was created and could not be checked any more.
         """
         form = fields.create_form(domain, **settings)
         self._hide_password(form, form.get("privacy", str(Privacy.PUBLIC.value)))
@@ -191,10 +250,17 @@ class AnalyticsClient:
             if not may_have_been_applied(error):
                 raise
             record = self._created(domain, error.problem(), error)
-        if "domain" not in record:
-            record = self.get_website(record["id"])
-        self._check_domain(record, domain)
-        return self._as_sent(record, settings)
+        try:
+            if "domain" not in record:
+                record = self.get_website(record["id"])
+            self._check_domain(record, domain)
+            return self._as_sent(record, settings)
+        except StoppedError as error:
+            raise StoppedError(
+                f"Stopped: the task was killed. The website {domain!r} was created, with the id {record['id']}, and "
+                "could not be checked any more.",
+                str(record["id"]),
+            ) from error
 
     @_located
     def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
@@ -333,7 +399,7 @@ class AnalyticsClient:
             try:
                 return read()
             except (NotFoundError, NotAppliedError):
-                self._transport.sleep(seconds)
+                self._transport.wait(seconds)
         return read()
 
     @_located

@@ -40,6 +40,7 @@ there is no such link, the parameter is :data:`dialect.PAGE_PARAMETER`, or the e
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -135,20 +136,38 @@ class Listing(Iterator[dict[str, Any]]):
         self._parallel = parallel
         self._stopped = stopped or Event()
         self._progress = _Progress()
+        self._total: int | None = None
         self._records = self._read()
+        self._process = os.getpid()
 
     def __next__(self) -> dict[str, Any]:
-        """Return the next record."""
+        """Return the next record.
+
+        :raises RuntimeError: in a process that was forked meanwhile: pages that were asked for belong to the other one.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "This list of websites was begun in another process, which reads it on. Begin a new one here."
+            )
         return next(self._records)
+
+    @property
+    def total(self) -> int | None:
+        """Number of websites that the first page named; None before it was read, and if it named none."""
+        return self._total
 
     def _fetch(self, query: Query) -> Page:
         with self._lock:
             self._fetched += 1
-        return self._fetch_page(query)
+        page = self._fetch_page(query)
+        if self._total is None:
+            self._total = page.total
+        return page
 
     def close(self) -> None:
         """Stop reading; requests under way end, no other is begun."""
-        self._records.close()
+        if os.getpid() == self._process:
+            self._records.close()
 
     def _read(self) -> Records:
         if "favorite" in self._query:
@@ -552,6 +571,12 @@ class _Progress:
             self._said = now
             of = f" of {total:,}" if total is not None else ""
             log.info("%s: %s%s websites", verb, f"{read:,}", of)
+
+
+def requests_of_a_list(websites: int) -> int:
+    """Return about how many requests a complete list takes: its pages, and those that prove it."""
+    size = int(DEFAULT_QUERY["per_page"])
+    return websites // size + 3 if websites >= size else 1
 
 
 def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], Listing]) -> Result:

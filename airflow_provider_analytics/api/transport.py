@@ -36,6 +36,7 @@ from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import ANNOUNCED_FROM, RateLimiter, until
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import Settings, is_loopback
+from airflow_provider_analytics.api.stopping import Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -47,6 +48,7 @@ from airflow_provider_analytics.exceptions import (
     PermissionDeniedError,
     RateLimitError,
     ServerError,
+    StoppedError,
     UnexpectedResponseError,
     ValidationError,
 )
@@ -94,7 +96,7 @@ class Transport:
     """Sender of requests to one service over one connection pool; thread-safe, and safe to use after a fork.
 
     :param settings: base URL, API key and options.
-    :param sleep: waits for a number of seconds; tests replace it.
+    :param sleep: waits for a number of seconds; tests replace it. None waits until :meth:`stop` at most.
     :param clock: returns the seconds of a monotonic clock; tests replace it.
     """
 
@@ -102,13 +104,13 @@ class Transport:
         self,
         settings: Settings,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.redact = Redactor()
         self.stats = Stats()
-        self.sleep = sleep
+        self._stopping = Stopping(sleep)
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
@@ -135,12 +137,28 @@ class Transport:
         # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
         # keeps cookies, and reads proxies and certificates from the environment for each request.
         self._adapter = _Adapter(pool_connections=1, pool_maxsize=POOL_SIZE)
-        self._limiter = RateLimiter(self.settings.requests_per_minute, self.sleep, self._clock)
+        self._limiter = RateLimiter(self.settings.requests_per_minute, self._stopping.wait, self._clock)
         self._stats_lock = threading.Lock()
 
     def close(self) -> None:
         """Close the connections."""
         self._adapter.close()
+
+    def stop(self) -> None:
+        """Begin no request any more, and end all waiting; safe in a signal handler.
+
+        Requests under way end. Every other one raises :class:`StoppedError`, or the error of its last attempt.
+        """
+        self._stopping.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether :meth:`stop` was called."""
+        return self._stopping.is_set
+
+    def wait(self, seconds: float) -> None:
+        """Wait so many seconds, or until :meth:`stop`."""
+        self._stopping.wait(seconds)
 
     def url(self, path: str) -> str:
         """Return the URL of a path below ``/api/v1``.
@@ -178,6 +196,7 @@ class Transport:
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
+        :raises StoppedError: if nothing was sent, because :meth:`stop` was called.
         """
         prepared = self._prepare(method, path, query, form)
 
@@ -213,10 +232,12 @@ class Transport:
             try:
                 return attempt()
             except AnalyticsError as error:
-                error.earlier = tuple(earlier)
-                error.where = self.settings.where
-                last = error
+                # What became of an earlier attempt matters more than that this one was not sent.
+                last = earlier.pop() if isinstance(error, StoppedError) and earlier else error
+                last.earlier = tuple(earlier)
+                last.where = self.settings.where
             is_last = len(earlier) == self.settings.max_retries or (stopped is not None and stopped.is_set())
+            is_last = is_last or self.stopped
             if is_last or not _may_be_repeated(last, method):
                 # Raised here, without the frames of the attempts below.
                 raise last.with_traceback(None)
@@ -233,7 +254,7 @@ class Transport:
         )  # fmt: skip
         with self._stats_lock:
             self.stats.retries += 1
-        self.sleep(seconds)
+        self.wait(seconds)
 
     def _prepare(
         self, method: str, path: str, query: Mapping[str, str] | None, form: Mapping[str, str] | None
@@ -252,6 +273,8 @@ class Transport:
         return prepared
 
     def _attempt(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
+        if self.stopped:
+            raise StoppedError(f"Stopped: the task was killed, so this was not sent: {method} {path}.")
         with self._stats_lock:
             self.stats.requests += 1
         started = self._clock()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Iterable
 from dataclasses import replace
 from threading import Lock
@@ -29,7 +31,8 @@ class AnalyticsHook(BaseHook):
     Records are plain dicts as the service returns them, without the envelope. Their keys are not documented; only
     ``id`` is certain (docs/interface.md, Not documented).
 
-    A hook keeps one connection pool, which threads may share. Close it, or use it in a ``with`` statement.
+    A hook keeps one connection pool, which threads may share; a process that is forked opens connections of its own.
+    Close it, or use it in a ``with`` statement.
 
     All methods raise :class:`ValueError` for a bad argument, before anything is sent, and otherwise the errors of
     :mod:`airflow_provider_analytics.exceptions`.
@@ -46,7 +49,9 @@ class AnalyticsHook(BaseHook):
         super().__init__()
         self.analytics_conn_id = analytics_conn_id
         self._client: AnalyticsClient | None = None
+        self._is_stopped = False
         self._lock = Lock()
+        _hooks.add(self)
 
     def __enter__(self) -> Self:
         """Return the hook itself."""
@@ -71,6 +76,8 @@ class AnalyticsHook(BaseHook):
                 for value in settings.headers.values():
                     mask_secret(value)  # Airflow masks extras by their names, which do not tell
                 self._client = AnalyticsClient(settings)
+            if self._is_stopped:
+                self._client.stop()
             return self._client
 
     @property
@@ -86,6 +93,15 @@ class AnalyticsHook(BaseHook):
         """Close the connections to the service."""
         if self._client is not None:
             self._client.close()
+
+    def stop(self) -> None:
+        """Begin no request any more, and end all waiting; safe in a signal handler, such as ``on_kill``.
+
+        Requests under way end; every other one raises :class:`StoppedError`.
+        """
+        self._is_stopped = True
+        if self._client is not None:
+            self._client.stop()
 
     def list_websites(
         self,
@@ -288,3 +304,15 @@ class AnalyticsHook(BaseHook):
             name: StringField(field["label"], description=field["description"], widget=BS3TextFieldWidget())
             for name, field in CONNECTION_TYPE["conn-fields"].items()
         }
+
+
+# A thread of the parent may have held the lock, and is not there any more.
+_hooks: weakref.WeakSet[AnalyticsHook] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for hook in list(_hooks):
+        hook._lock = Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -3,32 +3,123 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.plan import Change
+    from airflow_provider_analytics.storage import StoragePath
+
+#: Seconds after which lines are written to storage that cannot append. A process that is killed loses no more.
+PART_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
 
-class AuditTrail:
-    """Writer of the lines; without a file it writes nothing. Thread-safe.
+class Sink(Protocol):
+    """Where lines go; ``write`` may be called from several threads."""
 
-    :param file: the file, or None.
+    def write(self, lines: bytes) -> None:
+        """Take lines, which may be written a little later."""
+
+    def close(self) -> None:
+        """Write what was not written yet."""
+
+
+class _File:
+    """A file that lines are appended to: each is there as soon as it is written."""
+
+    def __init__(self, place: StoragePath) -> None:
+        # What another process wrote for the same try stays.
+        self._file = place.fs.open(place.path, "ab")
+        self._lock = threading.Lock()
+
+    def write(self, lines: bytes) -> None:
+        with self._lock:
+            self._file.write(lines)
+            self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Parts:
+    """Numbered files, for storage that cannot append: a new one with the lines of every :data:`PART_SECONDS`.
+
+    If a file cannot be written, the next line is refused: nothing is to be changed that is not recorded.
+
+    :param folder: where the files are.
+    :param stem: name of the files without the number.
+    """
+
+    def __init__(self, folder: StoragePath, stem: str) -> None:
+        from airflow_provider_analytics.storage import names
+
+        self._folder = folder
+        self._stem = stem
+        # What another process wrote for the same try stays.
+        self._number = sum(name.startswith(f"{stem}-") for name in names(folder))
+        self._waiting: list[bytes] = []
+        self._error: Exception | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        # Of a process that ends without closing, nobody waits for it.
+        self._thread = threading.Thread(target=self._run, name="analytics-audit", daemon=True)
+        self._thread.start()
+
+    def write(self, lines: bytes) -> None:
+        with self._lock:
+            self._waiting.append(lines)
+            if self._error:
+                raise self._error
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._flush()
+        if self._error:
+            raise self._error
+
+    def _run(self) -> None:
+        while not self._ended.wait(PART_SECONDS):
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            lines, self._waiting = self._waiting, []
+        if not lines:
+            return
+        part = self._folder / f"{self._stem}-{self._number + 1:04}.jsonl"
+        try:
+            part.fs.pipe_file(part.path, b"".join(lines))
+        except Exception as error:  # every storage library has its own errors
+            with self._lock:
+                self._waiting = [*lines, *self._waiting]
+                self._error = error
+        else:
+            self._number += 1
+            self._error = None
+
+
+class AuditTrail:
+    """Writer of the lines; without a sink it writes nothing. Thread-safe.
+
+    :param sink: where the lines go, or None.
     :param who: what every line says: DAG, run, task and try.
     :param redact: applied to every line.
     """
 
-    def __init__(self, file: IO[bytes] | None, who: Mapping[str, Any], redact: Callable[[str], str]) -> None:
-        self._file = file
+    def __init__(self, sink: Sink | None, who: Mapping[str, Any], redact: Callable[[str], str]) -> None:
+        self._sink = sink
         self._who = who
         self._redact = redact
-        self._lock = threading.Lock()
 
     def applied(self, change: Change) -> None:
         """Write a line per changed field; one without a field if there is none."""
@@ -50,13 +141,11 @@ class AuditTrail:
         self._write(*({"action": "failed", "website": website, "reason": why} for website, why in failures.items()))
 
     def _write(self, *lines: Mapping[str, Any]) -> None:
-        if self._file is None:
+        if self._sink is None or not lines:
             return
         time = datetime.now(UTC).isoformat()
         text = "".join(self._redact(json.dumps({"time": time, **self._who, **line})) + "\n" for line in lines)
-        with self._lock:
-            self._file.write(text.encode())
-            self._file.flush()
+        self._sink.write(text.encode())
 
 
 @contextmanager
@@ -65,9 +154,10 @@ def audit_trail(
 ) -> Iterator[AuditTrail]:
     """Yield the audit trail of a try; one that writes nothing without a path.
 
-    Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``, since object
-    stores cannot append. On a local disk a line is written as soon as its change is applied; an object store shows the
-    file when the task ends. The file never contains passwords, because plans do not.
+    Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``. On a local disk
+    a line is written as soon as its change is applied. Other storage cannot append: there a try writes parts, ``...
+    -<try>-0001.jsonl`` and so on, one every :data:`PART_SECONDS` while changes are applied. No file ever contains
+    passwords, because plans do not.
 
     :param redact: applied to every line.
     """
@@ -75,12 +165,24 @@ def audit_trail(
         yield AuditTrail(None, {}, redact)
         return
     from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path
+    from airflow_provider_analytics.storage import is_local
 
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
-    place = storage_path(audit_path, "audit_path")
-    for part in (ti.dag_id, ti.run_id, f"{ti.task_id}-{ti.map_index}-{ti.try_number}.jsonl"):
-        place /= _NOT_IN_A_NAME.sub("_", part)
-    make_parent(place)
-    with place.fs.open(place.path, "wb") as file:
-        yield AuditTrail(file, who, redact)
+    folder = storage_path(audit_path, "audit_path")
+    for name in (ti.dag_id, ti.run_id):
+        folder /= _NOT_IN_A_NAME.sub("_", name)
+    stem = _NOT_IN_A_NAME.sub("_", f"{ti.task_id}-{ti.map_index}-{ti.try_number}")
+    file = folder / f"{stem}.jsonl"
+    make_parent(file)
+    sink: Sink = _File(file) if is_local(file) else _Parts(folder, stem)
+    try:
+        yield AuditTrail(sink, who, redact)
+    except BaseException:
+        # What failed first is what matters.
+        try:
+            sink.close()
+        except Exception as error:
+            log.warning("The audit trail at %s is not complete: %s", audit_path, error)
+        raise
+    sink.close()

@@ -45,6 +45,9 @@ class AnalyticsOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("analytics_conn_id",)
+    #: The hook of the try that runs, and whether it was killed before it had one.
+    _connected: Connected | None = None
+    _is_killed = False
 
     def __init__(self, *, analytics_conn_id: str = "analytics_default", **kwargs: Unpack[TaskArguments]) -> None:
         super().__init__(**kwargs)
@@ -52,7 +55,23 @@ class AnalyticsOperator(BaseOperator):
 
     def connected(self) -> Connected:
         """Return a context manager that gives a hook, and fails the task without a retry on a permanent error."""
-        return Connected(self.analytics_conn_id)
+        self._connected = Connected(self.analytics_conn_id)
+        if self._is_killed:
+            self._is_killed = False
+            self._connected.stop()
+        return self._connected
+
+    def on_kill(self) -> None:
+        """Begin no request any more, and end all waiting; what was done so far is recorded.
+
+        Airflow calls it when the task is killed: marked as failed or success, cleared, or its worker shut down. Airflow
+        3 does nothing else until it kills the process some seconds later, so the task has to end by itself.
+        """
+        # It runs in a signal handler: no locks, no log.
+        if self._connected is None:
+            self._is_killed = True
+        else:
+            self._connected.stop()
 
 
 class FailWithoutRetry:
@@ -90,6 +109,10 @@ class Connected(FailWithoutRetry):
     def __enter__(self) -> AnalyticsHook:  # type: ignore[override]
         """Return the hook."""
         return self._hook
+
+    def stop(self) -> None:
+        """Let the hook begin no request any more."""
+        self._hook.stop()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -285,10 +285,13 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _list(self, hook: AnalyticsHook, workers: int) -> Websites:
         from airflow_provider_analytics.api.checks import one_of
-        from airflow_provider_analytics.reconcile.apply import Websites
-        from airflow_provider_analytics.reconcile.selection import raise_unless_found
+        from airflow_provider_analytics.reconcile.apply import Websites, read_websites
+        from airflow_provider_analytics.reconcile.selection import exact_selectors, raise_unless_found
 
-        filters = self.websites if isinstance(self.websites, Mapping) else {}
+        if self.websites is not None and not isinstance(self.websites, Mapping):
+            part = exact_selectors(websites=self.websites, except_websites=self.except_websites, release=self.release)
+            return read_websites(hook.client, part, workers=workers)
+        filters = self.websites or {}
         for name in filters:
             one_of("websites", name, _FILTERS)
         if filters and self.release:
@@ -405,6 +408,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
+    :raises StoppedError: if Airflow told the task to end; the next try does the rest.
     """
 
     field = "exclude_ips"
@@ -510,6 +514,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
+    :raises StoppedError: if Airflow told the task to end; the next try does the rest.
     """
 
     field = "exclude_params"

@@ -21,5 +21,9 @@ class SnapshotReportLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the URL that the task stored, or an empty string if there is none."""
+        # Airflow 3 calls this right after the task, on the operator that ran. A task that failed stored nothing, and to
+        # ask for that logs an error.
+        if hasattr(operator, "report_url"):
+            return operator.report_url or ""
         # From XCom, because Airflow 2 calls this in the web server, on an operator that has not run.
         return XCom.get_value(ti_key=ti_key, key=REPORT_URL_KEY) or ""

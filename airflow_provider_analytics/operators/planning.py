@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.exceptions import BulkError, UnsafePlanError
+from airflow_provider_analytics.exceptions import BulkError, StoppedError, UnsafePlanError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -217,7 +217,10 @@ class Planned:
     ) -> Outcome:
         """Apply the plan, write the audit trail, and keep the ledger true before and afterwards.
 
+        If the task is stopped meanwhile, both record what was sent and what may have been, and the stop is raised.
+
         :return: the outcome, with the websites that could not be read among the failures.
+        :raises StoppedError: if the task was stopped before all was done and checked.
         """
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.reconcile.apply import apply_plan
@@ -251,4 +254,14 @@ class Planned:
                     fields=self.managed,
                 )
             )
+        if outcome.interrupted:
+            raise self._stopped(outcome, outcome.interrupted) from None
         return outcome
+
+    def _stopped(self, outcome: Outcome, by: BaseException) -> BaseException:
+        """Return what to raise after a stop, and log how far it came."""
+        unclear = f", {len(outcome.unclear):,} may have been" if outcome.unclear else ""
+        told = f"Stopped: {outcome.applied:,} of {len(self.plan.changes):,} websites changed{unclear}"
+        log.warning("%s", told)
+        # A timeout, or Airflow 2 on a kill, raises an exception of its own, which it expects to see again.
+        return StoppedError(f"{told}. The next try does the rest.") if isinstance(by, StoppedError) else by

@@ -197,6 +197,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.published: Manifest | None = None
         self.data_uri = ""
         self.assertions: dict[str, bool] = {}
+        self.report_url: str | None = None
 
     def _check_identity(self) -> None:
         """Raise :class:`ValueError`, where a DAG file is parsed, if the asset is known at run time only."""
@@ -351,9 +352,10 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 url = f"{self.report_base_url.rstrip('/')}/_{manifest.dataset}/{about.name}/{manifest.report}"
             else:
                 url = _uri(about / manifest.report)
-        # Stored without a report as well: Airflow asks for it after the task, and logs an error where there is nothing.
         is_link = url is not None and urlsplit(url).scheme in {"http", "https", "file"}
-        context["ti"].xcom_push(key=REPORT_URL_KEY, value=url if is_link else None)
+        self.report_url = url if is_link else None
+        # For Airflow 2, whose web server asks for it.
+        context["ti"].xcom_push(key=REPORT_URL_KEY, value=self.report_url)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return the lineage for OpenLineage; called only if its provider is installed."""

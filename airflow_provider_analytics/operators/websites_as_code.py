@@ -337,6 +337,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
     :raises BulkError: if websites could not be read; or at the end, if websites failed: then a retry applies the
         remaining changes.
+    :raises StoppedError: if Airflow told the task to end; a retry applies the remaining changes.
     """
 
     template_fields: Sequence[str] = (

@@ -6,17 +6,20 @@ The only module of this package with I/O, and the only one that sends the change
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import is_deleted
-from airflow_provider_analytics.api.domains import domain_key, same_domain
-from airflow_provider_analytics.api.fields import FIELDS, PAGE_SIZES, UpdateSettings, normalise
+from airflow_provider_analytics.api.domains import domain_key, same_domain, spellings
+from airflow_provider_analytics.api.fields import FIELDS, UpdateSettings, normalise
+from airflow_provider_analytics.api.listing import requests_of_a_list
+from airflow_provider_analytics.api.stopping import LOOK_SECONDS
 from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
@@ -29,6 +32,7 @@ from airflow_provider_analytics.exceptions import (
     NotFoundError,
     RateLimitError,
     ServerError,
+    StoppedError,
 )
 from airflow_provider_analytics.reconcile.ledger import key_of
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
@@ -51,10 +55,14 @@ PROGRESS_SECONDS = 10.0
 #: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
 #: would use up all its retries.
 GIVE_UP_AFTER = 20
+#: Seconds in which requests under way may end after a stop. Airflow kills the process 5 s after it told it to end, and
+#: the ledger is still to be written.
+GRACE_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
 _NOT_TRIED = f"Not tried: {GIVE_UP_AFTER} websites in a row failed, or the API key is not accepted any more."
+_UNDER_WAY = "Stopped while its change was under way: it may have been applied."
 _STILL_DIFFERS = f"Still differs after {ROUNDS} rounds: the service ignores it, or somebody else changes it"
 _SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
 
@@ -68,7 +76,8 @@ class Outcome:
     :param unclear: keys (:func:`ledger.key_of`) of the websites that may or may not have been changed.
     :param unshown: keys of the websites that do not show a field that was sent, so that it cannot be checked.
     :param differing: records of the websites that do not hold their change, as they were read last.
-    :param fatal: why the work ended early.
+    :param interrupted: what ended the work before all was done and checked, such as :class:`StoppedError`, or an API
+        key that is not accepted any more; None if nothing did.
     """
 
     sent: tuple[Change, ...] = ()
@@ -76,7 +85,7 @@ class Outcome:
     unclear: frozenset[str] = frozenset()
     unshown: frozenset[str] = frozenset()
     differing: tuple[Mapping[str, Any], ...] = ()
-    fatal: AuthenticationError | None = None
+    interrupted: BaseException | None = None
 
     @property
     def applied(self) -> int:
@@ -85,9 +94,7 @@ class Outcome:
         return len({key_of(change) for change in self.sent} - failed)
 
     def raise_failures(self) -> None:
-        """Raise :class:`BulkError` if any website failed, and :class:`AuthenticationError` if that is why."""
-        if self.fatal:
-            raise self.fatal
+        """Raise :class:`BulkError` if any website failed."""
         if self.failures:
             not_tried = sum(why == _NOT_TRIED for why in self.failures.values())
             raise BulkError(self.failures, self.applied, not_tried)
@@ -129,9 +136,9 @@ class Websites:
         """
         fields = tuple(fields)
         rows_show = all(name in record for record in self.records for name in fields)
-        if self.complete and rows_show and len(ids) > _requests_of_a_list(len(self.records)):
+        if self.complete and rows_show and len(ids) > requests_of_a_list(len(self.records)):
             wanted = set(ids)
-            listed = self.client.list_websites()
+            listed = _unless_stopped(self.client, self.client.list_websites)
             return ReadAgain({str(one["id"]): one for one in listed if str(one["id"]) in wanted}, listed=listed)
 
         def work(website_id: str) -> Mapping[str, Any] | None:
@@ -140,11 +147,65 @@ class Websites:
             except NotFoundError:
                 return None
 
-        shown, failures = _each(ids, work, str, self.workers, _Progress(len(ids), len(ids), "Checking"))
+        failures: dict[str, str] = {}
+        progress = _Progress(len(ids), len(ids), "Checking")
+        shown = _each(self.client, ids, work, str, self.workers, progress, failures)
         found = {website_id: record for website_id, record in shown if record is not None}
         if len(found) + len(failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
         return ReadAgain(found, failures)
+
+
+def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, workers: int) -> Websites:
+    """Return the websites of the service, or at least those of a part, with the fewest requests.
+
+    A part is shown website by website, or the complete list read, whichever takes fewer requests: the first page of
+    the list tells how long it is. A domain is looked up by the service's search; where that does not find it, the
+    complete list is read.
+
+    :param selectors: ids and domains, no globs; None for all websites.
+    :param workers: maximum number of concurrent requests.
+    :raises IncompleteListError: if the list cannot be proven complete.
+    """
+    listed: Sequence[Mapping[str, Any]] | None = None
+    if selectors is not None:
+        selectors = list(dict.fromkeys(selectors))
+        requests = sum(1 if _is_an_id(selector) else len(spellings(selector)) for selector in selectors)
+        if requests > 1:
+            listed = client.list_websites_within(requests)
+        if listed is None:
+            found = _look_up(client, selectors, workers)
+            if found is not None:
+                return Websites(client, found, complete=False, workers=workers)
+    if listed is None:
+        listed = client.list_websites()
+    return Websites(client, listed, complete=True, workers=workers)
+
+
+def _look_up(client: AnalyticsClient, selectors: Sequence[str], workers: int) -> list[Mapping[str, Any]] | None:
+    """Return the websites of ids and domains; None if only the complete list can tell which they are."""
+
+    def work(selector: str) -> list[dict[str, Any]] | None:
+        if not _is_an_id(selector):
+            return client.search_domain(selector)
+        try:
+            record = client.get_website(selector)
+        except NotFoundError:
+            return []
+        return [] if is_deleted(record) else [record]
+
+    failures: dict[str, str] = {}
+    progress = _Progress(len(selectors), len(selectors), "Looking up")
+    looked_up = _each(client, selectors, work, str, workers, progress, failures)
+    if failures or any(records is None for _, records in looked_up):
+        return None
+    if not all(records for _, records in looked_up):
+        client.get_account()  # with a wrong base URL, everything is "not found"
+    return list({str(record["id"]): record for _, records in looked_up for record in records or ()}.values())
+
+
+def _is_an_id(selector: str) -> bool:
+    return selector.isascii() and selector.isdigit()
 
 
 @dataclass(frozen=True)
@@ -182,34 +243,84 @@ def apply_plan(
     plan. A website that fails does not stop the others. What was changed is read again, and changed again if it does
     not hold, at most :data:`ROUNDS` times.
 
+    If the client is stopped, or an exception that is no error interrupts this thread, as Airflow raises it for a
+    timeout, no request is begun any more. Those under way get :data:`GRACE_SECONDS`, and the outcome says what was
+    sent, what may have been, and what interrupted it: the caller raises that, once it has recorded the rest.
+
     :param change_of: works the change of a website out from a record of it.
     :param passwords: ``password_from`` reference to password.
     :param applied: called after each applied change.
     :param undone: called for each of them that does not hold when it is read again.
     :param ignore_gone: whether a website that no longer exists is no failure.
     :return: the outcome; websites that still differ at the end count as failed. If the API key is not accepted any
-        more, the work ends at once, and :meth:`Outcome.raise_failures` says so.
+        more, the work ends at once, and the outcome is interrupted.
     """
     sender = _Sender(websites.client, change_of, passwords or {}, applied, ignore_gone=ignore_gone)
-    sent: list[Change] = []
-    failures: dict[str, str] = {}
-    unshown: set[str] = set()
-    differing: dict[str, Mapping[str, Any]] = {}
+    checked = _Checked()
+    interrupted: BaseException | None = None
+    try:
+        _apply_rounds(websites, plan, change_of, sender, checked, undone, ignore_gone=ignore_gone)
+    except BaseException as error:
+        if isinstance(error, Exception) and not (websites.client.stopped or isinstance(error, AuthenticationError)):
+            raise
+        websites.client.stop()
+        interrupted = error
+    failures = dict(checked.failures)
+    unclear = set(sender.lost)
+    for key, change in list(sender.under_way.items()):
+        unclear.add(key)
+        failures[change.website] = _UNDER_WAY
+    # Copies: a request that is still under way may end now.
+    return Outcome(
+        tuple(sender.sent),
+        failures,
+        frozenset(unclear),
+        frozenset(checked.unshown),
+        tuple(checked.differing.values()),
+        interrupted,
+    )
+
+
+@dataclass
+class _Checked:
+    """What the rounds have found out so far.
+
+    :param failures: website to error message.
+    :param unshown: keys of the websites that do not show a field that was sent.
+    :param differing: key to the record of a website that does not hold its change.
+    """
+
+    failures: dict[str, str] = field(default_factory=dict)
+    unshown: set[str] = field(default_factory=set)
+    differing: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def _apply_rounds(
+    websites: Websites,
+    plan: Plan,
+    change_of: ChangeOf,
+    sender: _Sender,
+    checked: _Checked,
+    undone: Applied | None,
+    *,
+    ignore_gone: bool,
+) -> None:
+    """Send the changes and check them; ``sender`` and ``checked`` are right at every moment."""
+    failures, unshown, differing = checked.failures, checked.unshown, checked.differing
+    client, workers = websites.client, websites.workers
     todo = plan.changes
     for round_number in range(1, ROUNDS + 1):
-        done, failed, fatal = _try_each(
-            todo, sender.send, _website, websites.workers, _Progress(plan.websites, len(todo))
-        )
-        sent += [change for _, changes in done for change in changes]
+        failed_before = set(failures)
+        progress = _Progress(plan.websites, len(todo))
+        done = _each(client, todo, sender.send, _website, workers, progress, failures)
         for planned, changes in done:
             if not changes:  # right already: what was read before was stale
                 differing.pop(key_of(planned), None)
-        failures |= failed
         check = [changes[-1] for _, changes in done if changes]
-        lost = [change for key, change in sender.lost.items() if change.website in failed]
+        lost = [change for key, change in sender.lost.items() if change.website in failures.keys() - failed_before]
         if not check and not lost:
             break
-        time.sleep(SETTLE_SECONDS)
+        client.wait(SETTLE_SECONDS)
         seen = _see(websites, [*check, *lost], change_of, ignore_gone=ignore_gone)
         for change in lost:
             look = seen[key_of(change)]
@@ -219,8 +330,7 @@ def apply_plan(
                 # The response was lost, or told of an error; the website shows that the change was applied.
                 failures.pop(change.website)
                 differing.pop(key_of(change), None)
-                sent.append(change)
-                sender.audit(change)
+                sender.record(change)
         left = []
         for change in check:
             look = seen[key_of(change)]
@@ -242,8 +352,6 @@ def apply_plan(
             break
         todo = tuple(left)
         log.info("Changing %s websites again, which do not show their change.", f"{len(todo):,}")
-    unclear, wrong = frozenset(sender.lost), tuple(differing.values())
-    return Outcome(tuple(sent), failures, unclear, frozenset(unshown), wrong, fatal)
 
 
 @dataclass(frozen=True)
@@ -272,6 +380,8 @@ def _see(websites: Websites, sent: Sequence[Change], change_of: ChangeOf, *, ign
     ids = [str(change.website_id) for change in known]
     try:
         again = websites.read_again(ids, fields)
+    except (AuthenticationError, StoppedError):
+        raise
     except AnalyticsError as error:  # what was sent must not be forgotten for it
         again = ReadAgain({}, dict.fromkeys(ids, error.problem()))
     looks = {key_of(change): _look(change, again, change_of, ignore_gone=ignore_gone) for change in known}
@@ -358,7 +468,9 @@ def complete_records(
         except NotFoundError:
             return None
 
-    shown, failures = _each(lacking, work, _name, workers, _Progress(len(records), len(lacking), "Reading"))
+    failures: dict[str, str] = {}
+    progress = _Progress(len(records), len(lacking), "Reading")
+    shown = _each(client, lacking, work, _name, workers, progress, failures)
     answers = {str(record["id"]): answer for record, answer in shown}
     asked = {str(record["id"]) for record in lacking}
     whole = [answers.get(str(record["id"])) if str(record["id"]) in asked else record for record in records]
@@ -382,31 +494,42 @@ class _Sender:
         self._passwords = passwords
         self._applied = applied
         self._ignore_gone = ignore_gone
+        #: Changes that were applied, in their order, each as it was sent.
+        self.sent: list[Change] = []
+        #: Key of a website to the change of it that is being sent.
+        self.under_way: dict[str, Change] = {}
         #: Key of a website to a change that failed, and may have been applied nevertheless.
         self.lost: dict[str, Change] = {}
 
-    def audit(self, change: Change) -> None:
-        """Tell that a change was applied."""
-        if self._applied:
-            self._applied(change)
+    def record(self, *changes: Change) -> None:
+        """Note that changes of a website were applied, and tell the last one."""
+        self.sent.extend(changes)
+        if self._applied and changes:
+            self._applied(changes[-1])
 
     def send(self, planned: Change) -> list[Change]:
         """Send a change; return what was sent, which is nothing if nothing was to be done.
 
         A create has the id of the new website. An update whose response was lost comes before that of the next attempt.
         """
-        changes = {"create": self._create, "update": self._update, "delete": self._delete}[planned.action](planned)
-        if changes:
-            self.audit(changes[-1])
+        try:
+            changes = {"create": self._create, "update": self._update, "delete": self._delete}[planned.action](planned)
+            self.record(*changes)
+        finally:
+            self.under_way.pop(key_of(planned), None)
         return changes
 
     def _create(self, change: Change) -> list[Change]:
         settings = self._settings(change)
         later = {name: settings.pop(name) for name in list(settings) if not FIELDS[name].on_create}
+        created = tuple(one for one in change.fields if one.field not in later)
+        self.under_way[key_of(change)] = change
         try:
             record = self._client.create_website(change.domain, **settings)
-            if later:
-                self._client.update_website(record["id"], **later)
+        except StoppedError as error:
+            if error.website_id is None:
+                raise
+            return [replace(change, website_id=error.website_id, fields=created)]
         except NotAppliedError as error:  # the check that follows looks at it again, and sends what is left
             return [replace(change, website_id=error.website_id)]
         except AnalyticsError as error:
@@ -414,7 +537,17 @@ class _Sender:
             if not answered or may_have_been_applied(error):
                 self.lost[key_of(change)] = change
             raise
-        return [replace(change, website_id=str(record["id"]))]
+        website_id = str(record["id"])
+        try:
+            if later:
+                self._client.update_website(website_id, **later)
+        except (NotAppliedError, StoppedError) as error:
+            fields = change.fields if isinstance(error, NotAppliedError) else created
+            return [replace(change, website_id=website_id, fields=fields)]
+        except AnalyticsError:
+            self.record(replace(change, website_id=website_id, fields=created))
+            raise
+        return [replace(change, website_id=website_id)]
 
     def _update(self, planned: Change) -> list[Change]:
         worked_out: Change | None = None
@@ -424,6 +557,7 @@ class _Sender:
             nonlocal worked_out
             self._check_domain(planned, record, "not changed")
             worked_out = self._change_of(record)
+            self.under_way[key_of(planned)] = worked_out or planned
             return cast("UpdateSettings", self._settings(worked_out)) if worked_out else None
 
         def may_be_applied() -> None:
@@ -445,8 +579,8 @@ class _Sender:
             try:
                 self._check_domain(planned, record, "it was changed, but")
             except ValueError:
-                if worked_out:
-                    self.audit(replace(worked_out, domain=website_of(record)[0]))
+                if worked_out and self._applied:
+                    self._applied(replace(worked_out, domain=website_of(record)[0]))
                 raise
         return [*lost, worked_out] if worked_out else lost
 
@@ -459,6 +593,7 @@ class _Sender:
             names = [name for name, one in FIELDS.items() if name in record and one.on_update and one.kind.column]
             fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in names)
             change = replace(planned, fields=fields)
+            self.under_way[key_of(planned)] = change
             try:
                 self._client.delete_website(website_id)
             except NotFoundError:
@@ -542,58 +677,94 @@ class _Progress:
 
 
 def _each(
+    client: AnalyticsClient,
     items: Sequence[Item],
     work: Callable[[Item], Result],
     name: Callable[[Item], str],
     workers: int,
     progress: _Progress,
-) -> tuple[list[tuple[Item, Result]], dict[str, str]]:
-    """Do the work for each item concurrently; return the results in the order in which they came, and the failures.
+    failures: dict[str, str],
+) -> list[tuple[Item, Result]]:
+    """Do the work for each item concurrently; return the results in the order in which they came.
 
-    :raises AuthenticationError: at once, since every other request would fail too.
+    :param failures: receives name to error message.
+    :raises AuthenticationError: if the API key is not accepted any more: what was not begun is not tried.
+    :raises StoppedError: if the client was stopped before all was done. Requests under way get
+        :data:`GRACE_SECONDS` to end, the rest is cancelled.
     """
-    done, failures, fatal = _try_each(items, work, name, workers, progress)
-    if fatal:
-        raise fatal
-    return done, failures
-
-
-def _try_each(
-    items: Sequence[Item],
-    work: Callable[[Item], Result],
-    name: Callable[[Item], str],
-    workers: int,
-    progress: _Progress,
-) -> tuple[list[tuple[Item, Result]], dict[str, str], AuthenticationError | None]:
-    """Do as :func:`_each`, but return the error that ended the work."""
     done: list[tuple[Item, Result]] = []
-    failures: dict[str, str] = {}
-    fatal: AuthenticationError | None = None
     breaker = _Breaker()
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="analytics") as pool:
-        futures = {pool.submit(breaker.guard, work, item): item for item in items}
+    futures: dict[Future[Result], Item] = {}
+    refused: list[AuthenticationError] = []
+    left = 0
+    ended: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
+
+    def take(future: Future[Result]) -> bool:
+        """Note how a piece of work ended; return whether it was done at all."""
+        item = futures[future]
         try:
-            for future in as_completed(futures):
-                item = futures[future]
-                try:
-                    done.append((item, future.result()))
-                except _NotTriedError:
-                    failures[name(item)] = _NOT_TRIED
-                    continue
-                except (AnalyticsError, ValueError) as error:
-                    failures[name(item)] = error.problem() if isinstance(error, AnalyticsError) else str(error)
-                    fatal = error if isinstance(error, AuthenticationError) else fatal
-                progress.step(good=name(item) not in failures)
-        finally:
-            # Also if the task is stopped: requests in flight finish, the rest is cancelled.
-            pool.shutdown(wait=True, cancel_futures=True)
-            progress.say()
-    return done, failures, fatal
+            done.append((item, future.result()))
+        except (CancelledError, StoppedError):
+            return False
+        except _NotTriedError:
+            failures[name(item)] = _NOT_TRIED
+            return True
+        except (AnalyticsError, ValueError) as error:
+            failures[name(item)] = error.problem() if isinstance(error, AnalyticsError) else str(error)
+            if isinstance(error, AuthenticationError):
+                refused.append(error)
+        progress.step(good=name(item) not in failures)
+        return True
+
+    pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="analytics")
+    try:
+        for item in items:
+            future = pool.submit(breaker.guard, work, item)
+            futures[future] = item
+            future.add_done_callback(ended.put)
+        left = len(futures)
+        while left and not client.stopped:
+            try:
+                left -= take(ended.get(timeout=LOOK_SECONDS))
+            except queue.Empty:  # so that a stop is noticed while nothing ends
+                continue
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            client.stop()
+        raise
+    finally:
+        pool.shutdown(wait=not client.stopped, cancel_futures=True)
+        if client.stopped:
+            wait([future for future in futures if future.running()], GRACE_SECONDS)
+            while not ended.empty():
+                left -= take(ended.get())
+        progress.say()
+    if refused:
+        raise refused[0]
+    if left:
+        raise StoppedError("Stopped: the task was killed.")
+    return done
 
 
-def _requests_of_a_list(websites: int) -> int:
-    """Return about how many requests a complete list takes: its pages, and those that prove it."""
-    return websites // max(PAGE_SIZES) + 3 if websites >= max(PAGE_SIZES) else 1
+def _unless_stopped(client: AnalyticsClient, work: Callable[[], Result]) -> Result:
+    """Do the work in a thread, so that a stop does not wait for a response that never comes.
+
+    :raises StoppedError: if the client was stopped, and the work did not end within :data:`GRACE_SECONDS`.
+    """
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analytics")
+    future = pool.submit(work)
+    try:
+        while not future.done() and not client.stopped:
+            wait([future], LOOK_SECONDS)
+        wait([future], GRACE_SECONDS)
+    except BaseException:
+        client.stop()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+    if not future.done():
+        raise StoppedError("Stopped: the task was killed.")
+    return future.result()
 
 
 def _website(change: Change) -> str:

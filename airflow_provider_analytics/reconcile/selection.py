@@ -35,6 +35,16 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> list[
     return selectors
 
 
+def exact_selectors(**arguments: Iterable[str | int] | str | int) -> list[str] | None:
+    """Return the selectors of all arguments, or None if one of them is a glob, which only the complete list answers.
+
+    :param arguments: name of an argument to its selectors.
+    :raises ValueError: as :func:`parse_selectors` does.
+    """
+    selectors = [one for name, value in arguments.items() for one in parse_selectors(name, value)]
+    return None if any(_GLOB.search(one) for one in selectors) else selectors
+
+
 def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tuple[set[str], list[str]]:
     """Return the ids of the websites that match any selector, and the selectors that match none."""
     by_name: dict[str, set[str]] = {}

@@ -26,7 +26,7 @@ from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import Compared, Manifest
 from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, read_partition
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.storage import make_directory, new_token, put_file, storage_errors
+from airflow_provider_analytics.storage import make_directory, new_token, put_file, storage_errors, temporary_folder
 
 #: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; an absent field is null.
 Change = dict[str, Any]
@@ -183,8 +183,8 @@ def diff_snapshots(
     if previous_day >= current_day:
         raise ValueError(f"previous={previous_day} is not allowed; allowed: a day before current={current_day}")
     name = f"_since-{previous_day.isoformat()}"
-    with tempfile.TemporaryDirectory(prefix="analytics-changes-") as directory:
-        lines, page = Path(directory) / f"{name}.jsonl", Path(directory) / f"{name}.md"
+    with temporary_folder() as directory:
+        lines, page = directory / f"{name}.jsonl", directory / f"{name}.md"
         try:
             before = _whole(_published(dataset, previous_day))
         except SnapshotError as error:

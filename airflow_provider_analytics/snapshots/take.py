@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,7 +41,7 @@ from airflow_provider_analytics.snapshots.reader import (
     published_days,
     read_partition,
 )
-from airflow_provider_analytics.storage import new_token
+from airflow_provider_analytics.storage import new_token, temporary_folder
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 #: Maximum number of snapshots in a chart, the current one included.
@@ -88,6 +87,8 @@ class Options:
         for name in self.accept:
             one_of("accept", name, guards.GUARDS)
         if self.report:
+            # Matplotlib tells of its fonts on first use, which is nothing that a task log is read for.
+            logging.getLogger("matplotlib").setLevel(logging.ERROR)
             for module in ("jinja2", "matplotlib"):
                 formats.need_extra(module, "report", "report=True")
 
@@ -200,8 +201,8 @@ def take_snapshot(
     earlier = look_back(dataset, day, now or clock(), options)
     if guards.applies("source", options.accept):  # before the list is read: it may be long
         guards.check_source(origin.source, origin.filters, earlier.last_good)
-    with tempfile.TemporaryDirectory(prefix="analytics-snapshot-") as temporary:
-        reading = read(origin, day, Path(temporary), now=now, options=options, clock=clock)
+    with temporary_folder() as temporary:
+        reading = read(origin, day, temporary, now=now, options=options, clock=clock)
         check(reading, earlier, options)
         late = is_late(reading.observed_at)
         described = describe(reading, origin, earlier, dataset, day, options=options, late=late, writer=writer)

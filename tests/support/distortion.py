@@ -21,6 +21,8 @@ class Distortion:
         self.hidden: set[str] = set()
         #: Method and path (below the prefix) to the status to answer with.
         self.failing: dict[tuple[str, str], int] = {}
+        #: Seconds of ``Retry-After`` that these answers ask for.
+        self.retry_after: int | None = None
         #: Called before a request is passed on.
         self.before: Callable[[str, str], None] = lambda method, path: None
         #: What a record of an update shows instead.

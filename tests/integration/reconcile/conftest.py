@@ -55,6 +55,8 @@ def distortion(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
+            if status >= 400 and between.retry_after is not None:
+                self.send_header("Retry-After", str(between.retry_after))
             self.end_headers()
             with suppress(OSError):
                 self.wfile.write(data)

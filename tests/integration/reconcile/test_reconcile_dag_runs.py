@@ -215,7 +215,31 @@ def test_sample_sync_excluded_ips(
     assert len(list((tmp_path / "audit").rglob("*.jsonl"))) == 2
 
 
-@pytest.mark.parametrize("name", ["sync_excluded_ips", "websites_as_code_in_two_steps"])
+def test_sample_sync_excluded_ips_in_chunks(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 11):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="9.9.9.9")
+    module = sample("sync_excluded_ips_in_chunks")
+    make, conf = module.sync_excluded_ips_in_chunks, {"state_path": f"file://{tmp_path}"}
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.7")
+    outcome = run_dag(make(), conf=conf)
+    assert outcome.state == "success"
+    applied = [outcome.tasks[f"sync[{index}]"].returned["applied"] for index in range(module.CHUNKS)]
+    assert applied == [1, 2, 2, 1, 1, 1, 1, 1]
+    assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.7"}
+    ledgers = {path.name: json.loads(path.read_text()) for path in (tmp_path / "excluded_ips_ledgers").iterdir()}
+    assert set(ledgers["2.json"]["websites"]) == {"2", "10"}
+    assert ledgers["2.json"]["list"] == "sync_excluded_ips_in_chunks.sync[2]"
+    # Websites come and go, and the others stay in their chunks.
+    analytics_sandbox.remove_website(1)
+    analytics_sandbox.add_website("11.example", exclude_ips="9.9.9.9")
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.8")
+    assert run_dag(make(), conf=conf).state == "success"
+    assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.8"}
+
+
+@pytest.mark.parametrize("name", ["sync_excluded_ips", "sync_excluded_ips_in_chunks", "websites_as_code_in_two_steps"])
 def test_samples_keep_state_where_workers_keep_files(name: str) -> None:
     assert sample(name).STATE.is_relative_to(os.environ["AIRFLOW_HOME"])
 

@@ -262,6 +262,16 @@ def test_the_report_has_a_link(
     assert "3 websites" in report.read_text()
 
 
+@pytest.mark.parametrize("arguments", [{"min_websites": 9}, {}], ids=["failed", "without a report"])
+def test_a_report_that_is_not_there_is_not_asked_for(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, task_log: Callable[[], str], arguments: dict[str, Any]
+) -> None:
+    analytics_sandbox.seed(3)
+    state = run_dag(make_dag(base_path=str(tmp_path), **arguments)).tasks["snapshot"].state
+    assert state == ("failed" if arguments else "success")
+    assert "XCom not found" not in task_log()
+
+
 @pytest.mark.parametrize(
     ("on_change", "state"), [("report", "success"), ("fail", "failed"), ("skip", "skipped"), ("shout", "failed")]
 )

@@ -1,0 +1,32 @@
+"""Divide websites into chunks, for a task that is mapped over them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: int) -> list[list[str]]:
+    """Divide websites into chunks by their ids, for ``.expand(websites=...)`` (docs/exclusions.md).
+
+    A website is in the same chunk in every run, whatever other websites there are: a ledger per chunk stays right. So
+    a chunk may be empty, and chunks differ in size a little. With another number of chunks, websites change places.
+
+    :param websites: records with ``id``, such as ``hook.iter_websites()`` yields them, or ids.
+    :param chunks: number of chunks, 1 or more.
+    :return: as many lists of ids as ``chunks``, each in the order of ``websites``.
+    :raises ValueError: if ``chunks`` is less than 1, or a website has no id.
+    """
+    if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
+        raise ValueError(f"chunks={chunks!r} is not allowed; allowed: a whole number, 1 or more")
+    divided: list[list[str]] = [[] for _ in range(chunks)]
+    for website in websites:
+        website_id = website.get("id") if isinstance(website, Mapping) else website
+        if website_id is None or isinstance(website_id, bool) or not str(website_id).strip():
+            raise ValueError(f"websites: {website!r} is not allowed; allowed: a record with an id, or an id")
+        text = str(website_id).strip()
+        # Not hash(), which differs from process to process.
+        number = int(text) if text.isascii() and text.isdigit() else zlib.crc32(text.encode())
+        divided[number % chunks].append(text)
+    return divided

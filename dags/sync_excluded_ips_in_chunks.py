@@ -1,0 +1,66 @@
+"""Sync the excluded IP addresses of many websites in several tasks at the same time, each with a part of the websites.
+
+As ``sync_excluded_ips``, for thousands of websites: a task reads the list once and divides the websites into chunks,
+and one mapped task per chunk syncs them, with a ledger of its own. A website is in the same chunk in every run, so its
+ledger stays right. Choose the number of chunks once: with another number, websites change their ledgers. If a worker is
+lost, only its chunks are done again.
+
+Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pendulum
+from airflow.providers.common.compat.sdk import Param, dag, task
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+
+STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+CHUNKS = 8
+
+
+@dag(
+    schedule="@daily",
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,  # concurrent runs must not write the ledgers
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
+    params={
+        "state_path": Param(
+            STATE.as_uri(),
+            type="string",
+            description="Folder for ledgers and audit trails: one that all workers see and that outlives them, such as "
+            "s3://bucket/path",
+        ),
+        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
+        "force": Param(False, type="boolean", description="Apply the plans even if they remove very much"),
+    },
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def sync_excluded_ips_in_chunks():
+    @task
+    def chunks():
+        from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+        from airflow_provider_analytics.reconcile.chunks import chunk_websites
+
+        with AnalyticsHook("analytics_default") as hook:
+            return chunk_websites(hook.list_websites(), CHUNKS)
+
+    SyncExcludedIpsOperator.partial(
+        task_id="sync",
+        excluded_ips="{{ var.value.get('excluded_ips', '') }}",
+        mode="managed",
+        ledger_path="{{ params.state_path }}/excluded_ips_ledgers/{{ ti.map_index }}.json",
+        audit_path="{{ params.state_path }}/audit",
+        allow_no_match=True,  # a chunk may be empty, and a website deleted meanwhile
+        dry_run="{{ params.dry_run }}",
+        force="{{ params.force }}",
+        max_active_tis_per_dag=4,  # how many tasks ask the service at the same time
+    ).expand(websites=chunks())
+
+
+sync_excluded_ips_in_chunks()

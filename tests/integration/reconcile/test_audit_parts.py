@@ -1,0 +1,155 @@
+"""The audit trail on storage that cannot append: what a killed process has changed is named all the same."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from airflow_versions import attach
+from distortion import Distortion
+from fixture_types import Execute
+from task_process import TaskProcess
+
+from airflow_provider_analytics.operators import audit
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+NEW = "203.0.113.7"
+
+
+def changed(sandbox: SandboxServer) -> list[str]:
+    return sorted(str(website["id"]) for website in sandbox.websites() if NEW in (website["exclude_ips"] or ""))
+
+
+def audited(file_system: Any, folder: str) -> list[str]:
+    """Return the ids of the websites that the parts name."""
+    file_system.invalidate_cache()
+    parts = sorted(file_system.find(folder))
+    lines = b"".join(file_system.cat_file(part) for part in parts).splitlines()
+    return sorted(json.loads(line)["website_id"] for line in lines)
+
+
+@pytest.fixture
+def memory() -> Any:
+    file_system = fsspec.filesystem("memory")
+    attach("memory", file_system)
+    return file_system
+
+
+def test_parts_appear_while_changes_are_applied(
+    analytics_sandbox: SandboxServer,
+    distortion: Distortion,
+    execute: Execute,
+    memory: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(audit, "PART_SECONDS", 0.01)
+    for number in range(1, 9):
+        analytics_sandbox.add_website(f"{number}.example")
+    folder = f"/{uuid.uuid4().hex}"
+    seen: list[bool] = []
+
+    def wait_for_those_before(method: str, path: str) -> None:
+        if method == "PATCH":
+            before, turn = changed(analytics_sandbox), threading.Event()
+            seen.append(any(audited(memory, folder) == before or turn.wait(0.01) for _ in range(1000)))
+
+    distortion.before = wait_for_those_before
+    arguments: dict[str, Any] = {"excluded_ips": [NEW], "max_workers": 1, "audit_path": f"memory:/{folder}"}
+    execute(SyncExcludedIpsOperator, **arguments)
+    assert seen == [True] * 8
+    assert audited(memory, folder) == changed(analytics_sandbox)
+    names = [part.rpartition("/")[2] for part in sorted(memory.find(folder))]
+    assert names == [f"sync--1-1-{number:04}.jsonl" for number in range(1, 9)]
+    # The same try once more, as a worker that was thought dead: nothing is overwritten.
+    distortion.before = lambda method, path: None
+    execute(SyncExcludedIpsOperator, **{**arguments, "excluded_ips": ["203.0.113.8"]})
+    assert len(audited(memory, folder)) == 16
+
+
+def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
+    analytics_sandbox: SandboxServer,
+    distortion: Distortion,
+    execute: Execute,
+    memory: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(audit, "PART_SECONDS", 0.01)
+    for number in range(1, 31):
+        analytics_sandbox.add_website(f"{number}.example")
+    tried, patches = threading.Event(), itertools.count(1)
+
+    def refuse(*arguments: Any, **more: Any) -> None:
+        tried.set()
+        raise OSError("no space left")
+
+    monkeypatch.setattr(type(memory), "pipe_file", refuse)
+
+    def hold_the_second(method: str, path: str) -> None:
+        if method == "PATCH" and next(patches) == 2:
+            assert tried.wait(20)
+
+    distortion.before = hold_the_second
+    with pytest.raises(OSError, match="no space left"):
+        execute(SyncExcludedIpsOperator, excluded_ips=[NEW], max_workers=1, audit_path=f"memory://{uuid.uuid4().hex}")
+    assert len(changed(analytics_sandbox)) <= 4
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, Any]]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    try:
+        yield {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
+    finally:
+        server.stop()
+
+
+@pytest.mark.kill
+@pytest.mark.slow  # what speaks S3, on both sides, takes seconds to load
+def test_a_killed_process_has_named_all_but_the_last_second(
+    analytics_sandbox: SandboxServer, distortion: Distortion, s3: dict[str, Any], tmp_path: Path
+) -> None:
+    import s3fs
+
+    file_system = s3fs.S3FileSystem(**s3)
+    bucket = f"bucket-{uuid.uuid4().hex}"
+    file_system.mkdir(bucket)
+    for number in range(1, 61):
+        analytics_sandbox.add_website(f"{number}.example")
+    numbers, found = itertools.count(1), threading.Event()
+
+    def kill_at_forty_one(method: str, path: str) -> None:
+        if method != "PATCH" or next(numbers) != 41:
+            return
+        # A second, on a machine that does nothing else.
+        for _ in range(100):
+            if audited(file_system, bucket) == changed(analytics_sandbox):
+                found.set()
+                break
+            threading.Event().wait(0.05)
+        process.kill()
+        process.gone.wait(20)
+
+    distortion.before = kill_at_forty_one
+    with (tmp_path / "log.txt").open("w") as log, TaskProcess(log) as process:
+        process.start(
+            "SyncExcludedIpsOperator", s3=s3, excluded_ips=[NEW], max_workers=1, audit_path=f"s3://{bucket}/audit"
+        )
+        process.wait()
+    assert found.is_set()
+    # The update that was under way arrives after the kill.
+    named = audited(file_system, bucket)
+    assert len(named) == 40
+    assert set(named) <= set(changed(analytics_sandbox))
+    assert Path(file_system.find(bucket)[0]).name == "sync--1-1-0001.jsonl"

@@ -1,0 +1,166 @@
+"""Operators in a process of their own, which is told to end as Airflow tells a task."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+#: A process that has imported all and forks a child for each job: importing Airflow takes longer than the job.
+#: The child says "killed" once ``on_kill`` has returned, and how it ended.
+_FORKING = """
+import json, os, signal, sys, traceback
+from types import SimpleNamespace
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites import ListWebsitesOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+from airflow_provider_analytics.reconcile import apply
+
+said = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # Airflow logs to the standard output
+
+def tell(**what):
+    print(json.dumps(what), file=said, flush=True)
+
+class AirflowTaskTerminated(BaseException):
+    pass
+
+def run(job):
+    os.environ.update(job["environment"])
+    apply.SETTLE_SECONDS = job["settle_seconds"]
+    if job["s3"]:
+        import s3fs
+        from airflow_versions import attach
+        attach("s3", s3fs.S3FileSystem(**job["s3"]))
+    task = globals()[job["operator"]](task_id="sync", **job["arguments"])
+    ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=job["try_number"])
+
+    def on_term(number, frame):
+        task.on_kill()
+        os.write(said.fileno(), b'{"event": "killed"}\\n')
+        if job["airflow"] == 2:
+            raise AirflowTaskTerminated("Task received SIGTERM signal")
+
+    signal.signal(signal.SIGTERM, on_term)
+    try:
+        task.execute({"ti": ti})
+    except BaseException as error:
+        tell(event="ended", error=type(error).__name__, message=str(error))
+    else:
+        tell(event="ended", error=None, message="")
+
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            run(json.loads(line))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    tell(event="started", pid=pid)
+    os.waitpid(pid, 0)
+    tell(event="gone")
+"""
+
+
+class TaskProcess:
+    """Runs one operator at a time: :meth:`start`, then :meth:`terminate` or :meth:`kill`, then :meth:`wait`."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _FORKING],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+    def start(
+        self,
+        operator: str,
+        *,
+        airflow: int = 3,
+        settle_seconds: float = 0,
+        try_number: int = 1,
+        s3: dict[str, Any] | None = None,
+        **arguments: Any,
+    ) -> None:
+        """Begin to run an operator.
+
+        :param airflow: major version: 3 goes on with the task after ``on_kill``, 2 raises an exception.
+        :param s3: arguments of the file system for ``s3://``.
+        """
+        names = [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]
+        job = {
+            "operator": operator,
+            "arguments": arguments,
+            "airflow": airflow,
+            "settle_seconds": settle_seconds,
+            "try_number": try_number,
+            "environment": {name: os.environ[name] for name in names},
+            "s3": s3,
+        }
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        self._pid = self._read()["pid"]
+        self.killed, self.gone = threading.Event(), threading.Event()
+        self.end: dict[str, Any] = {}
+        self._thread = threading.Thread(target=self._follow)
+        self._thread.start()
+
+    def terminate(self) -> None:
+        """Send SIGTERM, and wait until ``on_kill`` has returned."""
+        os.kill(self._pid, signal.SIGTERM)
+        assert self.killed.wait(20)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        os.kill(self._pid, signal.SIGKILL)
+
+    def end_all(self) -> None:
+        """Kill what a failed test has left running."""
+        if hasattr(self, "gone") and not self.gone.is_set():
+            self.kill()
+            self.wait()
+
+    def wait(self) -> dict[str, Any]:
+        """Wait until the operator has ended; return ``error``, the name of its exception, and ``message``."""
+        self._thread.join(60)
+        assert self.gone.is_set()
+        return self.end
+
+    def _follow(self) -> None:
+        while (event := self._read())["event"] != "gone":
+            if event["event"] == "killed":
+                self.killed.set()
+            else:
+                self.end = event
+        self.gone.set()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        read: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return read

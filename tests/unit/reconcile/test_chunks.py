@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_analytics.reconcile.chunks import chunk_websites
+
+IDS = st.one_of(st.integers(min_value=0, max_value=10**9), st.uuids().map(str))
+
+
+@given(st.lists(IDS, unique_by=str), st.integers(min_value=1, max_value=50))
+def test_each_website_is_in_one_chunk_and_stays_there(ids: list[int | str], chunks: int) -> None:
+    divided = chunk_websites([{"id": one, "domain": "a.example"} for one in ids], chunks)
+    assert len(divided) == chunks
+    assert sorted(one for chunk in divided for one in chunk) == sorted(map(str, ids))
+    # Whatever other websites there are.
+    some = chunk_websites(ids[::2], chunks)
+    assert all(set(chunk) <= set(whole) for chunk, whole in zip(some, divided, strict=True))
+
+
+def test_chunks_of_ids_that_follow_each_other_have_one_size() -> None:
+    assert chunk_websites(range(1, 8), 3) == [["3", "6"], ["1", "4", "7"], ["2", "5"]]
+    assert {len(chunk) for chunk in chunk_websites(range(1, 4001), 40)} == {100}
+
+
+def test_the_place_of_an_id_that_is_no_number_is_the_same_in_every_process() -> None:
+    assert chunk_websites(["a1b2", "site-7"], 3) == [[], ["a1b2"], ["site-7"]]
+
+
+@pytest.mark.parametrize("chunks", [0, -1, 1.5, True, "3", None])
+def test_a_number_of_chunks_that_is_none_is_refused(chunks: Any) -> None:
+    with pytest.raises(ValueError, match=r"chunks=.* is not allowed; allowed: a whole number, 1 or more"):
+        chunk_websites([], chunks)
+
+
+@pytest.mark.parametrize("website", [{"domain": "a.example"}, None, " ", True])
+def test_a_website_without_an_id_is_refused(website: Any) -> None:
+    with pytest.raises(ValueError, match="allowed: a record with an id, or an id"):
+        chunk_websites([website], 2)
