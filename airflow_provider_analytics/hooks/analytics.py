@@ -85,6 +85,10 @@ class AnalyticsHook(BaseHook):
         """Service and connection, for errors."""
         return self._client.settings.where if self._client else f"connection {self.analytics_conn_id!r}"
 
+    def redact(self, text: str) -> str:
+        """Return a text without the secrets of the connection, once it was read."""
+        return self._client.redact(text) if self._client else text
+
     def get_conn(self) -> AnalyticsClient:
         """Return the client."""
         return self.client

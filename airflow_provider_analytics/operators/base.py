@@ -13,6 +13,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsConnectionError,
     AnalyticsError,
     AuthenticationError,
+    BulkError,
     DuplicateWebsiteError,
     OtherDomainError,
     PermissionDeniedError,
@@ -91,7 +92,11 @@ class FailWithoutRetry:
         if isinstance(error, AnalyticsConnectionError) and not error.transient:
             reason = "the connection has to be corrected first"
         if reason is not None:
-            raise permanent_failure(str(error), reason) from None
+            raise permanent_failure(self.redact(str(error)), reason) from None
+
+    def redact(self, text: str) -> str:
+        """Return a text without secrets; here nothing is known of any."""
+        return text
 
 
 class Connected(FailWithoutRetry):
@@ -114,11 +119,20 @@ class Connected(FailWithoutRetry):
         """Let the hook begin no request any more."""
         self._hook.stop()
 
+    def redact(self, text: str) -> str:
+        """Return a text without the secrets of the connection."""
+        return self._hook.redact(text)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the hook; raise ``AirflowFailException`` for a permanent error."""
+        """Close the hook; raise ``AirflowFailException`` for a permanent error.
+
+        Errors name websites and entries, which a service may make of a secret.
+        """
         self._hook.close()
+        if isinstance(error, BulkError):
+            error.failures = {self._hook.redact(name): self._hook.redact(why) for name, why in error.failures.items()}
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)

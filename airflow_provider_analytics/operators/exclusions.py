@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
@@ -338,9 +339,15 @@ def _json_object(argument: str, value: Any) -> Mapping[str, Any]:
     """Return a dict that may be given as JSON text, as templates render it."""
     from airflow_provider_analytics.api.checks import refused
 
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice = next((key for key, number in Counter(key for key, _ in pairs).items() if number > 1), None)
+        if twice is not None:
+            raise refused(argument, value, f"each key once; {twice!r} is there twice")
+        return dict(pairs)
+
     if isinstance(value, str):
-        with suppress(ValueError):
-            value = json.loads(value)
+        with suppress(json.JSONDecodeError):
+            value = json.loads(value, object_pairs_hook=unique)
     if value is not None and not isinstance(value, Mapping):
         raise refused(argument, value, "a dict of domains, globs or ids to entries, or the text of a JSON object")
     return value or {}

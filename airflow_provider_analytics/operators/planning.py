@@ -241,21 +241,25 @@ class Planned:
                 ignore_gone=self.ignore_gone,
             )
             outcome = replace(outcome, failures={**self.unread, **outcome.failures})
-            audit.failed(outcome.failures)
-        if self.ledger_file and before and claimed:
-            self.ledger_file.settle(
-                before.settle(
-                    self.records,
-                    outcome.sent,
-                    self.lists,
-                    claimed=claimed,
-                    unclear=outcome.unclear,
-                    differing=outcome.differing,
-                    fields=self.managed,
-                )
-            )
-        if outcome.interrupted:
-            raise self._stopped(outcome, outcome.interrupted) from None
+            stop = self._stopped(outcome, outcome.interrupted) if outcome.interrupted else None
+            try:
+                # First the ledger: the audit trail may be what failed.
+                if self.ledger_file and before and claimed:
+                    self.ledger_file.settle(
+                        before.settle(
+                            self.records,
+                            outcome.sent,
+                            self.lists,
+                            claimed=claimed,
+                            unclear=outcome.unclear,
+                            differing=outcome.differing,
+                            fields=self.managed,
+                        )
+                    )
+            finally:
+                audit.failed(outcome.failures)
+        if stop:
+            raise stop from None
         return outcome
 
     def _stopped(self, outcome: Outcome, by: BaseException) -> BaseException:

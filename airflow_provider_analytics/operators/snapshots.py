@@ -212,6 +212,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Take the snapshot."""
+        from airflow_provider_analytics.api.dialect import account_id
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.layout import dataset_of
         from airflow_provider_analytics.snapshots.manifest import Source
@@ -225,10 +226,9 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             self.data_uri = _uri(dataset.data)
             run_day = self._day(context, now)
             self._is_late(run_day, dataset, now)  # before the list is read: it may be long
-            account_id = hook.get_account().get("id")
             origin = Origin(
                 make_listing=lambda: hook.iter_websites(**filters),
-                source=Source(url=hook.client.base_url, account_id=None if account_id is None else str(account_id)),
+                source=Source(url=hook.client.base_url, account_id=account_id(hook.get_account())),
                 stats=hook.client.stats,
                 filters=filters,
                 clean=hook.client.for_output,

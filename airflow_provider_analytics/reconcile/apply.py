@@ -243,9 +243,9 @@ def apply_plan(
     plan. A website that fails does not stop the others. What was changed is read again, and changed again if it does
     not hold, at most :data:`ROUNDS` times.
 
-    If the client is stopped, or an exception that is no error interrupts this thread, as Airflow raises it for a
-    timeout, no request is begun any more. Those under way get :data:`GRACE_SECONDS`, and the outcome says what was
-    sent, what may have been, and what interrupted it: the caller raises that, once it has recorded the rest.
+    If the client is stopped, an exception interrupts this thread, as Airflow raises it for a timeout, or a change
+    cannot be recorded, no request is begun any more. Those under way get :data:`GRACE_SECONDS`, and the outcome says
+    what was sent, what may have been, and what interrupted it: the caller raises that, once it has recorded the rest.
 
     :param change_of: works the change of a website out from a record of it.
     :param passwords: ``password_from`` reference to password.
@@ -261,8 +261,6 @@ def apply_plan(
     try:
         _apply_rounds(websites, plan, change_of, sender, checked, undone, ignore_gone=ignore_gone)
     except BaseException as error:
-        if isinstance(error, Exception) and not (websites.client.stopped or isinstance(error, AuthenticationError)):
-            raise
         websites.client.stop()
         interrupted = error
     failures = dict(checked.failures)

@@ -65,6 +65,8 @@ class Watch:
             - sum(fewer for _, fewer in plan.lost_entries(name))
             for name in LINE_FIELDS
         }
+        #: Website and list to what was counted: a website is looked at several times.
+        self._counted: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
     def watching(
@@ -87,16 +89,18 @@ class Watch:
         if change.opens and not (planned and planned.opens):
             raise ValueError("not changed: its page is not public, as the list said; it would become public unseen")
         for name in LINE_FIELDS:
-            more = _fewer(change, name) - _fewer(planned, name)
-            if more <= 0:
-                continue
+            key = (str(change.website_id), name)
             with self._lock:
+                more = _fewer(change, name) - _fewer(planned, name) - self._counted.get(key, 0)
+                if more <= 0:
+                    continue
                 if more > self._left[name]:
                     raise ValueError(
                         f"not changed: it would lose {more:,} {name} entries that the list did not show; set "
                         "force=True if this is intended"
                     )
                 self._left[name] -= more
+                self._counted[key] = self._counted.get(key, 0) + more
 
 
 def _fewer(change: Change | None, name: str) -> int:
@@ -114,7 +118,8 @@ def _emptied(plan: Plan, limit: float) -> _Tripped | None:
     """Return what trips if all websites would be deleted, as a query that found nothing asks for; however few."""
     if limit == 1 or not plan.websites or plan.count("delete") < plan.websites:
         return None
-    return f"All {plan.websites:,} websites would be deleted", [one.website for one in plan.changes[:_SHOWN_WORST]]
+    those = "The only website" if plan.websites == 1 else f"All {plan.websites:,} websites"
+    return f"{those} would be deleted", [one.website for one in plan.changes[:_SHOWN_WORST]]
 
 
 def _deleted(plan: Plan, limit: float) -> _Tripped | None:

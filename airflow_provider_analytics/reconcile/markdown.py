@@ -20,7 +20,7 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
     The head says what a person must not miss: guards that tripped, pages that become public, deletions.
 
     :param limit: maximum number of changes; the others are counted. None shows all of them, with all entries.
-    :param whole: where the whole plan is, if changes are left out.
+    :param whole: where the whole plan is, if something is left out.
     """
     counts = ", ".join(f"{plan.count(action):,} to {action}" for action in ("create", "update", "delete"))
     lines = [f"**{counts}**, {plan.websites:,} websites compared.", ""]
@@ -53,9 +53,9 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
         if len(changes) > left:
             lines.append(f"- and {len(changes) - max(left, 0):,} more")
         left -= len(changes)
-    if whole and (left < 0 or any("more" in line and " and " in line for line in lines)):
-        lines += ["", f"The whole plan: {_span(whole)}"]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    is_cut = limit is not None and text != to_markdown(plan, limit=None)
+    return f"{text}\nThe whole plan: {_span(whole)}\n" if whole and is_cut else text
 
 
 def _names(changes: Sequence[Change], limit: int | None) -> str:

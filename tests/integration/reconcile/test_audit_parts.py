@@ -79,6 +79,7 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
     distortion: Distortion,
     execute: Execute,
     memory: Any,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(audit, "PART_SECONDS", 0.01)
@@ -97,9 +98,19 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
             assert tried.wait(20)
 
     distortion.before = hold_the_second
+    ledger = tmp_path / "ledger.json"
     with pytest.raises(OSError, match="no space left"):
-        execute(SyncExcludedIpsOperator, excluded_ips=[NEW], max_workers=1, audit_path=f"memory://{uuid.uuid4().hex}")
+        execute(
+            SyncExcludedIpsOperator,
+            excluded_ips=[NEW],
+            max_workers=1,
+            audit_path=f"memory://{uuid.uuid4().hex}",
+            mode="managed",
+            ledger_path=str(ledger),
+        )
     assert len(changed(analytics_sandbox)) <= 4
+    # What was not sent is not owned.
+    assert sorted(json.loads(ledger.read_text())["websites"]) == changed(analytics_sandbox)
 
 
 @pytest.fixture(scope="module")

@@ -528,6 +528,8 @@ def test_further_entries_may_be_the_text_of_an_object(analytics_sandbox: Sandbox
     analytics_sandbox.add_website("a.example")
     result = execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], per_website='{"a.*": ["2.2.2.2"]}')
     assert result["entries_added"] == 2
+    with pytest.raises(AirflowFailException, match=r"allowed: each key once; 'a\.\*' is there twice"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], per_website='{"a.*": ["2.2.2.2"], "a.*": []}')
     with pytest.raises(AirflowFailException, match=r"per_website='a\.example' is not allowed; allowed: a dict"):
         execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], per_website="a.example")
     with pytest.raises(ValueError, match="a template cannot be a key"):
@@ -745,3 +747,23 @@ def test_errors_stay_below_4_kb(analytics_sandbox: SandboxServer, execute: Execu
     with pytest.raises(AirflowFailException) as caught:
         execute(SyncExcludedIpsOperator, **arguments)
     assert len(str(caught.value).encode()) < 4096
+
+
+def test_a_key_that_a_service_shows_in_its_records_is_in_no_error(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute
+) -> None:
+    """As a domain and as entries: a guard, a selector and a failure would name them."""
+    key = analytics_sandbox.api_key
+    for number in range(12):
+        analytics_sandbox.add_website(f"{number}.{key}", exclude_ips=f"{key}\n10.0.0.{number}")
+    distortion.failing = {("PATCH", "/websites/1"): 422}
+    errors = []
+    for arguments in ({"mode": "replace"}, {"except_websites": [f"x.{key}"]}, {}):
+        with pytest.raises((AirflowFailException, BulkError)) as caught:
+            execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **arguments)
+        errors.append(str(caught.value))
+    assert "12 of 24 exclude_ips entries would be lost" in errors[0]
+    assert "1 website failed, 11 succeeded" in errors[2]
+    for error in errors:
+        assert "***" in error
+        assert key not in error

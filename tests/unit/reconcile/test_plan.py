@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import UnsafePlanError
-from airflow_provider_analytics.reconcile.guards import guarded
+from airflow_provider_analytics.reconcile.guards import Watch, guarded
 from airflow_provider_analytics.reconcile.markdown import to_markdown
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 
@@ -125,7 +125,8 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
 def test_all_websites_are_never_deleted_by_an_empty_file(number: int) -> None:
     records = [{"id": one, "domain": f"{one}.example"} for one in range(number)]
     gone = [Change("delete", f"{one}.example", str(one), ()) for one in range(number)]
-    with pytest.raises(UnsafePlanError, match=f"^All {number} websites would be deleted"):
+    those = "The only website" if number == 1 else f"All {number} websites"
+    with pytest.raises(UnsafePlanError, match=f"^{those} would be deleted"):
         guarded(Plan.of(gone, records), 0.3).raise_if_unsafe()
 
 
@@ -186,6 +187,10 @@ def test_what_deletes_and_opens_is_shown_first_wherever_changes_are_cut() -> Non
     assert "`999.example (id 999)`" in text
     assert text.splitlines()[-1] == "The whole plan: `s3://state/plan.json.md`"
     assert "The whole plan" not in to_markdown(plan, limit=None, whole="x")
+    # A single change may be cut, too.
+    one = Plan((update(1, (), addresses(30)),))
+    assert to_markdown(one, whole="x").endswith("and 10 more\n\nThe whole plan: `x`\n")
+    assert "The whole plan" not in to_markdown(Plan((update(1, (), ("# this and more", "1.1.1.1")),)), whole="x")
 
 
 def test_an_overridden_guard_is_told_and_lets_the_plan_pass() -> None:
@@ -252,3 +257,17 @@ def test_markdown_of_every_kind_of_change() -> None:
         "    - privacy: `public` → `password`\n"
     )
     assert "Nothing to change." in to_markdown(Plan(()))
+
+
+def test_what_is_worked_out_anew_is_watched_once_for_each_website() -> None:
+    """A website is looked at again after its change, and before a retry: that counts once."""
+    rows = [{"id": number, "domain": f"{number:04}.example", "exclude_ips": "10.0.0.0"} for number in range(20)]
+    plan = guarded(Plan.of([update(number, addresses(1), ("1.1.1.1",)) for number in range(20)], rows), 0.3)
+    watched = Watch(plan, 0.3).watching(lambda record: update(record["id"], addresses(4), ("1.1.1.1",)))
+    for _ in range(3):
+        assert watched({"id": 1}) is not None
+        assert watched({"id": 2}) is not None
+    with pytest.raises(ValueError, match="it would lose 3 exclude_ips entries that the list did not show"):
+        watched({"id": 3})
+    forced = guarded(plan, 0.3, force=True)
+    assert Watch(forced, 0.3).watching(lambda record: update(3, addresses(9), ()))({"id": 3}) is not None
