@@ -49,8 +49,8 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 test: install  ## Run the whole test suite on AIRFLOW
 	@$(PY) -m pytest $(PYTEST_FLAGS)
 
-# Less than a minute on two cores. A test that makes it longer than that is quicker or marked before it lands.
-test-fast: install  ## Run what answers within a minute: no kills, no browser, no commands of Airflow
+# Less than two minutes on two cores. A test that makes it longer than that is quicker or marked before it lands.
+test-fast: install  ## Run what answers within two minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration
 
 test-oldest:  ## Run discovery, unit and integration tests on the oldest supported Airflow

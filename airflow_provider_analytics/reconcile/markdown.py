@@ -54,8 +54,9 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
             lines.append(f"- and {len(changes) - max(left, 0):,} more")
         left -= len(changes)
     text = "\n".join(lines) + "\n"
-    is_cut = limit is not None and text != to_markdown(plan, limit=None)
-    return f"{text}\nThe whole plan: {_span(whole)}\n" if whole and is_cut else text
+    if whole and limit is not None and text != to_markdown(plan, limit=None):
+        text += f"\nThe whole plan: {_span(whole)}\n"
+    return text
 
 
 def _names(changes: Sequence[Change], limit: int | None) -> str:
