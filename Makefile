@@ -23,10 +23,11 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: generate help install test test-fast test-oldest lint fault-matrix formats demo ui constraints clean
+.PHONY: bench generate help install test test-fast test-oldest test-matrix test-distributed lint fault-matrix formats \
+	demo ui screenshots constraints clean
 
 help:  ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 	@echo "AIRFLOW=$(OLDEST) works on the oldest supported Airflow, PYTHON=... on another Python."
 
 install: $(VENV)/.installed  ## Set up the virtual environment of AIRFLOW (default: the newest)
@@ -53,9 +54,18 @@ test: install  ## Run the whole test suite on AIRFLOW
 test-fast: install  ## Run what answers within two minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration
 
-test-oldest:  ## Run discovery, unit and integration tests on the oldest supported Airflow
+test-oldest:  ## Run the whole test suite on the oldest supported Airflow
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
-	@.venv-$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS) tests/unit tests/integration tests/contract
+	@.venv-$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS)
+
+test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/compatibility.md
+	@$(PY) scripts/matrix.py
+
+test-distributed:  ## Run tasks by Celery while workers are killed and hang; needs PostgreSQL and Redis
+	@$(MAKE) --no-print-directory install AIRFLOW=$(NEWEST)-celery
+	@rm -f build/distributed.md
+	@.venv-$(NEWEST)-celery/bin/python -m pytest -q tests/system/distributed
+	@cat build/distributed.md
 
 lint: install  ## Check style, format and types
 	@$(PY) -m ruff check
@@ -69,6 +79,10 @@ fault-matrix: install  ## Try every way a list may be served, a write be taken a
 formats: install  ## Write a snapshot in every format, read it back, and print the sizes
 	@$(PY) scripts/snapshot_formats.py
 
+# Takes turns with what it compares: nothing else should run meanwhile.
+bench: install  ## Measure the package beside its peers, write the tables and pictures of docs/performance.md
+	@$(PY) tests/benchmarks/bench.py --document
+
 generate: install  ## Write the schemas, docs/interface.md and the tables of the documents
 	@$(PY) scripts/generate.py
 
@@ -78,14 +92,21 @@ demo: install  ## Let Airflow run the nightly DAG against a local server and sho
 ui: install  ## Start Airflow's web interface with a local server, a connection and the sample DAGs
 	@$(PY) scripts/ui.py
 
-constraints: .tools/bin/uv  ## Pin the newest versions of everything anew, per supported Airflow
-	@for version in $(OLDEST) $(NEWEST); do \
-		echo "apache-airflow==$$version" | ($(UV) pip compile --universal --python-version 3.11 \
-			--no-header --no-annotate --upgrade --all-extras --group dev \
-			--no-emit-package airflow-provider-analytics pyproject.toml - \
-			--output-file constraints/airflow-$$version.txt > /dev/null) || exit 1; \
+SCREENSHOTS := -q tests/system/test_screens.py tests/system/test_web_interface.py
+
+screenshots: install  ## Take pictures of all screens (build/screenshots), and put the best into docs/images
+	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
+	@.venv-$(OLDEST)/bin/python -m pytest $(SCREENSHOTS)
+	@$(PY) -m pytest $(SCREENSHOTS)
+	@$(PY) scripts/screenshots.py $(NEWEST)
+
+constraints: .tools/bin/uv  ## Pin the newest versions of everything anew, per supported Airflow (constraints/*.in)
+	@for pins in $(patsubst %.in,%,$(wildcard constraints/*.in)); do \
+		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --all-extras \
+			--group dev --no-emit-package airflow-provider-analytics pyproject.toml $$pins.in \
+			--output-file $$pins.txt > /dev/null || exit 1; \
 	done
 
 clean:  ## Remove what the other targets made, the virtual environments too
-	@rm -rf .tools .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist
+	@rm -rf .tools .venv .venv-* .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -29,7 +29,8 @@
 A bad argument raises :class:`ValueError` before anything is sent. All exceptions can be pickled. None contains an API
 key or a website password: text from the service is redacted before it is passed to an exception.
 
-A message begins with what is wrong or what to do; service and connection stand at its end.
+A message begins with what is wrong or what to do. What else there is to know, such as service and connection, stands on
+lines of its own: the logs of Airflow cut long lines at the edge of the screen.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class AnalyticsError(Exception):
         return super().__str__()
 
     def __str__(self) -> str:
-        attempts = f" {len(self.earlier) + 1} attempts failed." if self.earlier else ""
-        return f"{self.problem()}{attempts} Service: {self.where}." if self.where else self.problem()
+        attempts = f"{len(self.earlier) + 1} attempts failed. " if self.earlier else ""
+        return f"{self.problem()}\n{attempts}Service: {self.where}." if self.where else self.problem()
 
 
 class AnalyticsConfigError(AnalyticsError):
@@ -163,7 +164,7 @@ class BlockedError(AnalyticsApiError):
 
     def summary(self) -> str:
         """Return who refused, and what may help."""
-        return "A firewall in front of the service blocked the request: set the extra 'headers'"
+        return "A web page refused the request: a wrong key, or a firewall, see the extra 'headers'"
 
 
 class NotFoundError(AnalyticsApiError):
@@ -278,7 +279,7 @@ class IncompleteListError(AnalyticsError):
 
     def problem(self) -> str:
         """Return which check failed, and what was observed."""
-        return f"The list of websites is not proven complete; check {self.check!r} failed: {self.seen}"
+        return f"The list may be incomplete, by the check {self.check!r}: {self.seen}"
 
 
 class DomainNotFoundError(AnalyticsError):

@@ -12,6 +12,7 @@ CONNECTION_TYPE: dict[str, Any] = {
     "hook-class-name": "airflow_provider_analytics.hooks.analytics.AnalyticsHook",
     "hook-name": "Website Analytics",
     "ui-field-behaviour": {
+        # Not the extra: the test button in the form of Airflow 2.11 does nothing without it.
         "hidden-fields": ["login", "schema"],
         # Airflow 3.3.1 and 3.3.2 test a saved connection only if it has a port.
         "relabeling": {"host": "Base URL", "password": "API key", "port": "Port (for the test)"},

@@ -6,7 +6,9 @@ warnings they emit, differ between versions.
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import functools
 import hashlib
 import os
 import re
@@ -15,7 +17,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +36,11 @@ ABANDONED_AFTER_HOURS = 6
 _TEMPORARY_PREFIX = "analytics-snapshot-"
 #: A file in a temporary folder that its owner locks: the lock ends with the process, however it ends.
 _OWNER = ".owner"
+
+#: Seconds to wait for another process that replaces the same file of this machine, which takes milliseconds: one that
+#: is stopped meanwhile must not stop all others.
+LOCK_SECONDS = 5.0
+_LOCK_LOOK_SECONDS = 0.02
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
@@ -219,6 +226,136 @@ def put_bytes(target: StoragePath, content: bytes, token: str) -> None:
         file.write(content)
 
 
+@dataclass(frozen=True)
+class Stored:
+    """A small file as it was read.
+
+    :param content: its content; None if it does not exist.
+    :param version: what the storage says about it; with other words, the content may be another one.
+    """
+
+    content: bytes | None
+    version: str | None
+
+
+def read_stored(path: StoragePath) -> Stored:
+    """Return a small file as it is now."""
+    if is_local(path):
+        try:
+            with Path(path.path).open("rb") as file:
+                return Stored(file.read(), _version_of_open(file))
+        except (FileNotFoundError, NotADirectoryError):
+            return Stored(None, None)
+    # The version first: if the file changes in between, the version is the older one, and no longer the file's.
+    version = version_of(path)
+    content = None if version is None else read_bytes(path)
+    return Stored(content, None if content is None else version)
+
+
+def version_of(path: StoragePath) -> str | None:
+    """Return the version of a file as :class:`Stored` has it, without reading it; None if it does not exist."""
+    try:
+        if is_local(path):
+            # Opened, and not only looked up: a network disk then asks its server.
+            with Path(path.path).open("rb") as file:
+                return _version_of_open(file)
+        path.fs.invalidate_cache()
+        if _is_s3(path):
+            return path.fs.info(path.path).get("ETag")  # type: ignore[no-any-return]  # none of a folder
+        return str(path.fs.ukey(path.path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str) -> Stored | None:
+    """Write a small file atomically if it still is as it was seen; return it as it is then, or None if it is not.
+
+    On this machine and on S3 nobody can write in between. Other storage has no write with a condition: there the file
+    is compared before and read again afterwards.
+
+    :param token: unique part for the name of the temporary file.
+    """
+    if _is_s3(path):
+        condition = {"mode": "create"} if seen.version is None else {"IfMatch": seen.version}
+        try:
+            path.fs.pipe_file(path.path, content, **condition)
+        except OSError as error:
+            # One of the library's own retries may have met what it had written itself: the content tells.
+            now = read_stored(path)
+            if now.content != content and now != seen:
+                return None
+            if now == seen:
+                if error.errno != errno.ENOSYS:
+                    raise
+                put_bytes(path, content, token)  # a server that has no such condition
+    else:
+        with _locked(path) as is_ours:
+            if read_stored(path).content != seen.content:
+                return None
+            if not is_local(path):
+                put_bytes(path, content, token)
+            elif not _replaced(Path(path.path), content, token, is_ours):
+                return None
+    now = read_stored(path)
+    return now if now.content == content else None
+
+
+def _replaced(target: Path, content: bytes, token: str, is_ours: Callable[[], bool]) -> bool:
+    """Write a file atomically, unless the lock was lost meanwhile; return whether it was written."""
+    with suppress(_LockLostError), _replacing(target, token, is_ours) as file:
+        file.write(content)
+        return True
+    return False
+
+
+class _LockLostError(Exception):
+    """Others no longer wait for this process, which hung."""
+
+
+@contextmanager
+def _locked(path: StoragePath) -> Iterator[Callable[[], bool]]:
+    """Let no other process of this machine replace the file meanwhile, nor one that shares its disk, where it can.
+
+    Yields what tells whether the others still wait.
+    """
+    if not is_local(path):
+        yield lambda: True
+        return
+    # A file of its own, since what is replaced is another file afterwards; as it is removed, so may this one be.
+    beside = Path(path.path).with_name(f".{path.name}.lock")
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        with beside.open("ab") as lock:
+            if _is_taken(lock, beside) or time.monotonic() > end:
+                taken = time.monotonic()
+                try:
+                    yield functools.partial(_others_wait, taken)
+                finally:
+                    beside.unlink(missing_ok=True)
+                return
+        time.sleep(_LOCK_LOOK_SECONDS)
+
+
+def _others_wait(since: float) -> bool:
+    return time.monotonic() - since < LOCK_SECONDS
+
+
+def _is_taken(lock: IO[bytes], beside: Path) -> bool:
+    """Take the lock; return whether it is taken, and its file is the one that others see."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(lock.fileno()), beside.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    except OSError:  # a network disk without locks
+        return True
+
+
+def _version_of_open(file: IO[bytes]) -> str:
+    found = os.fstat(file.fileno())
+    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+
+
 def put_file(source: Path, target: StoragePath, token: str) -> None:
     """Copy a local file to storage atomically: it appears complete or not at all.
 
@@ -245,13 +382,19 @@ def remove_directory(directory: StoragePath) -> None:
 
 
 @contextmanager
-def _replacing(target: Path, token: str) -> Iterator[IO[bytes]]:
+def _replacing(target: Path, token: str, may: Callable[[], bool] = lambda: True) -> Iterator[IO[bytes]]:
+    """Yield a file that takes the place of another one at the end.
+
+    :raises _LockLostError: if it may not.
+    """
     beside = target.with_name(f".{target.name}.{token}.tmp")
     try:
         with beside.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if not may():
+            raise _LockLostError  # noqa: TRY301 - as any other error, it ends with the file removed
         beside.replace(target)
     except BaseException:
         beside.unlink(missing_ok=True)
@@ -267,6 +410,10 @@ def _replacing(target: Path, token: str) -> Iterator[IO[bytes]]:
 def is_local(path: StoragePath) -> bool:
     """Return whether a path is on a file system of this machine."""
     return "file" in _protocols(path)
+
+
+def _is_s3(path: StoragePath) -> bool:
+    return bool({"s3", "s3a"}.intersection(_protocols(path)))
 
 
 def _protocols(path: StoragePath) -> set[str]:

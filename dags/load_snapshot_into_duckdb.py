@@ -99,9 +99,11 @@ GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
-        "base_path": Param(DATA.as_uri(), type="string", description="Base path of the snapshots"),
+        "base_path": Param(DATA.as_uri(), type="string", minLength=1, description="Base path of the snapshots"),
         "storage_conn_id": Param("", type="string", description="Connection of the object storage, if it needs one"),
-        "database": Param(str(DATA / "websites.duckdb"), type="string", description="File of the DuckDB database"),
+        "database": Param(
+            str(DATA / "websites.duckdb"), type="string", minLength=1, description="File of the DuckDB database"
+        ),
     },
     tags=["analytics"],
     doc_md=__doc__,
@@ -121,6 +123,7 @@ def load_snapshot_into_duckdb() -> None:
         extras = [event.extra for found in events.values() for event in found]
         wanted = {(extra["path"].rsplit("/", 2)[0], extra["dataset"]) for extra in extras} or {(base_path, "websites")}
         loaded = []
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
         with duckdb.connect(database) as connection:
             connection.execute(CREATE)
             for base, dataset in sorted(wanted):

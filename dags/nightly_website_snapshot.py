@@ -36,12 +36,13 @@ BASE_PATH = "{{ params.base_path }}"
         "base_path": Param(
             DATA.as_uri(),
             type="string",
+            minLength=1,
             description="Base path of the snapshots: one that all workers see and that outlives them, such as "
             "s3://bucket/path",
         ),
         "accept": Param(
             [],
-            type="array",
+            type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string"},
             examples=["count", "source", "fields", "clock", "version"],
             description="Guards whose finding is expected in this run",
@@ -56,7 +57,7 @@ def nightly_website_snapshot():
     snapshot = SnapshotWebsitesOperator(
         task_id="snapshot",
         base_path=BASE_PATH,
-        accept="{{ params.accept | join(',') }}",
+        accept="{{ (params.accept or []) | join(',') }}",
         force="{{ params.force }}",
         asset=snapshot_asset(),  # named here, since the base path is known at run time only
     )

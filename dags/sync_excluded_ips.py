@@ -30,6 +30,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
         "state_path": Param(
             STATE.as_uri(),
             type="string",
+            minLength=1,
             description="Folder for ledger and audit trail: one that all workers see and that outlives them, such as "
             "s3://bucket/path",
         ),

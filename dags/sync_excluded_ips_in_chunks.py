@@ -32,6 +32,7 @@ CHUNKS = 8
         "state_path": Param(
             STATE.as_uri(),
             type="string",
+            minLength=1,
             description="Folder for ledgers and audit trails: one that all workers see and that outlives them, such as "
             "s3://bucket/path",
         ),

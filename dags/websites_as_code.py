@@ -43,6 +43,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
         "state_path": Param(
             STATE.as_uri(),
             type="string",
+            minLength=1,
             description="Folder for plans and audit trail: one that all workers see, such as s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),

@@ -27,6 +27,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
 STATE_PATH = Param(
     STATE.as_uri(),
     type="string",
+    minLength=1,
     description="Folder for the plan and the audit trail: one that all workers see, such as s3://bucket/path",
 )
 FILES = {

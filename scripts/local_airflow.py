@@ -1,20 +1,23 @@
-"""A separate Airflow in a fresh home directory, for ``make demo`` and ``make ui``."""
+"""A separate Airflow in a fresh home directory, for ``make demo``, ``make ui`` and the tests of real processes."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 import psutil
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+#: Fixed credentials: what is started here listens on loopback only, and not for long.
+USER, PASSWORD = "admin", "admin"
 
 
 def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -40,6 +43,30 @@ def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[s
     }
 
 
+def server_settings(home: Path, url: str) -> dict[str, str]:
+    """Return the settings of an Airflow 3 that serves its web interface and API at ``url``, to :data:`USER`.
+
+    Settings of tests and demonstrations: connections can be tested, and four tasks at most run at the same time.
+    """
+    passwords = home / "passwords.json"
+    passwords.write_text(json.dumps({USER: PASSWORD}))
+    return {
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": url.rpartition(":")[2],
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+        # Number of worker processes, one per concurrent task, all started with the scheduler.
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        # Unpausing a daily DAG starts a scheduled run; it and the triggered run must not overlap.
+        "AIRFLOW__CORE__MAX_ACTIVE_RUNS_PER_DAG": "1",
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
+    }
+
+
 @contextmanager
 def airflow(*arguments: str, env: Mapping[str, str], log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """Start an ``airflow`` command that writes to ``log``; on exit, stop it and all its child processes."""
@@ -58,10 +85,16 @@ def airflow(*arguments: str, env: Mapping[str, str], log: IO[bytes]) -> Iterator
 def _stop(session: int) -> None:
     """Stop all processes of a session: SIGTERM, and SIGKILL after ten seconds."""
     for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
-        members = [process for process in psutil.process_iter() if _session(process) == session]
-        for process in members:
+        psutil.wait_procs(signal_all(session, number), timeout=patience)
+
+
+def signal_all(session: int, number: int) -> list[psutil.Process]:
+    """Send a signal to all processes of a session, which :func:`airflow` starts, and return them."""
+    members = [process for process in psutil.process_iter() if _session(process) == session]
+    for process in members:
+        with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
-        psutil.wait_procs(members, timeout=patience)
+    return members
 
 
 def _session(process: psutil.Process) -> int | None:
@@ -69,6 +102,18 @@ def _session(process: psutil.Process) -> int | None:
         return os.getsid(process.pid) if process.status() != psutil.STATUS_ZOMBIE else None
     except (ProcessLookupError, psutil.NoSuchProcess):
         return None
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Return the processes that run with this Airflow home, whoever started them."""
+    return [process for process in psutil.process_iter() if _home(process) == str(home)]
+
+
+def _home(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get("AIRFLOW_HOME")
+    except (OSError, psutil.Error):
+        return None  # it has ended, or is another user's
 
 
 def stop_on_signals() -> None:

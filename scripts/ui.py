@@ -16,12 +16,19 @@ from pathlib import Path
 from typing import IO
 
 import requests
-from local_airflow import CHECKOUT, airflow, environment, free_port, stop_on_signals
+from local_airflow import (
+    CHECKOUT,
+    PASSWORD,
+    USER,
+    airflow,
+    environment,
+    free_port,
+    server_settings,
+    stop_on_signals,
+)
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Fixed credentials: the server listens on loopback only, until Ctrl-C.
-USER, PASSWORD = "admin", "admin"
 WEBSITES = 250
 OUTPUT = CHECKOUT / ".ui"
 LOG = OUTPUT / "airflow.log"
@@ -55,26 +62,7 @@ def main() -> int:
 
 def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    passwords = home / "passwords.json"
-    passwords.write_text(json.dumps({USER: PASSWORD}))
-    env = environment(
-        home,
-        {
-            "AIRFLOW__API__HOST": "127.0.0.1",
-            "AIRFLOW__API__PORT": url.rpartition(":")[2],
-            "AIRFLOW__API__BASE_URL": url,
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-            # Number of worker processes, one per concurrent task, all started with the scheduler.
-            "AIRFLOW__CORE__PARALLELISM": "4",
-            # Unpausing a daily DAG starts a scheduled run; it and the triggered run must not overlap.
-            "AIRFLOW__CORE__MAX_ACTIVE_RUNS_PER_DAG": "1",
-            "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
-        },
-    )
+    env = environment(home, server_settings(home, url))
     say("Setting up a fresh Airflow")
     run(env, log, "db", "migrate")
     # In the database, not in the environment: the list of connections shows only those of the database.

@@ -61,6 +61,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the sample DAGs that a test runs in the report of the run."""
+    for item in items:
+        item.user_properties.extend(("sample", mark.args[0]) for mark in item.iter_markers("sample"))
+
+
 def _forget_what_stays() -> None:
     gc.collect()
     gc.freeze()
@@ -99,6 +105,7 @@ def airflow_database() -> None:
             pass
 
     initdb()
+    airflow_versions.build_the_api_once()
     with DAG("first_of_all", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         Nothing(task_id="nothing")
     airflow_versions.register(dag)
@@ -130,7 +137,10 @@ def _outcome(run: Any) -> DagOutcome:
         found.setdefault((task_id, map_index), {})[key] = value
     tasks = {
         ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]": TaskOutcome(
-            state=str(ti.state), try_number=ti.try_number, xcom=found.get((ti.task_id, ti.map_index), {})
+            state=str(ti.state),
+            try_number=ti.try_number,
+            xcom=found.get((ti.task_id, ti.map_index), {}),
+            label=ti.rendered_map_index,
         )
         for ti in run.get_task_instances()
     }

@@ -19,6 +19,7 @@ from airflow_provider_analytics.api.kinds import Privacy, Secret
 from airflow_provider_analytics.api.listing import Listing, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.stopping import Look
 from airflow_provider_analytics.api.transport import Stats, Transport, may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
@@ -100,10 +101,19 @@ class AnalyticsClient:
         """
         self._transport.stop()
 
+    def watch(self, look: Look) -> None:
+        """Ask before requests, at most every second, whether to go on; stop if ``look`` returns why not."""
+        self._transport.watch(look)
+
     @property
     def stopped(self) -> bool:
-        """Whether :meth:`stop` was called."""
+        """Whether no request is begun any more."""
         return self._transport.stopped
+
+    @property
+    def stopped_because(self) -> str:
+        """Why, if no request is begun any more."""
+        return self._transport.stopped_because
 
     def wait(self, seconds: float) -> None:
         """Wait so many seconds, or until :meth:`stop`."""
@@ -123,10 +133,9 @@ class AnalyticsClient:
         """Return a text without the secrets that this client was given."""
         return self._transport.redact(text)
 
-    def for_output(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record without keys that name a secret, and without the secrets that this client was given."""
-        cleaned: dict[str, Any] = without_secrets(record, self._transport.redact)
-        return cleaned
+    def for_output(self, data: Result) -> Result:
+        """Return JSON data without keys that name a secret, and without the secrets that this client was given."""
+        return without_secrets(data, self._transport.redact)
 
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
         """Return an iterator that reads the list once; see :class:`Listing` for when its records may be used."""
@@ -257,7 +266,7 @@ class AnalyticsClient:
             return self._as_sent(record, settings)
         except StoppedError as error:
             raise StoppedError(
-                f"Stopped: the task was killed. The website {domain!r} was created, with the id {record['id']}, and "
+                f"Stopped: {self.stopped_because}. The website {domain!r} was created, with the id {record['id']}, and "
                 "could not be checked any more.",
                 str(record["id"]),
             ) from error

@@ -400,7 +400,8 @@ def _json(answer: Answer) -> Any:
         raise answer.unexpected("The response is empty.")
     kind = answer.headers.get("Content-Type", "").strip()
     if kind and not _JSON_TYPE.match(kind):
-        raise answer.unexpected(f"The response is of type {kind[:60]!r}, not JSON.")
+        page = " It is a web page: of a login, or of a wrong Base URL." if is_html(answer) else ""
+        raise answer.unexpected(f"The response is not JSON.{page} Its type is {kind[:60]!r}.")
     try:
         found = _decode(answer.body)
     except _NOT_JSON as error:

@@ -6,6 +6,7 @@ about the entries: IP addresses in one list, URL query parameters in the other.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from abc import ABC, abstractmethod
@@ -93,12 +94,7 @@ class Addresses(EntryType):
 
     def key(self, line: str) -> str:
         """Normalise an address or a network; any other text is returned unchanged."""
-        entry = without_comment(line)
-        try:
-            network = _unmapped(ipaddress.ip_network(entry))
-        except ValueError:
-            return entry
-        return str(network.network_address if network.num_addresses == 1 else network)
+        return _address_key(line)
 
     def _parser(self, networks: str) -> Callable[[str], Entries]:
         one_of("networks", networks, NETWORKS)
@@ -181,6 +177,17 @@ def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
             f"/{_SHORTEST_PREFIX[network.version]} for IPv{network.version}"
         )
     return network
+
+
+# The same few addresses stand on thousands of websites.
+@functools.lru_cache(maxsize=1 << 16)
+def _address_key(line: str) -> str:
+    entry = without_comment(line)
+    try:
+        network = _unmapped(ipaddress.ip_network(entry))
+    except ValueError:
+        return entry
+    return str(network.network_address if network.num_addresses == 1 else network)
 
 
 def _unmapped(

@@ -7,6 +7,7 @@ docs/interface.md, Fields.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -115,6 +116,8 @@ class PrivacySetting(Kind):
 
     def cell(self, value: object) -> int | None:
         """Return the number, also one that the interface does not define."""
+        if type(value) is int:  # nearly always
+            return _integer(value)
         try:
             return parse_privacy(value).value
         except ValueError:
@@ -143,6 +146,8 @@ class Flag(Kind):
 
     def cell(self, value: object) -> Any:
         """Return 0 or 1, or another number of the service."""
+        if type(value) is int:  # nearly always
+            return _integer(value)
         try:
             return int(checks.flag("", value))
         except ValueError:
@@ -165,6 +170,8 @@ class Boolean(Flag):
 
     def cell(self, value: object) -> bool | None:
         """Return the bool, or None if it is not one."""
+        if isinstance(value, bool):  # nearly always
+            return value
         try:
             return checks.flag("", value)
         except ValueError:
@@ -190,11 +197,12 @@ class Lines(Kind):
 
     def read(self, value: object) -> tuple[str, ...]:
         """Return the lines of the service, given as text or as array; null, blank text and blank lines are nothing."""
-        parts = [value] if isinstance(value, str) else value or []
+        if isinstance(value, str):
+            return _lines(value)
+        parts = value or []
         if not isinstance(parts, (list, tuple)) or not all(part is None or isinstance(part, str) for part in parts):
             raise checks.refused("", value, "a text, or an array of texts")
-        lines = (stripped(line) for part in parts for line in (part or "").splitlines())
-        return tuple(line for line in lines if line)
+        return tuple(line for part in parts for line in _lines(part or ""))
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return a text with one entry per line."""
@@ -214,6 +222,13 @@ class Lines(Kind):
     def json_schema(self) -> dict[str, Any]:
         """Return the schema of a list of texts, or of a text with an entry per line."""
         return {"type": ["array", "string"], "items": {"type": "string"}}
+
+
+# Many websites have the same list, and each list is read several times.
+@functools.lru_cache(maxsize=1 << 8)
+def _lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a text that are not blank, without white space around them."""
+    return tuple(line for line in map(stripped, text.splitlines()) if line)
 
 
 class Secret(Kind):
@@ -274,6 +289,9 @@ def split_lines(field: str, value: object) -> list[str]:
 
 
 def _integer(value: object) -> int | None:
+    """Return a number, or the number of a text, of up to 18 digits: larger ones fit no column."""
+    if type(value) is int:
+        return value if abs(value) < 10**18 else None
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     return int(value) if re.fullmatch(r"-?[0-9]{1,18}", str(value).strip()) else None

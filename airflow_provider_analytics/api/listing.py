@@ -138,14 +138,14 @@ class Listing(Iterator[dict[str, Any]]):
         self._progress = _Progress()
         self._total: int | None = None
         self._records = self._read()
-        self._process = os.getpid()
+        self._process = _process
 
     def __next__(self) -> dict[str, Any]:
         """Return the next record.
 
         :raises RuntimeError: in a process that was forked meanwhile: pages that were asked for belong to the other one.
         """
-        if os.getpid() != self._process:
+        if self._process is not _process:
             raise RuntimeError(
                 "This list of websites was begun in another process, which reads it on. Begin a new one here."
             )
@@ -166,7 +166,7 @@ class Listing(Iterator[dict[str, Any]]):
 
     def close(self) -> None:
         """Stop reading; requests under way end, no other is begun."""
-        if os.getpid() == self._process:
+        if self._process is _process:
             self._records.close()
 
     def _read(self) -> Records:
@@ -274,6 +274,18 @@ class Listing(Iterator[dict[str, Any]]):
     def _opposite_favorite(self) -> str:
         texts = next(texts for texts in dialect.BOOLEAN_FORMATS.values() if self._query["favorite"] in texts)
         return texts[1 - texts.index(self._query["favorite"])]
+
+
+# Stands for this process: asking the system for its number before each record takes as long as the record itself.
+_process = object()
+
+
+def _after_fork() -> None:
+    global _process
+    _process = object()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Reading:
@@ -524,12 +536,14 @@ class _Reading:
             )
         if number > 1 and page.total != self.total:
             raise _moved("total", f"page 1 names the total {self.total}, page {number} names {page.total}.")
-        for website_id in ids:
-            if website_id in self.ids:
-                raise _moved("distinct ids", f"website {website_id} came twice; the list changed while it was read.")
-            self.ids.add(website_id)
-            found = _number(website_id)
-            self._largest = None if self._largest is None or found is None else max(self._largest, found)
+        distinct = set(ids)
+        if len(distinct) < len(ids) or not self.ids.isdisjoint(distinct):
+            twice = next(one for place, one in enumerate(ids) if one in self.ids or one in ids[:place])
+            raise _moved("distinct ids", f"website {twice} came twice; the list changed while it was read.")
+        self.ids |= distinct
+        numbers = [found for row in page.rows if (found := _number(row["id"])) is not None]
+        if self._largest is not None:
+            self._largest = max((self._largest, *numbers)) if len(numbers) == len(ids) else None
         if ids:
             self._pages_with_rows += 1
             self.first_id = self.first_id or ids[0]
@@ -548,7 +562,7 @@ class _Reading:
             return
         found = f"the service names a total of {self.total}, and {len(self.ids)} websites were found"
         if self.repeated:
-            raise IncompleteListError("page number", f"{found}: the next page brought nothing new. {self._hint}")
+            raise IncompleteListError("page number", f"{self._hint} The next page brought nothing new: {found}.")
         raise _moved("total", f"{found}.")
 
     @property
@@ -619,7 +633,7 @@ def _compare(there: _Reading, back: _Reading) -> None:
             f"{len(there.ids - back.ids)} websites were found in the first direction only, "
             f"{len(back.ids - there.ids)} in the opposite one only."
         )
-        raise IncompleteListError("both directions", f"{seen} {there._hint}" if repeated else seen, moved=not repeated)
+        raise IncompleteListError("both directions", f"{there._hint} {seen}" if repeated else seen, moved=not repeated)
 
 
 def _moved(check: str, seen: str) -> IncompleteListError:
@@ -651,6 +665,8 @@ def _is_favorite(row: dict[str, Any]) -> bool | None:
 
 
 def _number(website_id: object) -> int | None:
+    if type(website_id) is int and 0 <= website_id < 10**18:  # nearly always
+        return website_id
     text = str(website_id)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 

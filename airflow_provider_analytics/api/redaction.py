@@ -7,8 +7,10 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+import msgspec
 
 MASK = "***"
 #: Replaces a whole text that contains a secret in an encoding that cannot be replaced within it.
@@ -16,6 +18,10 @@ HIDDEN = "*** (not shown: it contains a secret)"
 
 #: Maximum number of nested encodings that are decoded.
 _DEPTH = 2
+
+Data = TypeVar("Data")
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Redactor:
@@ -50,17 +56,40 @@ class Redactor:
             return HIDDEN
         return text
 
+    def may_concern(self, document: str) -> bool:
+        """Return whether a call may change any text of a JSON document."""
+        # How JSON writes a secret is one of its forms.
+        if any(form in document for form in (*self._forms, "&", "%", "+")):
+            return True
+        # Lists of lines have line breaks. Any other backslash may be a part of a text that is encoded.
+        return document.count("\\") != document.count("\\n")
 
-def without_secrets(value: Any, redact: Callable[[str], str] | None = None) -> Any:
-    """Return JSON data without keys that name a secret, at any depth.
+
+def without_secrets(value: Data, redact: Redactor | None = None) -> Data:
+    """Return JSON data without keys that name a secret, at any depth; the data itself if there is nothing to remove.
 
     :param redact: applied to every remaining text.
     """
+    if not _may_hold_a_secret(value, redact):  # as nearly always: one look at all of it is enough
+        return value
+    cleaned: Data = _cleaned(value, redact)
+    return cleaned
+
+
+def _may_hold_a_secret(value: Any, redact: Redactor | None) -> bool:
+    try:
+        document = _encode(value).decode()
+    except (TypeError, UnicodeEncodeError):  # no JSON data
+        return True
+    return is_secret_key(document) or (redact is not None and redact.may_concern(document))
+
+
+def _cleaned(value: Any, redact: Redactor | None) -> Any:
     if isinstance(value, Mapping):
         kept = ((name, inner) for name, inner in value.items() if not is_secret_key(name))
-        return {redact(name) if redact else name: without_secrets(inner, redact) for name, inner in kept}
+        return {redact(name) if redact else name: _cleaned(inner, redact) for name, inner in kept}
     if isinstance(value, list):
-        return [without_secrets(inner, redact) for inner in value]
+        return [_cleaned(inner, redact) for inner in value]
     if redact is None or value is None or isinstance(value, bool):
         return value
     text = redact(str(value))
@@ -69,7 +98,8 @@ def without_secrets(value: Any, redact: Callable[[str], str] | None = None) -> A
 
 def is_secret_key(name: str) -> bool:
     """Return whether a key names a secret; the same rule for all outputs."""
-    return "password" in name.lower() or "secret" in name.lower()
+    lowered = name.lower()
+    return "password" in lowered or "secret" in lowered
 
 
 def _written_forms(secret: str) -> set[str]:

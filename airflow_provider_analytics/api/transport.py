@@ -36,7 +36,7 @@ from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import ANNOUNCED_FROM, RateLimiter, until
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import Settings, is_loopback
-from airflow_provider_analytics.api.stopping import Stopping
+from airflow_provider_analytics.api.stopping import Look, Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -151,10 +151,19 @@ class Transport:
         """
         self._stopping.set()
 
+    def watch(self, look: Look) -> None:
+        """Ask before requests, at most every second, whether to go on; stop if ``look`` returns why not."""
+        self._stopping.watch(look)
+
     @property
     def stopped(self) -> bool:
-        """Whether :meth:`stop` was called."""
+        """Whether no request is begun any more."""
         return self._stopping.is_set
+
+    @property
+    def stopped_because(self) -> str:
+        """Why, if no request is begun any more."""
+        return self._stopping.why
 
     def wait(self, seconds: float) -> None:
         """Wait so many seconds, or until :meth:`stop`."""
@@ -196,7 +205,7 @@ class Transport:
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
-        :raises StoppedError: if nothing was sent, because :meth:`stop` was called.
+        :raises StoppedError: if nothing was sent, because of :meth:`stop` or :meth:`watch`.
         """
         prepared = self._prepare(method, path, query, form)
 
@@ -248,9 +257,10 @@ class Transport:
         asked = getattr(error, "retry_after", None)
         seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))) if asked is None else asked  # noqa: S311
         when = f", at {until(seconds)}" if seconds > ANNOUNCED_FROM else ""
+        reason = " ".join(str(error).splitlines())  # one line of the log
         log.warning(
             "Retrying in %.1f s%s (attempt %d of %d failed): %s",
-            seconds, when, attempts, self.settings.max_retries + 1, error,
+            seconds, when, attempts, self.settings.max_retries + 1, reason,
         )  # fmt: skip
         with self._stats_lock:
             self.stats.retries += 1
@@ -273,8 +283,9 @@ class Transport:
         return prepared
 
     def _attempt(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
+        self._stopping.check()
         if self.stopped:
-            raise StoppedError(f"Stopped: the task was killed, so this was not sent: {method} {path}.")
+            raise StoppedError(f"Stopped: {self.stopped_because}, so this was not sent: {method} {path}.")
         with self._stats_lock:
             self.stats.requests += 1
         started = self._clock()
@@ -609,9 +620,33 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
 
 
 class _Adapter(requests.adapters.HTTPAdapter):
-    """The adapter of requests, with connections that time out."""
+    """The adapter of requests for one service, with connections that time out."""
 
     _pools: ClassVar = {"http": _HttpPool, "https": _HttpsPool}
+    _pool: Any = None
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        # Looked up once: address, proxy and certificates are the same for every request.
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = super().get_connection_with_tls_context(*args, **kwargs)
+        return pool
+
+    def close(self) -> None:
+        super().close()
+        self._pool = None  # its connections end with it
+
+    def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
+        # Without a proxy, what follows the host.
+        return super().request_url(request, proxies) if proxies else f"/{str(request.url).split('/', 3)[3]}"
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
+        # Without cookies, which nobody sends back, and without what only a session reads.
+        response = requests.Response()
+        response.status_code = resp.status
+        response.headers = requests.structures.CaseInsensitiveDict(resp.headers)
+        response.raw = resp
+        return response
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)

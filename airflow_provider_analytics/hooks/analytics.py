@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import weakref
 from collections.abc import Iterable
@@ -303,9 +304,17 @@ class AnalyticsHook(BaseHook):
         from flask_appbuilder.fieldwidgets import BS3TextFieldWidget
         from wtforms import StringField
 
+        class TextWidget(BS3TextFieldWidget):  # type: ignore[misc]
+            """Shows a mapping as the JSON that the field takes, and not as Python writes it."""
+
+            def __call__(self, field: StringField, **attributes: Any) -> Any:
+                if isinstance(field.data, dict):
+                    attributes["value"] = json.dumps(field.data)
+                return super().__call__(field, **attributes)
+
         # Text fields only: the hook parses numbers and flags from text, and an empty field means the default.
         return {
-            name: StringField(field["label"], description=field["description"], widget=BS3TextFieldWidget())
+            name: StringField(field["label"], description=field["description"], widget=TextWidget())
             for name, field in CONNECTION_TYPE["conn-fields"].items()
         }
 

@@ -14,6 +14,9 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 
+#: What a form field of Airflow 2 has before the name of its extra.
+FORM_PREFIX = f"extra__{CONNECTION_TYPE['connection-type']}__"
+
 
 class ConnectionLike(Protocol):
     """Attributes of an Airflow connection that are used here."""
@@ -134,7 +137,8 @@ def _extras(text: str | None) -> dict[str, Any]:
         raise ValueError("extra is not valid JSON.") from None
     if not isinstance(found, dict):
         raise ValueError("extra is not a JSON object.")
-    return found
+    # The form of Airflow 2 tests a connection with each extra under two names.
+    return {name.removeprefix(FORM_PREFIX): value for name, value in found.items()}
 
 
 def _unknown_extra(name: str) -> str:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_analytics.storage import StoragePath, make_directory, new_token, put_bytes, read_bytes
+from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.storage import (
+    StoragePath,
+    make_directory,
+    new_token,
+    put_bytes,
+    read_bytes,
+    read_stored,
+    replace_stored,
+    version_of,
+)
 
 
 def storage_path(url: str, argument: str) -> StoragePath:
@@ -34,23 +46,78 @@ def read_text(url: str, argument: str) -> str | None:
     :param argument: name of the argument, for messages.
     :raises ValueError: if it cannot be read, or is not UTF-8.
     """
-    try:
-        content = read_bytes(storage_path(url, argument))
-        return None if content is None else content.decode("utf-8-sig")
-    except (IsADirectoryError, PermissionError) as error:
-        raise ValueError(f"{argument}={url!r} cannot be read: {error.strerror}; allowed: a file") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{argument}={url!r} cannot be read: {error.reason}; allowed: a text file in UTF-8") from error
+    with _reading(url, argument):
+        return _decoded(read_bytes(storage_path(url, argument)))
 
 
 def write_text(url: str, argument: str, text: str) -> None:
     """Write a small file atomically: a reader sees the old or the new text, even if the process is killed."""
     place = storage_path(url, argument)
-    try:
+    with _writing(url, argument):
         make_parent(place)
         put_bytes(place, text.encode(), new_token(datetime.now(UTC)))
+
+
+class SharedFile:
+    """A small file that several processes write, each of them only over what it has read.
+
+    :param url: URL or absolute path.
+    :param argument: name of the argument, for messages.
+    :raises ValueError: if it cannot be read, or is not UTF-8.
+    """
+
+    def __init__(self, url: str, argument: str) -> None:
+        self.url = url
+        self._argument = argument
+        self._place = storage_path(url, argument)
+        self.read()
+
+    def read(self) -> None:
+        """Read the file anew: :attr:`text` is its text, or None if it does not exist."""
+        with _reading(self.url, self._argument):
+            self._stored = read_stored(self._place)
+            self.text = _decoded(self._stored.content)
+
+    def is_as_read(self) -> bool:
+        """Return whether the storage says of the file what it said when it was read; does not read it."""
+        with _reading(self.url, self._argument):
+            return version_of(self._place) == self._stored.version
+
+    def write(self, text: str) -> bool:
+        """Write the file atomically, unless somebody else has written it; return whether it was written."""
+        with _writing(self.url, self._argument):
+            make_parent(self._place)
+            written = replace_stored(self._place, self._stored, text.encode(), new_token(datetime.now(UTC)))
+        if written is None:
+            return False
+        self._stored, self.text = written, text
+        return True
+
+
+@contextmanager
+def _reading(url: str, argument: str) -> Iterator[None]:
+    try:
+        yield
+    except (IsADirectoryError, PermissionError) as error:
+        raise ValueError(f"{argument}={url!r} cannot be read: {error.strerror or error}; allowed: a file") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{argument}={url!r} cannot be read: {error.reason}; allowed: a text file in UTF-8") from error
+    except OSError as error:
+        raise SnapshotError(f"The storage cannot read {argument}: {error.strerror or error}. File: {url}") from error
+
+
+@contextmanager
+def _writing(url: str, argument: str) -> Iterator[None]:
+    try:
+        yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
-        raise ValueError(f"{argument}={url!r} cannot be written: {error.strerror}; allowed: a file") from error
+        raise ValueError(f"{argument}={url!r} cannot be written: {error.strerror or error}; allowed: a file") from error
+    except OSError as error:
+        raise SnapshotError(f"The storage cannot write {argument}: {error.strerror or error}. File: {url}") from error
+
+
+def _decoded(content: bytes | None) -> str | None:
+    return None if content is None else content.decode("utf-8-sig")
 
 
 def make_parent(place: StoragePath) -> None:

@@ -145,4 +145,4 @@ def permanent_failure(message: str, reason: str) -> AirflowFailException:
     :param reason: why a retry is useless.
     """
     end = "" if message.endswith((".", "!", "?")) else "."
-    return AirflowFailException(f"{message}{end} Not retried, because {reason}.")
+    return AirflowFailException(f"{message}{end}\nNot retried, because {reason}.")

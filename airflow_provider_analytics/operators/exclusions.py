@@ -18,6 +18,7 @@ from airflow_provider_analytics.operators.planning import (
     markdown_path,
     read_approved,
     same_scope,
+    task_name,
     write_plan,
 )
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
@@ -126,7 +127,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             if dry_run and self.expected_digest is not None:
                 raise ValueError("dry_run=True with expected_digest is not allowed: one plans, the other applies")
             approved = None if dry_run else read_approved(self.plan_path, self.expected_digest)
-            planned = self._plan(hook, context, approved)
+            planned = self._plan(hook, context, approved, dry_run=dry_run)
             outcome = Outcome()
             if dry_run:
                 planned.raise_unread()
@@ -140,7 +141,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             outcome.raise_failures()
         return result
 
-    def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None) -> Planned:
+    def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None, *, dry_run: bool) -> Planned:
         """Read the list of websites and work out the changes."""
         from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
         from airflow_provider_analytics.reconcile.exclusions import MODES, ExclusionList
@@ -167,6 +168,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             scope["list"] = ledger_file.ledger.identity.list
         if approved:
             same_scope(approved.plan, scope)
+        if ledger_file and not dry_run:
+            ledger_file.take_over(context, hook.client)  # before the websites are read: what it may add is shown then
 
         websites = self._list(hook, workers)
         chosen, released = self._choose(websites, allow_no_match=allow_no_match)
@@ -254,7 +257,10 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         if problems:
             raise ValueError(". ".join(problems))
         if not parsed[0] and not allow_empty:
-            raise ValueError(f"{self.argument} is empty; set allow_empty=True if this is intended")
+            raise ValueError(
+                f"{self.argument} is empty: is what it comes from there, such as a Variable? To clear the lists, set "
+                "allow_empty=True"
+            )
         return parsed[0], dict(zip(per_website, parsed[1:], strict=True))
 
     def _text_of_a_file(self, value: Any, context: Context) -> Any:
@@ -327,11 +333,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             raise ValueError("mode='managed' needs ledger_path: the URL or absolute path of a file for the ledger")
         if self.plan_path and not self.list_name:
             raise ValueError("mode='managed' with plan_path needs list_name, the same for both tasks")
-        ti = context["ti"]
-        map_index = -1 if ti.map_index is None else ti.map_index
-        mapped = f"[{map_index}]" if map_index >= 0 else ""
-        name = self.list_name or f"{ti.dag_id}.{self.task_id}{mapped}"
-        identity = Identity(scope["service"], scope["account"], name)
+        identity = Identity(scope["service"], scope["account"], self.list_name or task_name(context))
         return LedgerFile(self.ledger_path, identity, adopt=bool(self.adopt))
 
 
@@ -415,7 +417,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
-    :raises StoppedError: if Airflow told the task to end; the next try does the rest.
+    :raises StoppedError: if Airflow told the task to end, or another try has taken over its ledger; the next try does
+        the rest.
     """
 
     field = "exclude_ips"
@@ -521,7 +524,8 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
-    :raises StoppedError: if Airflow told the task to end; the next try does the rest.
+    :raises StoppedError: if Airflow told the task to end, or another try has taken over its ledger; the next try does
+        the rest.
     """
 
     field = "exclude_params"

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.exceptions import BulkError, StoppedError, UnsafePlanError
+from airflow_provider_analytics.exceptions import BulkError, SnapshotError, StoppedError, UnsafePlanError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.reconcile.apply import ChangeOf, Outcome, Websites
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
-    from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Owned
+    from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Owned, Try
     from airflow_provider_analytics.reconcile.plan import Plan
 
 #: Maximum number of changes in the return value, one line each; the counts cover the rest.
 SHOWN_CHANGES = 20
+#: Seconds that a try waits before it reads the websites, if changes of the one before are outstanding: that one looks
+#: every second (``WATCH_SECONDS`` in ``api/stopping.py``), and the requests that it has begun arrive.
+HANDOVER_SECONDS = 2.0
+#: Number of times that a try begins anew to take a ledger over, as others take it over at the same moment.
+_TAKE_OVERS = 5
 #: What ``adopt`` may be.
 ADOPT = ("matching",)
 
@@ -28,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class LedgerFile:
-    """The file of a ledger, which nobody else may write meanwhile.
+    """The file of a ledger. The try that takes it over is the only one to write it, until another try does.
 
     :param path: URL or absolute path.
     :param identity: what the ledger must belong to.
@@ -36,50 +44,141 @@ class LedgerFile:
     """
 
     def __init__(self, path: str, identity: Identity, *, adopt: bool) -> None:
-        from airflow_provider_analytics.hooks.object_storage import read_text
-        from airflow_provider_analytics.reconcile.ledger import Ledger
+        from airflow_provider_analytics.hooks.object_storage import SharedFile
 
-        self._path = path
-        self._text = read_text(path, "ledger_path")
+        self._file = SharedFile(path, "ledger_path")
+        self._identity = identity
         #: The ledger as it was read.
-        self.ledger = Ledger(identity) if self._text is None else Ledger.parse(self._text, identity, path)
-        if self._text is None:
+        self.ledger = self._parsed()
+        #: Whether changes of the try before are outstanding.
+        self.was_open = self.ledger.is_open
+        #: Who has taken it over from this try.
+        self.replaced: str | None = None
+        if self._file.text is None:
             follows = "it owns those that it has in common" if adopt else "none of them is ever removed"
             log.warning(
                 "Found no ledger at %s, as on a first run: all entries count as added by hand, and %s.", path, follows
             )
 
-    def write(self, ledger: Ledger) -> None:
-        """Write the ledger, unless somebody else wrote the file since it was read.
+    def take_over(self, context: Context, client: AnalyticsClient) -> None:
+        """Make this try the owner, and let the client stop before its next request once another try is.
 
-        :raises UnsafePlanError: if somebody did.
+        If changes of the try before are outstanding, it may be at work still, as an orphan of a worker that was killed
+        or as a process that hung. It finds itself replaced at its next look, and is given the time for it.
+
+        :raises StoppedError: if a later try of this task is the owner already.
         """
-        from airflow_provider_analytics.hooks.object_storage import read_text, write_text
+        from airflow_provider_analytics.reconcile.ledger import Try
 
-        if read_text(self._path, "ledger_path") != self._text:
-            raise UnsafePlanError(
-                f"The ledger {self._path} was changed by somebody else since it was read: two runs must not share one. "
-                "Set max_active_runs=1, and give each list a ledger_path of its own."
-            )
-        self._text = ledger.render()
-        write_text(self._path, "ledger_path", self._text)
+        ti, now = context["ti"], datetime.now(UTC)
+        began = (ti.start_date or now).astimezone(UTC).isoformat()
+        new = Try(task_name(context), ti.run_id, ti.try_number, secrets.token_hex(8), now.isoformat(), now.isoformat())
+        for _ in range(_TAKE_OVERS):
+            before = self.ledger.owner
+            if before and before.replaces(new, began):
+                raise StoppedError(f"Stopped: {self._replaced_by(before)}. Nothing was sent.")
+            self.was_open = self.ledger.is_open
+            mine = replace(new, settled=None) if self.was_open else new
+            if self._file.write(replace(self.ledger, owner=mine).render()):
+                break
+            self._file.read()
+            self.ledger = self._parsed()
+        else:
+            raise self._changed_by_somebody()
+        self.ledger = replace(self.ledger, owner=mine)
+        client.watch(self._look)
+        if self.was_open:
+            log.warning("Took over the ledger %s: %s did not settle it.", self._file.url, before)
+            client.wait(HANDOVER_SECONDS)
 
-    def settle(self, ledger: Ledger) -> None:
+    def claim(self, ledger: Ledger) -> None:
+        """Write the ledger before changes are sent, unless another try has taken it over.
+
+        :raises StoppedError: if another try has.
+        :raises UnsafePlanError: if somebody else wrote the file.
+        """
+        self._write(ledger, settled=None)
+
+    def _write(self, ledger: Ledger, settled: str | None) -> None:
+        ledger = replace(ledger, owner=ledger.owner and replace(ledger.owner, settled=settled))
+        if self._file.write(ledger.render()):
+            return
+        self._file.read()
+        self._note_owner(self._file.text)
+        if self.replaced:
+            raise StoppedError(f"Stopped: {self.replaced}.")
+        raise self._changed_by_somebody()
+
+    def settle(self, ledger: Ledger, *, is_open: bool) -> None:
         """Write the ledger at the end; if somebody else wrote the file meanwhile, let it own what both own.
 
-        :raises UnsafePlanError: if somebody did.
+        A try that was replaced writes nothing: the other one has read all that this one claimed.
+
+        :param is_open: whether changes may still be applied, as nothing has told what became of them.
+        :raises StoppedError: if another try has taken it over.
+        :raises UnsafePlanError: if somebody else wrote the file.
         """
-        from airflow_provider_analytics.hooks.object_storage import read_text, write_text
-        from airflow_provider_analytics.reconcile.ledger import Ledger
+        try:
+            self._write(ledger, settled=None if is_open else datetime.now(UTC).isoformat())
+        except UnsafePlanError:
+            if self._file.text is not None:
+                self._file.write(self._parsed().with_that_of(ledger).render())
+            raise
+
+    def _look(self) -> str | None:
+        """Return who has taken the ledger over from this try, or None.
+
+        :raises OSError: if the ledger cannot be looked at: no failure of the website whose turn it is, but the end.
+        """
+        from airflow_provider_analytics.hooks.object_storage import SharedFile
 
         try:
-            self.write(ledger)
-        except UnsafePlanError:
-            theirs = read_text(self._path, "ledger_path")
-            if theirs is not None:
-                both = Ledger.parse(theirs, ledger.identity, self._path).with_that_of(ledger)
-                write_text(self._path, "ledger_path", both.render())
-            raise
+            if self.replaced is None and not self._file.is_as_read():
+                # In another object: this try may write over what it has read in its own, and over nothing else.
+                self._note_owner(SharedFile(self._file.url, "ledger_path").text)
+        except (SnapshotError, ValueError) as error:
+            raise OSError(str(error)) from error
+        return self.replaced
+
+    def _note_owner(self, text: str | None) -> None:
+        from airflow_provider_analytics.reconcile.ledger import Ledger
+
+        mine = self.ledger.owner
+        try:
+            owner = Ledger.parse(text, self._identity).owner if text is not None else None
+        except ValueError:
+            owner = None  # no try writes what cannot be read
+        if mine and owner and owner.token != mine.token:
+            self._replaced_by(owner)
+
+    def _replaced_by(self, owner: Try) -> str:
+        mine = self.ledger.owner
+        is_same = mine is not None and mine.token != owner.token and str(mine) == str(owner)
+        who = f"another process of {owner}" if is_same else str(owner)
+        self.replaced = f"replaced by {who}, which took over the ledger {self._file.url} at {owner.since}"
+        return self.replaced
+
+    def _changed_by_somebody(self) -> UnsafePlanError:
+        if self._file.text is None:
+            return UnsafePlanError(f"The ledger was deleted while this task ran: put it back. Ledger: {self._file.url}")
+        return UnsafePlanError(
+            f"The ledger {self._file.url} was changed by somebody else since it was read: two runs must not share one. "
+            "Set max_active_runs=1, and give each list a ledger_path of its own."
+        )
+
+    def _parsed(self) -> Ledger:
+        from airflow_provider_analytics.reconcile.ledger import Ledger
+
+        if self._file.text is None:
+            return Ledger(self._identity)
+        return Ledger.parse(self._file.text, self._identity, self._file.url)
+
+
+def task_name(context: Context) -> str:
+    """Return ``<dag id>.<task id>``, with ``[<map index>]`` if the task is mapped."""
+    ti = context["ti"]
+    mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
+    return f"{ti.dag_id}.{ti.task_id}{mapped}"
 
 
 def account_of(hook: AnalyticsHook) -> str | None:
@@ -226,10 +325,14 @@ class Planned:
         from airflow_provider_analytics.reconcile.apply import apply_plan
 
         before = self.ledger_file.ledger if self.ledger_file else None
-        claimed = before.claim(self.plan.changes, self.managed) if before else None
-        if self.ledger_file and claimed:
+        if self.ledger_file and before:
             # Written before anything is sent: entries added by a task that is then killed must count as added.
-            self.ledger_file.write(replace(claimed, lists={**claimed.lists, **self.lists}))
+            claimed = before.claim(self.plan.changes, self.managed)
+            lists = {**claimed.lists, **self.lists}
+            if self.ledger_file.was_open:
+                # What the try before may still add is also told to the one after this one, should this one be killed.
+                lists = {name: tuple(dict.fromkeys((*claimed.lists.get(name, ()), *lists[name]))) for name in lists}
+            self.ledger_file.claim(replace(claimed, lists=lists))
         with audit_trail(audit_path, context, redact) as audit:
             outcome = apply_plan(
                 self.websites,
@@ -244,18 +347,22 @@ class Planned:
             stop = self._stopped(outcome, outcome.interrupted) if outcome.interrupted else None
             try:
                 # First the ledger: the audit trail may be what failed.
-                if self.ledger_file and before and claimed:
+                if self.ledger_file and before:
                     self.ledger_file.settle(
                         before.settle(
                             self.records,
                             outcome.sent,
                             self.lists,
-                            claimed=claimed,
+                            planned=self.plan.changes,
+                            was_open=self.ledger_file.was_open,
                             unclear=outcome.unclear,
                             differing=outcome.differing,
                             fields=self.managed,
-                        )
+                        ),
+                        is_open=bool(outcome.unclear),
                     )
+            except StoppedError as replaced:
+                stop = stop or self._stopped(outcome, replaced)
             finally:
                 audit.failed(outcome.failures)
         if stop:
@@ -267,5 +374,9 @@ class Planned:
         unclear = f", {len(outcome.unclear):,} may have been" if outcome.unclear else ""
         told = f"Stopped: {outcome.applied:,} of {len(self.plan.changes):,} websites changed{unclear}"
         log.warning("%s", told)
-        # A timeout, or Airflow 2 on a kill, raises an exception of its own, which it expects to see again.
-        return StoppedError(f"{told}. The next try does the rest.") if isinstance(by, StoppedError) else by
+        if not isinstance(by, StoppedError):
+            return (
+                by  # a timeout, or Airflow 2 on a kill, raises an exception of its own, which it expects to see again
+            )
+        replaced = self.ledger_file.replaced if self.ledger_file else None
+        return StoppedError(f"{told}. " + (f"The task was {replaced}." if replaced else "The next try does the rest."))

@@ -249,7 +249,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self._announce(context, snapshot)
         manifest = snapshot.manifest
         self.log.info(
-            "Published %s websites as %s%s, %s. Completeness proven by: %s. %s",
+            "Published %s websites as %s%s, %s.\nCompleteness proven by: %s.\n%s",
             f"{manifest.count:,}",
             manifest.snapshot_date,
             " (late)" if manifest.late else "",
@@ -355,7 +355,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         is_link = url is not None and urlsplit(url).scheme in {"http", "https", "file"}
         self.report_url = url if is_link else None
         # For Airflow 2, whose web server asks for it.
-        context["ti"].xcom_push(key=REPORT_URL_KEY, value=self.report_url)
+        context["ti"].xcom_push(key=REPORT_URL_KEY, value=self.report_url or "")
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return the lineage for OpenLineage; called only if its provider is installed."""

@@ -96,7 +96,7 @@ class ListWebsitesOperator(AnalyticsOperator):
                     "the list stays as long",
                 )
             self.log.info("Read %s websites.", f"{len(websites):,}")
-            return [hook.client.for_output(website) for website in websites]
+            return hook.client.for_output(websites)
 
 
 class GetWebsiteOperator(AnalyticsOperator):

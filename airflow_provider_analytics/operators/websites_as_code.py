@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
@@ -39,8 +38,7 @@ ON_DRIFT = ("fail", "skip", "report")
 Config = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str
 
 
-@dataclass(frozen=True)
-class _Settings:
+class _Settings(NamedTuple):
     """The arguments that a plan is made with, and that it is bound to."""
 
     prune: bool
@@ -52,7 +50,7 @@ class _Settings:
     def differing(self, scope: Mapping[str, Any]) -> list[str]:
         """Return the arguments that are given and are others than those of a plan."""
         default = _Settings(False, MAX_LOSS_FRACTION, None, None, None)
-        given = {name: value for name, value in asdict(self).items() if value != getattr(default, name)}
+        given = {name: value for name, value in self._asdict().items() if value != getattr(default, name)}
         return [name for name, value in given.items() if value != scope.get(name)]
 
 
@@ -113,11 +111,18 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         )
 
     def _plan(
-        self, hook: AnalyticsHook, settings: _Settings, *, force: bool = False, approved: Plan | None = None
+        self,
+        hook: AnalyticsHook,
+        settings: _Settings,
+        *,
+        force: bool = False,
+        approved: Plan | None = None,
+        to_apply_in: Context | None = None,
     ) -> Planned:
         """Compare the file with the complete list of websites.
 
         :param approved: the plan that was approved, which must be about the same service.
+        :param to_apply_in: the context of the task, if it is to apply the plan.
         """
         from airflow_provider_analytics.api.checks import whole_number
         from airflow_provider_analytics.reconcile.apply import Websites
@@ -131,8 +136,10 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         service = {"service": hook.client.base_url, "account": account_of(hook)}
         if approved:
             same_scope(approved, service)
-        scope = {**service, **{name: value for name, value in asdict(settings).items() if value is not None}}
+        scope = {**service, **{name: value for name, value in settings._asdict().items() if value is not None}}
         ledger_file = self._ledger(websites_file, settings, service)
+        if ledger_file and to_apply_in:
+            ledger_file.take_over(to_apply_in, hook.client)
         everything = hook.list_websites()
         websites = Websites(hook.client, everything, complete=True, workers=workers)
         code = WebsitesAsCode(websites_file, prune=settings.prune)
@@ -337,7 +344,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
     :raises BulkError: if websites could not be read; or at the end, if websites failed: then a retry applies the
         remaining changes.
-    :raises StoppedError: if Airflow told the task to end; a retry applies the remaining changes.
+    :raises StoppedError: if Airflow told the task to end, or another try has taken over its ledger; a retry applies the
+        remaining changes.
     """
 
     template_fields: Sequence[str] = (
@@ -393,7 +401,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             approved = read_approved(self.plan_path, self.expected_digest)
             if approved:
                 settings = self._approved_settings(approved.plan, settings, force=force)
-            planned = self._plan(hook, settings, force=force, approved=approved.plan if approved else None)
+            of_approved = approved.plan if approved else None
+            planned = self._plan(hook, settings, force=force, approved=of_approved, to_apply_in=context)
             planned = planned.only(approved)
             plan = planned.plan
             passwords = _passwords(plan)
@@ -413,8 +422,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             raise ValueError(
                 f"{', '.join(differing)}: given here, but not so in the approved plan; give it to the plan task only"
             )
-        of_the_plan: dict[str, Any] = {name: approved.scope.get(name) for name in asdict(settings)}
-        return replace(settings, **of_the_plan)
+        of_the_plan: dict[str, Any] = {name: approved.scope.get(name) for name in settings._fields}
+        return settings._replace(**of_the_plan)
 
 
 class CheckDriftOperator(_WebsitesAsCodeOperator):

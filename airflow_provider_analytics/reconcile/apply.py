@@ -322,10 +322,10 @@ def _apply_rounds(
         seen = _see(websites, [*check, *lost], change_of, ignore_gone=ignore_gone)
         for change in lost:
             look = seen[key_of(change)]
-            if look.state != "unknown":
-                sender.lost.pop(key_of(change))
             if look.state == "holds":
-                # The response was lost, or told of an error; the website shows that the change was applied.
+                # The response was lost, or told of an error; the website shows that the change was applied. One that
+                # does not show it proves nothing: behind a proxy that gave up, the service may still be at it.
+                sender.lost.pop(key_of(change))
                 failures.pop(change.website)
                 differing.pop(key_of(change), None)
                 sender.record(change)
@@ -569,7 +569,7 @@ class _Sender:
             if self._ignore_gone:
                 return lost
             raise
-        except (AnalyticsError, ValueError):
+        except Exception:
             if lost:
                 self.lost[key_of(planned)] = replace(lost[-1], domain=planned.domain)
             raise
@@ -740,7 +740,7 @@ def _each(
     if refused:
         raise refused[0]
     if left:
-        raise StoppedError("Stopped: the task was killed.")
+        raise StoppedError(f"Stopped: {client.stopped_because}.")
     return done
 
 
@@ -761,7 +761,7 @@ def _unless_stopped(client: AnalyticsClient, work: Callable[[], Result]) -> Resu
     finally:
         pool.shutdown(wait=False)
     if not future.done():
-        raise StoppedError("Stopped: the task was killed.")
+        raise StoppedError(f"Stopped: {client.stopped_because}.")
     return future.result()
 
 

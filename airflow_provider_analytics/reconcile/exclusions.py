@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -17,7 +18,9 @@ MODES = ("merge", "replace", "managed")
 _SHOWN_WEBSITES = 20
 
 
-def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: Iterable[str] = ()) -> Entries:
+# Many websites have the same list, and get the same list.
+@functools.lru_cache(maxsize=1 << 8)
+def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: Entries = ()) -> Entries:
     """Return the reconciled lines of a list.
 
     Kept lines keep their text, comment and position; new entries are appended. Lists compare as sets: if nothing
@@ -83,7 +86,8 @@ class ExclusionList:
         website_id = str(record["id"])
         if website_id in self.released:
             return ()
-        return tuple(dict.fromkeys((*self.entries, *self.extra.get(website_id, ()))))
+        extra = self.extra.get(website_id)
+        return tuple(dict.fromkeys((*self.entries, *extra))) if extra else self.entries
 
     def desired_lists(self, records: Iterable[Mapping[str, Any]]) -> dict[str, Owned]:
         """Return the desired entries by website id and list field."""

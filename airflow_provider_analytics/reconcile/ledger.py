@@ -7,7 +7,7 @@ by hand and is never removed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -36,6 +36,37 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Try:
+    """A try of a task: it alone writes a ledger, until another one takes it over.
+
+    :param task: ``<dag id>.<task id>``, with ``[<map index>]`` if it is mapped.
+    :param run: id of the DAG run.
+    :param number: number of the try.
+    :param token: unique: the same try may run in two processes.
+    :param since: when it took the ledger over, as ISO 8601.
+    :param settled: since when nothing is outstanding that was claimed; None while changes are sent, and for ever if it
+        is killed then.
+    """
+
+    task: str
+    run: str
+    number: int
+    token: str
+    since: str
+    settled: str | None = None
+
+    def __str__(self) -> str:
+        return f"try {self.number} of {self.task} in run {self.run}"
+
+    def replaces(self, other: Try, began: str) -> bool:
+        """Return whether this is a later try than another one of the same task and run that began at a time.
+
+        The number alone does not tell: it starts anew if a run is deleted and made again.
+        """
+        return (self.task, self.run) == (other.task, other.run) and self.number > other.number and self.since > began
+
+
+@dataclass(frozen=True)
 class OwnedWebsite:
     """What is owned on a website.
 
@@ -54,11 +85,13 @@ class Ledger:
     :param identity: what it belongs to.
     :param lists: list field to the list of the last run.
     :param websites: website id to what is owned there; while a website is created, its domain instead of the id.
+    :param owner: the try that may write it; None if none has written it yet.
     """
 
     identity: Identity
     lists: Owned = field(default_factory=dict)
     websites: Mapping[str, OwnedWebsite] = field(default_factory=dict)
+    owner: Try | None = None
 
     @classmethod
     def parse(cls, text: str, identity: Identity, path: str = "") -> Self:
@@ -76,29 +109,36 @@ class Ledger:
                 website_id: OwnedWebsite(_text(website["domain"]), _entries(website["entries"]))
                 for website_id, website in data["websites"].items()
             }
+            owner = data.get("owner") and _try(data["owner"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"The ledger {path} cannot be read ({error!r}): restore its last good version, or delete it; without a "
-                "ledger all entries count as added by hand, and none is removed"
+                f"The ledger cannot be read: restore its last good version, or delete it; without a ledger all entries "
+                f"count as added by hand, and none is removed. ({error!r}) Ledger: {path}"
             ) from error
         if version != _VERSION:
             raise ValueError(
-                f"The ledger {path} has version {version!r}; supported: {_VERSION}. Upgrade airflow-provider-analytics"
+                f"The ledger has version {version!r}; supported: {_VERSION}. Upgrade airflow-provider-analytics. "
+                f"Ledger: {path}"
             )
         differing = [name for name, value in asdict(identity).items() if found[name] != value]
         if differing:
             told = "; ".join(f"{name} is {found[name]!r}, here it is {getattr(identity, name)!r}" for name in differing)
             instead = f", such as {_beside(path, identity)}" if path else ""
-            same = (
-                f"; if it is the same list under another name, set list_name={found['list']!r}"
-                if differing == ["list"]
-                else ""
-            )
+            same = {
+                "list": f" If it is the same list under another name, set list_name={found['list']!r}, or write the "
+                "new name into the ledger.",
+                "service": " If the service has moved there, write the new address into the ledger.",
+            }.get(differing[0] if len(differing) == 1 else "", "")
             raise ValueError(
-                f"The ledger {path} belongs to something else: {told}. Give each list a ledger_path of its own"
-                f"{instead}{same}"
+                f"The ledger belongs to another {' and '.join(differing)}: {told}. Check the connection; give each "
+                f"list a ledger_path of its own{instead}.{same} Ledger: {path}"
             )
-        return cls(identity, lists, websites)
+        return cls(identity, lists, websites, owner)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether changes are outstanding: the last owner was killed while it sent them, or is at work still."""
+        return self.owner is not None and self.owner.settled is None
 
     def owned(self, record: Mapping[str, Any]) -> Owned:
         """Return the owned entries; a website whose id now belongs to another domain owns none."""
@@ -146,7 +186,8 @@ class Ledger:
         sent: Iterable[Change],
         lists: Owned,
         *,
-        claimed: Self,
+        planned: Sequence[Change],
+        was_open: bool = False,
         unclear: Collection[str] = (),
         differing: Iterable[Mapping[str, Any]] = (),
         fields: Collection[str],
@@ -156,12 +197,14 @@ class Ledger:
         :param records: records of the compared websites, as they were planned.
         :param sent: the changes that were applied, in this order.
         :param lists: list field to the list of this run.
-        :param claimed: what :meth:`claim` returned: websites with an unclear outcome keep that.
+        :param planned: the changes that were claimed: websites with an unclear outcome keep what they add.
+        :param was_open: whether another try left it open (:attr:`is_open`): what that one claimed may appear at any
+            moment, and stays owned until the next run sees whether it is there.
         :param unclear: :func:`key_of` the changes of which it is not known whether they were applied.
         :param differing: records of websites that do not hold what was sent: what they do not show is not owned.
         :param fields: the list fields that are managed.
         """
-        websites = dict(self.websites)
+        websites, records, claimed = dict(self.websites), list(records), self.claim(planned, fields)
         for record in records:
             domain, website_id = website_of(record)
             owned = self.owned(record)
@@ -186,6 +229,16 @@ class Ledger:
                 website = claimed.websites[key]
                 now = websites.get(key)
                 websites[key] = replace(website, entries=_together(website.entries, now.entries if now else {}))
+        added = {key_of(change): _added(change, fields) for change in planned} if was_open else {}
+        for record in records if was_open else ():
+            website = websites.get(str(record["id"]))
+            if website:
+                mine = added.get(str(record["id"]), {})
+                may_come = {
+                    name: [one for one in entries if one in {*self.lists.get(name, ()), *mine.get(name, ())}]
+                    for name, entries in self.owned(record).items()
+                }
+                websites[str(record["id"])] = replace(website, entries=_together(website.entries, may_come))
         return replace(self, lists={**self.lists, **lists}, websites=websites)
 
     def with_that_of(self, other: Ledger) -> Self:
@@ -206,7 +259,9 @@ class Ledger:
             for website_id, website in sorted(self.websites.items())
             if any(website.entries.values())
         }
-        data = {"version": _VERSION, **asdict(self.identity), "lists": _sorted(self.lists), "websites": websites}
+        owner = {"owner": asdict(self.owner)} if self.owner else {}
+        data = {"version": _VERSION, **asdict(self.identity), **owner, "lists": _sorted(self.lists)}
+        data["websites"] = websites
         return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -260,6 +315,14 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
     return value
+
+
+def _try(value: Any) -> Try:
+    number, settled = value["number"], value["settled"]
+    if not isinstance(number, int):
+        raise TypeError(f"{number!r} is no number")
+    texts = {name: _text(value[name]) for name in ("task", "run", "token", "since")}
+    return Try(**texts, number=number, settled=None if settled is None else _text(settled))
 
 
 def _beside(path: str, identity: Identity) -> str:

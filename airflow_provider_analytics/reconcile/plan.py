@@ -5,6 +5,7 @@ No I/O here. A plan never holds a password, only a reference to it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -282,9 +283,13 @@ def _order(change: Change) -> tuple[str, str, str]:
 
 def _without(entries: Any, others: Any) -> tuple[str, ...]:
     """Return the distinct entries that are not in ``others``, without comment lines."""
-    known = set(others) if isinstance(others, tuple) else set()
-    if not isinstance(entries, tuple):
-        return ()
+    return _difference(entries, others if isinstance(others, tuple) else ()) if isinstance(entries, tuple) else ()
+
+
+# Many websites have the same list.
+@functools.lru_cache(maxsize=1 << 8)
+def _difference(entries: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    known = set(others)
     return tuple(dict.fromkeys(one for one in entries if one not in known and not one.startswith("#")))
 
 

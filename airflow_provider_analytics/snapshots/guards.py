@@ -34,7 +34,7 @@ class GuardError(UnsafePlanError):
     """
 
     def __init__(self, guard: str, found: str) -> None:
-        super().__init__(f"{found} {_advice(guard)}")
+        super().__init__(f"{found}\n{_advice(guard)}")
         self.guard = guard
 
 
@@ -68,8 +68,8 @@ def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | 
     if differing:
         raise GuardError(
             "source",
-            f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Give each list "
-            "its own dataset.",
+            f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Check "
+            "the connection; give each list its own dataset.",
         )
 
 
@@ -90,7 +90,7 @@ def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:
         if manifest.observed_at > now + CLOCK_SKEW:
             raise SnapshotError(
                 f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {manifest.snapshot_date} was observed "
-                f"at {manifest.observed_at:%Y-%m-%d %H:%M}: one of them is wrong. {_advice('clock')}"
+                f"at {manifest.observed_at:%Y-%m-%d %H:%M}: one of them is wrong.\n{_advice('clock')}"
             )
 
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
+
+import msgspec
 
 from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
 
 Row = dict[str, Any]
-#: Removes secrets from a record.
-Clean = Callable[[Mapping[str, Any]], dict[str, Any]]
+#: Removes secrets from records.
+Clean = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 #: Column name to type, in the order of the files. Ids are text, because the service may use text.
 COLUMNS = {
@@ -41,6 +43,11 @@ MEANINGS = {
 }
 #: How IP addresses are written: unchanged, each as its SHA-256, or not at all.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")
+
+#: Records that become rows at once.
+_BLOCK = 100
+#: Equal records give equal text. A number that JSON does not know, such as NaN, is null.
+_RECORD = msgspec.json.Encoder(order="sorted")
 
 
 @dataclass
@@ -76,7 +83,7 @@ class FieldReport:
 
 
 def typed_rows(
-    records: Iterable[Mapping[str, Any]],
+    records: Iterable[dict[str, Any]],
     *,
     snapshot_date: str,
     observed_at: str,
@@ -89,34 +96,50 @@ def typed_rows(
     :param snapshot_date: YYYY-MM-DD.
     :param observed_at: when reading the list began, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
-    :param clean: removes secrets from a record, such as ``AnalyticsClient.for_output``.
+    :param clean: removes secrets from records, such as ``AnalyticsClient.for_output``.
     :raises SnapshotError: if a record has no usable id.
     """
-    for record in records:
-        kept = without_addresses(clean(record), exclude_ips_as)
-        report.websites += 1
-        report.seen.update(map(_utf8, kept))
-        if exclude_ips_as == "drop" and "exclude_ips" in record:
-            report.seen.add("exclude_ips")
-        yield typed_row(kept, snapshot_date=snapshot_date, observed_at=observed_at, misfits=report.misfits)
+    left = iter(records)
+    # Many records at a time: what is looked up or looked for is so once for all of them.
+    while block := list(islice(left, _BLOCK)):
+        cleaned = clean(block)
+        report.websites += len(cleaned)
+        for record in cleaned:
+            if not record.keys() <= report.seen:
+                report.seen.update(map(_utf8, record))
+        columns = _columns(without_addresses(cleaned, exclude_ips_as), report.misfits)
+        when = ([snapshot_date] * len(cleaned), [observed_at] * len(cleaned))
+        for values in zip(*columns, *when, strict=True):
+            yield dict(zip(COLUMNS, values, strict=True))
 
 
-def typed_row(clean: Mapping[str, Any], *, snapshot_date: str, observed_at: str, misfits: Counter[str]) -> Row:
-    """Return the row of a record whose secrets are removed."""
-    website_id = clean.get("id")
-    is_usable = isinstance(website_id, (int, str)) and not isinstance(website_id, bool) and website_id != ""
+def _columns(records: list[dict[str, Any]], misfits: Counter[str]) -> list[list[Any]]:
+    """Return the columns of records that hold no secret: all that depend on the record."""
+    ids = [_id(record.get("id")) for record in records]
+    try:
+        documents = [_RECORD.encode(record) for record in records]
+    except UnicodeEncodeError:
+        records = _encodable(records)
+        documents = [_RECORD.encode(record) for record in records]
+    fields = [_cells(name, [record.get(name) for record in records], misfits) for name in RECORD_FIELDS]
+    hashes = [hashlib.sha256(document).hexdigest() for document in documents]
+    return [ids, *fields, [document.decode() for document in documents], hashes]
+
+
+def _id(value: object) -> str:
+    text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     # Two texts that UTF-8 cannot encode could become the same one in the file.
-    if not is_usable or _utf8(str(website_id)) != str(website_id):
-        raise SnapshotError(f"a website record has no usable id: id={website_id!r}; allowed: a number or text")
-    record = record_text(clean)
-    return {
-        "id": str(website_id),
-        **{name: _column(name, clean.get(name), misfits) for name in RECORD_FIELDS},
-        "record": record,
-        "record_hash": hashlib.sha256(record.encode()).hexdigest(),
-        "snapshot_date": snapshot_date,
-        "observed_at": observed_at,
-    }
+    if not text or not (text.isascii() or _utf8(text) == text):
+        raise SnapshotError(f"a website record has no usable id: id={value!r}; allowed: a number or text")
+    return text
+
+
+def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
+    cell = FIELDS[name].kind.cell
+    cells = [None if value is None else cell(value) for value in values]
+    if lost := cells.count(None) - values.count(None):
+        misfits[name] += lost
+    return cells
 
 
 def without_addresses(value: Any, how: str) -> Any:
@@ -134,27 +157,6 @@ def without_addresses(value: Any, how: str) -> Any:
     return value
 
 
-def record_text(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON text with sorted keys; equal records give equal text.
-
-    A number that JSON does not know, such as NaN, is null: no reader but Python's would take it.
-    """
-    try:
-        text = json.dumps(record, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        return record_text(_finite(record))
-    return _utf8(text)
-
-
-def _column(name: str, value: Any, misfits: Counter[str]) -> Any:
-    if value is None:
-        return None
-    cell = FIELDS[name].kind.cell(value)
-    if cell is None:
-        misfits[name] += 1
-    return _utf8(cell) if isinstance(cell, str) else cell
-
-
 def _hashed(value: Any) -> Any:
     """Return the entries of a list as ``sha256:<hex>``, one per line like the list itself."""
     if value is None or value == "":
@@ -165,12 +167,12 @@ def _hashed(value: Any) -> Any:
     return "\n".join(f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}" for text in texts)
 
 
-def _finite(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _finite(inner) for name, inner in value.items()}
+        return {_utf8(name): _encodable(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_encodable(inner) for inner in value]
+    return _utf8(value) if isinstance(value, str) else value
 
 
 def _utf8(text: str) -> str:

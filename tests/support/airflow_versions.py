@@ -6,24 +6,34 @@ in every test module, or within a function.
 
 from __future__ import annotations
 
+import functools
+import json
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import airflow
 import pendulum
 import pytest
+import requests
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG
+    from browser import Screen
+    from screens_of_airflow_3 import Screens
 
 AIRFLOW_VERSION = airflow.__version__
 VERSION = tuple(int(part) for part in AIRFLOW_VERSION.split(".")[:2])
 AIRFLOW_2 = VERSION < (3, 0)
 #: Approvals came with 3.1, as a part of the standard provider that needs it.
 HAS_APPROVALS = VERSION >= (3, 1)
+
+#: Airflow 3.0 makes the label of a task in a mapped group before it knows the arguments of the group.
+LABELS_KNOW_MAPPED_GROUPS = VERSION != (3, 0)
 
 
 def _by_version(places: Mapping[tuple[int, int], str]) -> Any:
@@ -48,6 +58,26 @@ needs_answers_in_dag_test = pytest.mark.skipif(
 needs_the_screens_of_3_3 = pytest.mark.skipif(
     VERSION < (3, 3), reason="the demo and the web interface are those of Airflow 3.3"
 )
+needs_what_is_measured = pytest.mark.skipif(VERSION < (3, 3), reason="the newest Airflow is what is measured")
+needs_known_screens = pytest.mark.skipif(
+    (3, 0) <= VERSION < (3, 3), reason="tests/support knows the screens of the oldest and of the newest Airflow"
+)
+needs_variables_outside_of_tasks = pytest.mark.skipif(
+    VERSION == (3, 0), reason="Airflow 3.0 has an ImportError for a missing variable outside of a task"
+)
+needs_exceptions_in_callbacks = pytest.mark.skipif(
+    (3, 0) <= VERSION < (3, 3), reason="DAG.test hands no exception to callbacks before Airflow 3.3; workers do"
+)
+needs_xcoms_of_none = pytest.mark.skipif(
+    VERSION == (3, 0),
+    reason="Airflow 3.0 refuses an XCom of None, as multiple_outputs of a record makes",
+)
+needs_tracebacks_without_values = pytest.mark.skipif(
+    VERSION == (3, 0), reason="`airflow dags test` of Airflow 3.0 prints local variables in clear; its workers do not"
+)
+needs_clearing_while_it_runs = pytest.mark.skipif(
+    AIRFLOW_2, reason="over REST, Airflow 2.11 answers 200 and leaves a task that runs as it is"
+)
 needs_openlineage = pytest.mark.skipif(
     find_spec("airflow.providers.openlineage") is None, reason="the OpenLineage provider is optional"
 )
@@ -61,6 +91,14 @@ def dag_test_arguments(conf: dict[str, Any] | None, logical_date: datetime | Non
     if logical_date is None:
         return {"run_conf": conf}
     return {"run_conf": conf, "execution_date" if AIRFLOW_2 else "logical_date": logical_date}
+
+
+def build_the_api_once() -> None:
+    """Let all runs in this process share Airflow's API, as from 3.3 on: before, each task builds it anew."""
+    if (3, 0) <= VERSION < (3, 3):
+        from airflow.sdk.execution_time import supervisor
+
+        supervisor.in_process_api_server = functools.cache(supervisor.in_process_api_server)
 
 
 def register(dag: DAG) -> None:
@@ -77,17 +115,14 @@ def register(dag: DAG) -> None:
             (3, 2): "airflow.serialization.definitions.dag:SerializedDAG",
         }
     )
-    known: Any = dag
-    if VERSION == (3, 0):
-        known = lazy = serialized_dag.deserialize_dag(serialized_dag.serialize_dag(dag))
-    else:
-        from airflow.serialization.serialized_objects import LazyDeserializedDAG
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
 
-        lazy = LazyDeserializedDAG.from_dag(dag)
+    dag.relative_fileloc = Path(dag.fileloc).name
+    lazy = LazyDeserializedDAG(data=serialized(dag))
     with create_session() as session:
         session.merge(DagBundleModel(name="tests"))
         session.flush()
-        serialized_dag.bulk_write_to_db("tests", None, [known], session=session)
+        serialized_dag.bulk_write_to_db("tests", None, [lazy], session=session)
         SerializedDagModel.write_dag(lazy, bundle_name="tests", session=session)
 
 
@@ -110,8 +145,19 @@ def xcoms(run: Any) -> Iterator[tuple[str, int, str, Any]]:
             yield row.task_id, row.map_index, row.key, row.value if AIRFLOW_2 else model.deserialize_value(row)
 
 
-def last_asset_event(uri: str) -> Any:
-    """Return the extra of the newest event of the asset with this address."""
+def own_lines(text: str) -> str:
+    """Return what tasks said.
+
+    In ``DAG.test``, Airflow 3.0 prints each message to its supervisor, in clear, and breaks lines after 80 characters.
+    """
+    if VERSION != (3, 0):
+        return text
+    own = [line for line in text.splitlines() if not re.search(r"\[(\x1b\[\d+m)*debug ", line)]
+    return "\n".join((*own, " ".join(" ".join(own).split())))
+
+
+def asset_events(uri: str) -> list[Any]:
+    """Return the extras of the events of the asset with this address, oldest first."""
     from airflow.utils.session import create_session
 
     event = _by_version({(2, 0): "airflow.models.dataset:DatasetEvent", (3, 0): "airflow.models.asset:AssetEvent"})
@@ -119,7 +165,12 @@ def last_asset_event(uri: str) -> Any:
     with create_session() as session:
         asset_id = session.query(asset).filter(asset.uri == uri).one().id
         key = event.dataset_id if AIRFLOW_2 else event.asset_id
-        return session.query(event).filter(key == asset_id).order_by(event.id.desc()).first().extra
+        return [found.extra for found in session.query(event).filter(key == asset_id).order_by(event.id)]
+
+
+def last_asset_event(uri: str) -> Any:
+    """Return the extra of the newest event of the asset with this address."""
+    return asset_events(uri)[-1]
 
 
 # What Airflow knows of classes and DAGs.
@@ -218,3 +269,98 @@ def allow_execute_in_this_thread() -> None:
     if AIRFLOW_2:
         guard: Any = _by_version({(2, 0): "airflow.models.baseoperator:ExecutorSafeguard"})
         guard._sentinel.callers = {}
+
+
+# The processes of an Airflow, and its REST API.
+
+#: The commands of an Airflow that keep running.
+PROCESSES = (
+    ("scheduler", "triggerer", "webserver") if AIRFLOW_2 else ("scheduler", "dag-processor", "triggerer", "api-server")
+)
+#: Those of them whose health the API shows.
+HEALTHY = ("scheduler", "triggerer") if AIRFLOW_2 else ("scheduler", "dag_processor", "triggerer")
+API = "/api/v1" if AIRFLOW_2 else "/api/v2"
+HEALTH = "/health" if AIRFLOW_2 else "/monitor/health"
+#: What the API calls an asset.
+ASSET = "dataset" if AIRFLOW_2 else "asset"
+#: The key of an asset's address in an event.
+ASSET_URI = "dataset_uri" if AIRFLOW_2 else "uri"
+
+
+def process_settings(url: str) -> dict[str, str]:
+    """Return what this version needs beside ``local_airflow.server_settings`` to serve at ``url``."""
+    if not AIRFLOW_2:
+        return {
+            "AIRFLOW__API__WORKERS": "1",
+            # Seconds until a task learns that it was marked or cleared.
+            "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+        }
+    return {
+        # Airflow 2 combines SQLite with an executor of several tasks in its own tests only, by this variable.
+        "_AIRFLOW__SKIP_DATABASE_EXECUTOR_COMPATIBILITY_CHECK": "1",
+        # SQLite locks no rows: a task that schedules its successors while the scheduler does would start them twice.
+        "AIRFLOW__SCHEDULER__SCHEDULE_AFTER_TASK_EXECUTION": "False",
+        "AIRFLOW__API__AUTH_BACKENDS": "airflow.providers.fab.auth_manager.api.auth.backend.basic_auth",
+        "AIRFLOW__WEBSERVER__WEB_SERVER_HOST": "127.0.0.1",
+        "AIRFLOW__WEBSERVER__WEB_SERVER_PORT": url.rpartition(":")[2],
+        "AIRFLOW__WEBSERVER__BASE_URL": url,
+        "AIRFLOW__WEBSERVER__WORKERS": "1",
+        "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "1",
+    }
+
+
+def setup_commands(user: str, password: str) -> list[list[str]]:
+    """Return the commands that set up a database, with a user who may do all. Airflow 3 reads its users from a file."""
+    migrate = ["db", "migrate"]
+    if not AIRFLOW_2:
+        return [migrate]
+    fields = {
+        "username": user,
+        "password": password,
+        "role": "Admin",
+        "email": "admin@example.com",
+        "firstname": user,
+        "lastname": user,
+    }
+    return [migrate, ["users", "create", *(f"--{name}={value}" for name, value in fields.items())]]
+
+
+def log_in(session: requests.Session, url: str, user: str, password: str) -> None:
+    """Let a session send what shows who it is."""
+    if AIRFLOW_2:
+        session.auth = (user, password)
+        return
+    answer = session.post(f"{url}/auth/token", json={"username": user, "password": password}, timeout=60)
+    answer.raise_for_status()
+    session.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+
+def run_body(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the API is sent to trigger a run."""
+    return {"conf": conf} if AIRFLOW_2 else {"conf": conf, "logical_date": None}
+
+
+#: What the API is sent to mark a task as failed. Airflow 2 only tries unless it is told not to.
+MARK_FAILED = {"new_state": "failed", "dry_run": False} if AIRFLOW_2 else {"new_state": "failed"}
+
+#: The media type in which the API gives a whole log.
+LOG_TYPE = "text/plain" if AIRFLOW_2 else "application/x-ndjson"
+
+
+def log_text(answer: str) -> str:
+    """Return the lines of a log, from what the API answered: time and all further values behind each message."""
+    if AIRFLOW_2:
+        return answer
+    lines = [json.loads(line) for line in answer.splitlines()]
+    return "".join(f"{line.pop('event')} {json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+
+
+# The web interface.
+
+
+def screens(screen: Screen, url: str) -> Screens:
+    """Return the ways through the web interface at ``url``."""
+    found: Screens = _by_version({(2, 0): "screens_of_airflow_2:Screens", (3, 3): "screens_of_airflow_3:Screens"})(
+        screen, url
+    )
+    return found

@@ -45,6 +45,10 @@ class Authority:
             context.load_verify_locations(self.path)
         return context
 
+    def server_files(self, host: str) -> tuple[Path, Path]:
+        """Return the files of a certificate for ``host``, an address or a name, and of its key."""
+        return self._signed(host)
+
     def client_files(self) -> tuple[Path, Path]:
         """Return the files of a client's certificate and of its key."""
         return self._signed("client.example")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -13,11 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """How a task of a DAG run ended: its state, the number of its last try, and its XComs by key."""
+    """How a task of a DAG run ended: its state, the number of its last try, its XComs by key, and what the grid shows
+    in place of its map index."""
 
     state: str
     try_number: int
     xcom: Mapping[str, Any]
+    label: str | None
 
     @property
     def returned(self) -> Any:
@@ -31,6 +35,16 @@ class DagOutcome:
 
     state: str
     tasks: Mapping[str, TaskOutcome]
+
+
+class OutletEvents:
+    """What a context holds as ``outlet_events``, where a test calls ``execute``; assets of Airflow 3.0 are no keys."""
+
+    def __init__(self) -> None:
+        self._events: defaultdict[str, SimpleNamespace] = defaultdict(SimpleNamespace)
+
+    def __getitem__(self, asset: Any) -> SimpleNamespace:
+        return self._events[asset.uri]
 
 
 class RunDag(Protocol):

@@ -13,13 +13,15 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 from list_model import MovingList, Server, page_function, sample, servers
 from write_matrix import Writer, service, write, writers
 
-from airflow_provider_analytics.api import client
+from airflow_provider_analytics.api import client, listing
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.exceptions import IncompleteListError, UnexpectedResponseError
 
@@ -27,10 +29,51 @@ from airflow_provider_analytics.exceptions import IncompleteListError, Unexpecte
 _ORDINARY = {"key": "data", "metadata": "meta", "text_numbers": False, "numbers": "all"}
 
 
-def read(serve: Callable[[Mapping[str, str]], bytes], query: dict[str, str]) -> tuple[list[str], Listing]:
+def read(
+    serve: Callable[[Mapping[str, str]], bytes], query: dict[str, str], parallel: int = 1
+) -> tuple[list[str], Listing]:
     """Read a list once through the dialect, without a socket; return the ids and the listing with its proof."""
-    listing = Listing(page_function(serve), query)
-    return [str(row["id"]) for row in listing], listing
+    reading = Listing(page_function(serve), query, parallel=parallel)
+    return [str(row["id"]) for row in reading], reading
+
+
+class OutOfOrder:
+    """In place of a pool of threads: pages are answered in any order, by chance but repeatably."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._random = chance
+        self._waiting: list[tuple[Future[Any], Callable[[int], Any], int]] = []
+
+    def __call__(self, **_: Any) -> OutOfOrder:
+        return self
+
+    def submit(self, fetch: Callable[[int], Any], number: int) -> Future[Any]:
+        future = Answered(self)
+        self._waiting.append((future, fetch, number))
+        return future
+
+    def answer_one(self) -> None:
+        future, fetch, number = self._waiting.pop(self._random.randrange(len(self._waiting)))
+        try:
+            future.set_result(fetch(number))
+        except IncompleteListError as error:
+            future.set_exception(error)
+
+    def shutdown(self, **_: Any) -> None:
+        self._waiting.clear()
+
+
+class Answered(Future[Any]):
+    """A page that is asked for; others may be answered first."""
+
+    def __init__(self, pool: OutOfOrder) -> None:
+        super().__init__()
+        self._pool = pool
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        while not self.done():
+            self._pool.answer_one()
+        return super().exception()
 
 
 def still(server: Server) -> str | None:
@@ -43,15 +86,15 @@ def still(server: Server) -> str | None:
         return server.answer(query)
 
     try:
-        got, listing = read(serve, {})
+        got, reading = read(serve, {})
     except (IncompleteListError, UnexpectedResponseError) as error:
         return f"a well-behaved server was refused: {error}" if server.is_well_behaved else None
     if sorted(map(int, got)) != list(range(1, server.size + 1)):
-        return f"{len(got)} of {server.size} websites were taken for all of them ({listing.proof})"
+        return f"{len(got)} of {server.size} websites were taken for all of them ({reading.proof})"
     if server.is_well_behaved and requests != server.fewest_requests:
         return f"{requests} requests instead of {server.fewest_requests}"
-    if listing.proof is None or (listing.proof.websites, listing.proof.pages) != (server.size, requests):
-        return f"the proof is wrong: {listing.proof} after {requests} requests"
+    if reading.proof is None or (reading.proof.websites, reading.proof.pages) != (server.size, requests):
+        return f"the proof is wrong: {reading.proof} after {requests} requests"
     return None
 
 
@@ -64,6 +107,8 @@ class Move:
     kinds: tuple[str, ...] = ("create", "delete")
     page_size: int = 10
     shows_favorite: bool = True
+    parallel: int = 1
+    quiet: int = 2
 
     def try_once(self, seed: int) -> tuple[str | None, bool]:
         """Return what did not hold in one reading (None if all did), and whether the list was taken."""
@@ -73,9 +118,12 @@ class Move:
         moving = MovingList(
             chance, ids, self.total, self.kinds, self.page_size, chance.choice((1, 2, 4)), self.shows_favorite,
             favorites=set(ids) if "favorite" in query else set(), filtered="favorite" in query,
+            quiet=self.quiet,
         )  # fmt: skip
         try:
-            got = {int(website_id) for website_id in read(moving.answer, {"per_page": "10", **query})[0]}
+            with mock.patch.object(listing, "ThreadPoolExecutor", OutOfOrder(chance)):
+                found, _ = read(moving.answer, {"per_page": "10", **query}, self.parallel)
+            got = {int(website_id) for website_id in found}
         except IncompleteListError:
             return None, False
         if lost := moving.stayed - got:
@@ -85,13 +133,17 @@ class Move:
         return None, True
 
 
+_SWAPS = ("create", "delete", "again", "swap", "swap")
 _FLIPS = ("create", "delete", "flip", "flip", "flip", "flip")
 MOVES = {
     "newest first, with total": Move(),
+    "newest first, out of order": Move(kinds=_SWAPS, parallel=4, quiet=12),
     "newest first, no total": Move(total=False),
     "oldest first, with total": Move((("sort", "asc"),)),
+    "oldest first, out of order": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12),
     "oldest first, no total": Move((("sort", "asc"),), total=False),
     "by domain, with total": Move((("sort_by", "domain"),)),
+    "by domain, out of order": Move((("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12),
     "by domain, no total": Move((("sort_by", "domain"),), total=False),
     "favourites, with total": Move((("favorite", "true"),), kinds=_FLIPS),
     "favourites, no total": Move((("favorite", "true"),), total=False, kinds=_FLIPS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -189,8 +190,8 @@ def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[[dict
 class MovingList:
     """A list that changes between two answers, by chance but repeatably.
 
-    Ids rise and are never given twice. ``stayed`` are the ids that matched the filter without a break since
-    the start, ``existed`` those that ever existed.
+    Ids rise; only the highest may be given again, to another domain (kind ``again``). ``stayed`` are the ids that
+    matched the filter without a break since the start, ``existed`` those that ever existed.
     """
 
     random: random.Random
@@ -205,12 +206,16 @@ class MovingList:
     stayed: set[int] = field(default_factory=set)
     existed: set[int] = field(default_factory=set)
     filtered: bool = False
+    #: How much more often nothing changes than something: a single change is the hardest to see.
+    quiet: int = 2
     off: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.existed = set(self.ids)
         self.stayed = self._matching()
         self._next = max(self.ids, default=0) + 1
+        #: How many websites had an id before.
+        self._given: Counter[int] = Counter()
 
     def answer(self, query: Mapping[str, str]) -> bytes:
         """Return the body for a list request; then the list changes."""
@@ -227,7 +232,7 @@ class MovingList:
             body["total"] = len(ids)
             body["per_page"] = self.page_size
             body["last_page"] = max(1, -(-len(ids) // self.page_size))
-        for _ in range(self.random.choice((0, 0, 1, self.most_changes))):
+        for _ in range(self.random.choice((*[0] * self.quiet, 1, self.most_changes))):
             self._change()
             self.stayed &= self._matching()
         return msgspec.json.encode(body)
@@ -238,6 +243,17 @@ class MovingList:
             self.ids.append(self._next)
             self.existed.add(self._next)
             self._next += 1
+        elif kind == "swap" and self.ids:
+            # The total stays what it was.
+            self.ids.remove(self.random.choice(self.ids))
+            self.ids.append(self._next)
+            self.existed.add(self._next)
+            self._next += 1
+        elif kind == "again" and self.ids:
+            # The highest id is free again, and given again: now, or by the next create.
+            self._next = max(self.ids)
+            self.ids.remove(self._next)
+            self._given[self._next] += 1
         elif kind == "delete" and self.ids:
             self.ids.remove(self.random.choice(self.ids))
         elif kind == "flip" and self.ids:
@@ -253,6 +269,5 @@ class MovingList:
     def _matching(self) -> set[int]:
         return {n for n in self.ids if n in self.favorites} if self.filtered else set(self.ids)
 
-    @staticmethod
-    def _domain(n: int) -> str:
-        return f"{n * 7919 % 1009:04d}-{n}.example"
+    def _domain(self, n: int) -> str:
+        return f"{n * 7919 % 1009:04d}-{n}-{self._given[n]}.example"

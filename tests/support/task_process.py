@@ -17,6 +17,8 @@ from typing import Any, Self
 _FORKING = """
 import json, os, signal, sys, traceback
 from types import SimpleNamespace
+from airflow_provider_analytics.api import stopping
+from airflow_provider_analytics.operators import planning
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites import ListWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
@@ -34,12 +36,16 @@ class AirflowTaskTerminated(BaseException):
 def run(job):
     os.environ.update(job["environment"])
     apply.SETTLE_SECONDS = job["settle_seconds"]
+    # Every request is preceded by a look at the ledger, and nobody waits for it.
+    stopping.WATCH_SECONDS = planning.HANDOVER_SECONDS = 0
     if job["s3"]:
         import s3fs
         from airflow_versions import attach
         attach("s3", s3fs.S3FileSystem(**job["s3"]))
     task = globals()[job["operator"]](task_id="sync", **job["arguments"])
-    ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=job["try_number"])
+    ti = SimpleNamespace(
+        dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=job["try_number"], start_date=None
+    )
 
     def on_term(number, frame):
         task.on_kill()
@@ -139,6 +145,14 @@ class TaskProcess:
     def kill(self) -> None:
         """Send SIGKILL."""
         os.kill(self._pid, signal.SIGKILL)
+
+    def halt(self) -> None:
+        """Send SIGSTOP."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Send SIGCONT."""
+        os.kill(self._pid, signal.SIGCONT)
 
     def end_all(self) -> None:
         """Kill what a failed test has left running."""

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from airflow_versions import needs_the_screens_of_3_3
 
 #: Set where a missing tool must not go unnoticed: there a test that cannot run fails.
 NOTHING_IS_SKIPPED = bool(os.environ.get("CI"))
@@ -15,7 +15,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.system)
-            item.add_marker(needs_the_screens_of_3_3)
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +43,15 @@ def tool(name: str, path: str | None = None) -> str:
 @pytest.fixture(scope="session")
 def uv(checkout: Path) -> str:
     return tool("uv", path=f"{checkout / '.tools' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.fixture(scope="session")
+def wheel(checkout: Path, uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, alone in its folder."""
+    directory = tmp_path_factory.mktemp("dist")
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(directory), str(checkout)], check=True)
+    [built] = directory.glob("*.whl")
+    return built
 
 
 @pytest.fixture(scope="session")

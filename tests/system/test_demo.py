@@ -5,6 +5,10 @@ import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from airflow_versions import needs_the_screens_of_3_3
+
+pytestmark = needs_the_screens_of_3_3
+
 
 def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]) -> None:
     started = datetime.now(UTC)

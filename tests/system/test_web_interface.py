@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,14 @@ from typing import Any
 import psutil
 import pytest
 import requests
-from selenium import webdriver
-from selenium.common.exceptions import (
-    ElementClickInterceptedException,
-    ElementNotInteractableException,
-    StaleElementReferenceException,
-)
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
+from airflow_versions import AIRFLOW_VERSION, needs_the_screens_of_3_3
+from browser import PATIENCE, Screen, browser
+from local_airflow import PASSWORD, USER
+from screens_of_airflow_3 import DIALOG, Screens, button
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-pytestmark = pytest.mark.browser
-
-#: Seconds for something to appear on a busy machine.
-PATIENCE = 60
-DIALOG = "[role=dialog][data-state=open]"
+pytestmark = [pytest.mark.browser, needs_the_screens_of_3_3]
 
 
 @dataclass(frozen=True)
@@ -102,145 +93,14 @@ def interface(
                 raise
 
 
-class Screen:
-    """A logged-in browser that waits for what it looks for."""
-
-    def __init__(self, driver: webdriver.Chrome, pictures: Path) -> None:
-        self.driver = driver
-        self.pictures = pictures
-
-    def wait(self, condition: Callable[[webdriver.Chrome], Any]) -> Any:
-        """Wait until the condition holds; what it looks at may be drawn anew meanwhile, or still be covered."""
-        moving = [ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException]
-        return WebDriverWait(self.driver, PATIENCE, ignored_exceptions=moving).until(condition)
-
-    def all(self, selector: str) -> list[WebElement]:
-        """Return the elements that are shown now, by CSS selector, or by XPath if it begins with a slash."""
-        by = By.XPATH if selector.startswith("/") else By.CSS_SELECTOR
-        return [found for found in self.driver.find_elements(by, selector) if found.is_displayed()]
-
-    def click(self, selector: str) -> None:
-        def clicked(_: object) -> bool:
-            for found in self.all(selector)[:1]:
-                if found.is_enabled():
-                    found.click()
-                    return True
-            return False
-
-        self.wait(clicked)
-
-    def type(self, selector: str, text: str) -> None:
-        """Replace what is in a field, at one go as pasting does: of fast single keys, forms lose some."""
-
-        def typed(_: object) -> bool:
-            for field in self.all(selector)[:1]:
-                field.send_keys(Keys.CONTROL + "a")
-                self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
-                return field.get_attribute("value") == text
-            return False
-
-        self.wait(typed)
-
-    def press(self, selector: str, *keys: str) -> None:
-        def pressed(_: object) -> bool:
-            for found in self.all(selector)[:1]:
-                found.send_keys(*keys)
-                return True
-            return False
-
-        self.wait(pressed)
-
-    def read(self, selector: str, attribute: str) -> str:
-        """Return an attribute once the element is there and has it."""
-        value: str = self.wait(lambda _: next((e.get_attribute(attribute) for e in self.all(selector)), None))
-        return value
-
-    def gone(self, selector: str) -> None:
-        self.wait(lambda _: not self.all(selector))
-
-    def picture(self, name: str) -> None:
-        """Save what is seen once nothing moves any more (cursors and spinners apart)."""
-        self.wait(lambda driver: driver.execute_script(STILL))
-        self.driver.save_screenshot(str(self.pictures / name))
-
-
-STILL = "return document.getAnimations().every(a => a.playState != 'running' || a.effect.getTiming().iterations > 1)"
-
-
 @pytest.fixture(scope="module")
 def screen(
     interface: Interface, chromium: str, chromedriver: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Screen]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    # As root, as in CI, Chromium's own sandbox does not work. The others keep it from calling home.
-    for argument in (
-        "headless=new",
-        "no-sandbox",
-        "disable-gpu",
-        "disable-dev-shm-usage",
-        "disable-quic",
-        "no-first-run",
-        "disable-background-networking",
-        "disable-component-update",
-        "disable-sync",
-        "window-size=1200,1000",
-        "force-prefers-reduced-motion",
-        f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):
-        options.add_argument(f"--{argument}")
-    pictures = checkout / "build" / "screenshots"
-    pictures.mkdir(parents=True, exist_ok=True)
-    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
-    try:
-        screen = Screen(driver, pictures)
-        driver.get(interface.url)
-        screen.type("[name=username]", "admin")
-        screen.type("[name=password]", "admin")
-        screen.click("button[type=submit]")
-        screen.wait(lambda _: "/auth/" not in driver.current_url)
+    pictures = checkout / "build" / "screenshots" / AIRFLOW_VERSION
+    with browser(chromium, chromedriver, tmp_path_factory.mktemp("chromium"), pictures) as screen:
+        Screens(screen, interface.url).log_in(USER, PASSWORD)
         yield screen
-    finally:
-        driver.quit()
-
-
-def button(text: str, *, dialog: bool = False) -> str:
-    within = "//*[@role='dialog'][@data-state='open']" if dialog else ""
-    return f"{within}//button[normalize-space()='{text}']"
-
-
-def test_a_connection_is_added_tested_and_reopened(interface: Interface, screen: Screen) -> None:
-    host, _, port = interface.server.rpartition(":")
-    screen.driver.get(f"{interface.url}/connections")
-    screen.click(button("Add Connection"))
-    screen.type(f"{DIALOG} [name=connection_id]", "stats")
-    screen.type(f"{DIALOG} [role=combobox]", "Website Analytics")
-    screen.press(f"{DIALOG} [role=combobox]", Keys.ENTER)
-    screen.type(f"{DIALOG} [name=host]", host)
-    screen.type(f"{DIALOG} [name=port]", port)
-    screen.type(f"{DIALOG} [name=password]", interface.api_key)
-    labels = {label.text for label in screen.all(f"{DIALOG} label")}
-    assert {"Base URL", "API key"} <= labels
-    assert not {"Login", "Schema"} & labels
-    screen.picture("connection_standard_fields.png")
-    screen.click(button("Extra Fields", dialog=True))
-    screen.type(f"{DIALOG} [name=element_timeout]", "20")
-    screen.picture("connection_extra_fields.png")
-    screen.click(button("Save", dialog=True))
-    screen.gone(DIALOG)
-
-    row = "//tr[td[@data-testid='table-cell-connection_id'][.='stats']]"
-    screen.click(f"{row}//button[@aria-label='Test Connection']")
-    assert screen.read(f"{row}//button[@aria-label='Test Connection']//*[name()='svg']", "color") == "green"
-    screen.picture("connection_tested.png")
-
-    screen.click(f"{row}//button[@aria-label='Edit Connection']")
-    assert screen.read(f"{DIALOG} [name=host]", "value") == host
-    assert screen.read(f"{DIALOG} [name=port]", "value") == port
-    assert interface.api_key not in screen.driver.page_source
-    screen.picture("connection_reopened.png")
-    screen.click(button("Extra Fields", dialog=True))
-    assert screen.read(f"{DIALOG} [name=element_timeout]", "value") == "20"
 
 
 def ended_run(interface: Interface, screen: Screen, dag_id: str, run_type: str) -> dict[str, Any]:
@@ -292,7 +152,6 @@ def test_the_nightly_dag_is_triggered_and_succeeds(interface: Interface, screen:
     assert (run["state"], run["conf"]) == ("success", {"base_path": tmp_path.as_uri(), **untouched})
     screen.driver.get(f"{interface.url}/dags/nightly_website_snapshot/runs/{run['dag_run_id']}")
     screen.wait(lambda _: screen.all("//*[normalize-space()='Success']"))
-    screen.picture("run.png")
     [data] = tmp_path.glob("websites/dt=*/*.jsonl")
     assert len(data.read_text("utf-8").splitlines()) == 250
 
@@ -345,8 +204,6 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
 
         assert WebDriverWait(screen.driver, 2 * PATIENCE).until(settled) == "awaiting_input"
 
-    # High enough for the whole plan and the buttons below it.
-    screen.driver.set_window_size(1200, 1100)
     screen.driver.get(f"{interface.url}/required_actions?response_received=false")
     screen.click("//td//a[normalize-space()='Change the websites?']")
     screen.wait(lambda _: any(approve.is_enabled() for approve in screen.all(button("Approve"))))
@@ -358,7 +215,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert {*CREATED, "sunny-garden.example.org (id 250)", "mellow-drum.example.com (id 3)"} <= code
     assert "docs.clear-garden.example (id 1)" in code
     assert not [text for text in code if "rapid-falcon" in text]
-    screen.picture("approval.png")
+    screen.picture("approval")
     assert interface.sandbox("websites") == before
 
     screen.click(button("Approve"))

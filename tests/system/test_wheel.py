@@ -13,14 +13,6 @@ from airflow_versions import AIRFLOW_VERSION
 from airflow_provider_analytics import __version__
 
 
-@pytest.fixture(scope="module")
-def wheel(checkout: Path, uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("dist")
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(directory), str(checkout)], check=True)
-    [built] = directory.glob("*.whl")
-    return built
-
-
 def test_the_wheel_holds_the_package_only(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "airflow_provider_analytics/py.typed" in names

@@ -32,6 +32,7 @@ PLACES = {
 }
 
 
+@pytest.mark.repository
 @pytest.mark.slow
 def test_a_field_that_is_added_to_the_table_only_fails_a_test_for_each_place_that_lacks_it(tmp_path: Path) -> None:
     for folder in ("airflow_provider_analytics", "dags", "docs", "scripts", "tests"):

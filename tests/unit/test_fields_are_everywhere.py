@@ -179,6 +179,7 @@ def test_the_documented_load_into_bigquery_names_it(field: Field) -> None:
     assert f"{field.name} {types[COLUMNS[field.name]]}" in text
 
 
+@pytest.mark.repository
 def test_what_is_generated_is_up_to_date() -> None:
     """Schemas, docs/interface.md, tables of documents: ``make generate`` writes them."""
     command = [sys.executable, str(CHECKOUT / "scripts" / "generate.py"), "--check"]

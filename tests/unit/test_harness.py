@@ -42,6 +42,19 @@ def test_every_test_that_kills_is_marked() -> None:
                 assert "pytest.mark.kill" in marks or path == Path(__file__), (path.name, found.name)
 
 
+def test_every_sample_dag_is_run() -> None:
+    tests = Path(__file__).parents[1]
+    marked = {
+        mark.removeprefix("pytest.mark.sample(").strip("')")
+        for path in (tests / "integration").rglob("test_*.py")
+        for found in ast.parse(path.read_text()).body
+        if isinstance(found, ast.FunctionDef)
+        for mark in map(ast.unparse, found.decorator_list)
+        if mark.startswith("pytest.mark.sample(")
+    }
+    assert marked == {path.stem for path in (tests.parent / "dags").glob("*.py")}
+
+
 @pytest.fixture
 def three_tasks() -> Any:
     from airflow.providers.common.compat.sdk import DAG, AirflowFailException, BaseOperator

@@ -262,7 +262,7 @@ def test_what_fails_after_a_create_says_that_the_website_exists_and_is_not_retri
     if operation == "list" and status in (404, 422):
         create.execute({})  # a search that the service refuses says nothing
         return
-    with pytest.raises(AirflowFailException, match=r"^Created website a\.example, but: .*Not retried"):
+    with pytest.raises(AirflowFailException, match=r"(?s)^Created website a\.example, but: .*Not retried"):
         create.execute({})
     assert domains(analytics_sandbox) == ["a.example"]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from airflow_versions import needs_tracebacks_without_values
 from fixture_types import RunTasks
 from task_list import Task
 
@@ -152,6 +153,7 @@ def said_by_airflow(home: Path, **environment: str) -> str:
 
 
 @pytest.mark.slow
+@needs_tracebacks_without_values
 def test_airflow_dags_test_shows_no_secret(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     """``airflow dags test`` masks nothing; and what the run leaves behind is searched byte by byte."""
     sandbox = analytics_sandbox

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG
+from airflow_versions import needs_xcoms_of_none
 from dag_runs import RunDag
 from fixture_types import RunTasks
 from task_list import Task, ends
@@ -292,6 +293,7 @@ def test_delete(sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Ca
     }
 
 
+@needs_xcoms_of_none
 def test_an_upstream_output_is_an_argument(sandbox: SandboxServer, run_dag: RunDag) -> None:
     with DAG("outputs", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         created: Any = CreateWebsiteOperator(task_id="create", domain="www.example.com", multiple_outputs=True)

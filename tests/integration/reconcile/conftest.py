@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
@@ -19,19 +20,28 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test wait for the updates of others."""
     monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.SETTLE_SECONDS", 0)
+    monkeypatch.setattr("airflow_provider_analytics.operators.planning.HANDOVER_SECONDS", 0)
 
 
 @pytest.fixture
 def execute() -> Execute:
     """Run one operator as a task would, without a DAG run: ``execute(Operator, argument=...)``."""
 
-    def run(operator: type, *, task_id: str = "sync", try_number: int = 1, **arguments: Any) -> Any:
+    def run(
+        operator: type,
+        *,
+        task_id: str = "sync",
+        try_number: int = 1,
+        start_date: datetime | None = None,
+        **arguments: Any,
+    ) -> Any:
         ti = SimpleNamespace(
             dag_id="the_dag",
             run_id="manual__2026-01-02T03:04:05+00:00",
             task_id=task_id,
             map_index=-1,
             try_number=try_number,
+            start_date=start_date,
         )
         return operator(task_id=task_id, **arguments).execute({"ti": ti})
 

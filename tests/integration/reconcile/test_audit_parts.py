@@ -6,7 +6,6 @@ import itertools
 import json
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,19 +110,6 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
     assert len(changed(analytics_sandbox)) <= 4
     # What was not sent is not owned.
     assert sorted(json.loads(ledger.read_text())["websites"]) == changed(analytics_sandbox)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, Any]]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    try:
-        yield {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
-    finally:
-        server.stop()
 
 
 @pytest.mark.kill

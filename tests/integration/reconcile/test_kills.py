@@ -32,7 +32,7 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 said = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # Airflow logs to the standard output
-ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=1)
+ti = SimpleNamespace(dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=1, start_date=None)
 for line in sys.stdin:
     job = json.loads(line)
     pid = os.fork()

@@ -210,7 +210,7 @@ def test_every_wait_ends_at_once(
     if wait == "Retry-After":
         distortion.failing = {("PATCH", f"/websites/{number}"): 503 for number in range(1, WEBSITES + 1)}
         distortion.retry_after = 50
-        distortion.before = lambda method, path: terminate_soon(2) if method == "PATCH" else None
+        distortion.before = lambda method, path: terminate_soon(1) if method == "PATCH" else None
     elif wait == "requests_per_minute":
         extra["requests_per_minute"] = 5
         distortion.before = lambda method, path: terminate_soon(4)  # two at a time, so the next ones wait

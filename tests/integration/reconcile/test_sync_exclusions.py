@@ -13,7 +13,7 @@ from airflow_versions import allow_execute_in_this_thread, attach
 from distortion import Distortion
 from fixture_types import Execute
 
-from airflow_provider_analytics.exceptions import BulkError
+from airflow_provider_analytics.exceptions import BulkError, StoppedError
 from airflow_provider_analytics.hooks.object_storage import read_text
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -132,7 +132,7 @@ def test_the_guard_trips_before_anything_is_sent(analytics_sandbox: SandboxServe
         execute(SyncExcludedIpsOperator, **wiped)
     assert operations(analytics_sandbox) == {"list": 1}
     assert execute(SyncExcludedIpsOperator, **wiped, force="True")["entries_removed"] == 20
-    with pytest.raises(AirflowFailException, match="excluded_ips is empty; set allow_empty=True"):
+    with pytest.raises(AirflowFailException, match=r"excluded_ips is empty: .* allow_empty=True"):
         execute(SyncExcludedIpsOperator, excluded_ips="# all gone\n", mode="replace")
     with pytest.raises(AirflowFailException, match="Not retried, because somebody has to look at it first"):
         execute(SyncExcludedIpsOperator, excluded_ips=[], mode="replace", allow_empty=True)
@@ -208,8 +208,9 @@ def test_every_failure_is_in_the_audit_trail_and_the_error_stays_short(
         execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], audit_path=str(tmp_path))
     lines = str(caught.value).splitlines()
     assert lines[0] == "30 websites failed, 10 succeeded."
-    assert len(lines) == 3
-    assert all(" and 10 more." in line for line in lines[1:])
+    assert len(lines) == 4
+    assert all(" and 10 more." in line for line in lines[1:3])
+    assert lines[3].startswith("Service: ")
     (trail,) = tmp_path.rglob("*.jsonl")
     written = [json.loads(line) for line in trail.read_text().splitlines()]
     failed = [line["website"] for line in written if line["action"] == "failed"]
@@ -226,8 +227,31 @@ def test_an_update_that_was_refused_is_not_owned(
     distortion.failing = {("PATCH", "/websites/1"): 422, ("PATCH", "/websites/2"): 500}
     with pytest.raises(BulkError):
         execute(SyncExcludedIpsOperator, **arguments)
-    # 422 was not applied; of 500, the website itself shows that it was not.
-    assert json.loads((tmp_path / "ledger.json").read_text())["websites"] == {}
+    # 422 was not applied; of 500, nothing tells whether the service is still at it.
+    claimed = {"2": {"domain": "b.example", "entries": {"exclude_ips": ["192.0.2.1"]}}}
+    assert json.loads((tmp_path / "ledger.json").read_text())["websites"] == claimed
+
+
+@pytest.mark.parametrize("then", ["the same list", "another list", "another list, and late"])
+def test_an_update_that_is_applied_after_the_task_gave_up_is_owned(
+    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path, then: str
+) -> None:
+    """A proxy gives up, and the service applies the update once nobody waits for it any more."""
+    analytics_sandbox.add_website("a.example")
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    distortion.failing = {("PATCH", "/websites/1"): 504}
+    with pytest.raises(BulkError):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **arguments)
+    distortion.failing = {}
+    if "late" not in then:
+        analytics_sandbox.change_website(1, exclude_ips="192.0.2.1")
+    tried = ["192.0.2.1"] if then == "the same list" else ["192.0.2.9"]
+    execute(SyncExcludedIpsOperator, excluded_ips=tried, **arguments)
+    if "late" in then:
+        analytics_sandbox.change_website(1, exclude_ips="192.0.2.1")
+    for _ in range(2):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.9"], **arguments)
+    assert lists(analytics_sandbox) == {"a.example": "192.0.2.9"}
 
 
 @pytest.mark.parametrize("then", [None, 429, 409, 422, 503], ids=lambda status: f"then {status}")
@@ -304,7 +328,7 @@ def test_what_is_typed_beside_an_entry_of_the_list_stays(
 def test_two_runs_with_one_ledger_lose_nothing_of_it(
     analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
 ) -> None:
-    """The second run writes the ledger while the first one sends its updates."""
+    """The second run takes the ledger over while the first one sends its updates."""
     analytics_sandbox.add_website("a.example")
     arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
     begun: list[str] = []
@@ -316,7 +340,9 @@ def test_two_runs_with_one_ledger_lose_nothing_of_it(
             execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.2"], **arguments)
 
     distortion.before = run_too
-    with pytest.raises(AirflowFailException, match="was changed by somebody else since it was read"):
+    with pytest.raises(
+        StoppedError, match=r"1 of 1 websites changed\. The task was replaced by another process of try 1 of"
+    ):
         execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **arguments)
     execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.3"], **arguments)
     assert lists(analytics_sandbox) == {"a.example": "192.0.2.3"}

@@ -60,12 +60,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_the_connection_is_what_airflow_reads(
     analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.providers.common.compat.sdk import Connection
+    from airflow.providers.common.compat.sdk import BaseHook
 
-    variable, value = next(iter(analytics_sandbox.connection_env.items()))
-    connection = Connection.from_json(value)
-
-    assert variable == "AIRFLOW_CONN_ANALYTICS_DEFAULT"
+    [(variable, value)] = analytics_sandbox.connection_env.items()
+    monkeypatch.setenv(variable, value)
+    connection = BaseHook.get_connection("analytics_default")
     assert (connection.conn_type, connection.host, connection.password) == (
         "analytics",
         analytics_sandbox.url,

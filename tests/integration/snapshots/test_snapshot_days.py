@@ -6,7 +6,6 @@ What a run is planned for comes from Airflow's own timetables; the clock is set 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import time_machine
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, AirflowSkipException
 from airflow_versions import allow_execute_in_this_thread, manual_run, planned_run
+from dag_runs import OutletEvents
 
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -98,7 +98,7 @@ def context_of(dag: Any, kind: str, dates: dict[str, Any]) -> Any:
         "dag": dag,
         "dag_run": SimpleNamespace(run_type=kind, **({"run_after": run_after} if run_after else {})),
         "ti": SimpleNamespace(xcom_push=lambda **_: None),
-        "outlet_events": defaultdict(SimpleNamespace),
+        "outlet_events": OutletEvents(),
         **dates,
     }
 

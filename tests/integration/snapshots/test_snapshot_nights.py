@@ -51,6 +51,8 @@ def three_nights(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> lis
     return outcomes
 
 
+@pytest.mark.sample("nightly_website_snapshot")
+@pytest.mark.sample("load_snapshot_into_duckdb")
 @pytest.mark.slow  # five runs, three reports
 def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) -> None:
     assert [tasks["snapshot"].returned["count"] for tasks in three_nights] == [40, 41, 42]
@@ -230,7 +232,7 @@ def test_every_format_is_loaded_with_its_history(
 
 def test_two_datasets_share_a_database(take: Any, analytics_sandbox: Any, tmp_path: Path) -> None:
     analytics_sandbox.seed(3)
-    database = tmp_path / "test.duckdb"
+    database = tmp_path / "not" / "there" / "yet.duckdb"  # as where all snapshots go to another storage
     written = [
         take(tmp_path / "one", 14),
         take(tmp_path / "one", 14, dataset="others"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ import pendulum
 import pytest
 from airflow.providers.common.compat.sdk import DAG
 from airflow_versions import allow_execute_in_this_thread, last_asset_event, register_assets
-from dag_runs import RunDag
+from dag_runs import OutletEvents, RunDag
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
@@ -114,9 +113,7 @@ def test_a_retry_leaves_nothing_of_a_try_that_was_killed(
             dag_id=dag.dag_id, run_id=run_id, task_id="snapshot", map_index=-1, xcom_push=lambda **_: None
         )
         dag_run = SimpleNamespace(run_type="manual", run_after=TODAY)
-        dag.get_task("snapshot").execute(
-            {"dag": dag, "dag_run": dag_run, "ti": ti, "outlet_events": defaultdict(SimpleNamespace)}
-        )
+        dag.get_task("snapshot").execute({"dag": dag, "dag_run": dag_run, "ti": ti, "outlet_events": OutletEvents()})
 
     def killed(*_: Any) -> None:
         raise KilledError

@@ -24,30 +24,17 @@ pytestmark = pytest.mark.slow
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def storage_options() -> Iterator[dict[str, Any]]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    try:
-        yield {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
-    finally:
-        server.stop()
-
-
-def file_system(storage_options: dict[str, Any]) -> Any:
+def file_system(s3: dict[str, Any]) -> Any:
     import s3fs  # brings botocore
 
-    return s3fs.S3FileSystem(**storage_options)
+    return s3fs.S3FileSystem(**s3)
 
 
 @pytest.fixture
-def bucket(storage_options: dict[str, Any]) -> StoragePath:
+def bucket(s3: dict[str, Any]) -> StoragePath:
     name = f"bucket-{uuid.uuid4().hex}"
-    file_system(storage_options).mkdir(name)
-    return StoragePath.of(UPath(f"s3://{name}/analytics", **storage_options))
+    file_system(s3).mkdir(name)
+    return StoragePath.of(UPath(f"s3://{name}/analytics", **s3))
 
 
 @pytest.fixture
@@ -94,23 +81,23 @@ def test_a_snapshot_is_written_replaced_and_read(
 
 
 def test_a_bucket_that_is_missing_is_an_error_and_not_created(
-    take: Callable[..., Any], storage_options: dict[str, Any], analytics_sandbox: Any
+    take: Callable[..., Any], s3: dict[str, Any], analytics_sandbox: Any
 ) -> None:
     analytics_sandbox.seed(3)
-    missing = StoragePath.of(UPath("s3://nobody-made-this-bucket/analytics", **storage_options))
+    missing = StoragePath.of(UPath("s3://nobody-made-this-bucket/analytics", **s3))
     with pytest.raises(SnapshotError, match=r"cannot write the snapshot to s3://nobody-made-this-bucket/.*bucket"):
         take(missing)
-    assert "nobody-made-this-bucket" not in file_system(storage_options).ls("")
+    assert "nobody-made-this-bucket" not in file_system(s3).ls("")
 
 
 def test_the_operator_writes_to_s3(
-    run_dag: RunDag, bucket: StoragePath, storage_options: dict[str, Any], analytics_sandbox: Any
+    run_dag: RunDag, bucket: StoragePath, s3: dict[str, Any], analytics_sandbox: Any
 ) -> None:
     from airflow.providers.common.compat.sdk import DAG
 
     from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 
-    attach("s3", file_system(storage_options))
+    attach("s3", file_system(s3))
     analytics_sandbox.seed(120)
     with DAG(f"s3_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         snapshot = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(bucket), report=True)
@@ -122,4 +109,4 @@ def test_the_operator_writes_to_s3(
     assert read is not None
     assert (read.digest, sum(1 for _ in read.rows())) == (returned["digest"], 120)
     assert returned["path"].startswith(str(bucket))
-    assert outcome.tasks["snapshot"].xcom["report_url"] is None  # an s3:// address opens in no browser
+    assert outcome.tasks["snapshot"].xcom["report_url"] == ""  # an s3:// address opens in no browser

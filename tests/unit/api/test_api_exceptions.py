@@ -66,7 +66,7 @@ def test_every_class_of_the_tree_is_tried() -> None:
         (exceptions.PermissionDeniedError, "The API key lacks the permission for this request"),
         (
             exceptions.BlockedError,
-            "A firewall in front of the service blocked the request: set the extra 'headers'",
+            "A web page refused the request: a wrong key, or a firewall, see the extra 'headers'",
         ),
         (exceptions.NotFoundError, "Not found: check website id 7, or the Base URL"),
         (exceptions.ValidationError, "The service rejected a value"),
@@ -81,7 +81,7 @@ def test_a_message_begins_with_what_is_wrong_and_ends_with_where(error: type[Ana
     assert len(begin) <= 90
     assert str(raised) == (
         f"{begin} (405 Method Not Allowed, Retry-After 42 s). The service says: said no. "
-        "Request: PATCH /api/v1/websites/7. Service: https://stats.example.com/app, connection 'a'."
+        "Request: PATCH /api/v1/websites/7.\nService: https://stats.example.com/app, connection 'a'."
     )
 
 

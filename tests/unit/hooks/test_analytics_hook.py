@@ -144,6 +144,20 @@ def test_the_form_of_airflow_2_has_a_field_for_every_extra() -> None:
         assert f'name="{field.name}"' in str(field())
 
 
+@needs_wtforms
+def test_the_form_of_airflow_2_shows_a_mapping_as_it_is_entered() -> None:
+    from wtforms import Form
+
+    form = type("ConnectionForm", (Form,), AnalyticsHook.get_connection_form_widgets())()
+    # As Airflow does: the value of the extra, and no text.
+    form.headers.data = {"X-Team": "web"}
+    form.timeout.data = 20
+    assert "{&#34;X-Team&#34;: &#34;web&#34;}" in str(form.headers())
+    assert hasattr(form.headers(), "__html__")  # no text, which the page would show with its signs
+    assert 'value="20"' in str(form.timeout())
+    assert 'value=""' in str(form.verify())
+
+
 @needs_the_form_of_the_hook
 def test_airflow_2_shows_the_form() -> None:
     from airflow.providers_manager import ProvidersManager

@@ -93,6 +93,9 @@ SPELLINGS = {
     "json, extras as text": lambda: as_json(
         extra={"timeout": "5", "verify": "False", "max_retries": "0", "proxies": json.dumps(EXTRA["proxies"])}
     ),
+    "json, as the form of Airflow 2 tests it": lambda: as_json(
+        extra={f"{prefix}{name}": value for prefix in ("extra__analytics__", "") for name, value in EXTRA.items()}
+    ),
     "json, a login that nobody reads": lambda: as_json(login="someone"),
     "uri, whole base URL as host": lambda: as_uri(BASE_URL, FLAT),
     "uri, slash at the end": lambda: as_uri(f"{BASE_URL}/", FLAT),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, OwnedWebsite
+from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, OwnedWebsite, Try
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange
 
 OFFICES = Identity("https://stats.example.com", "1", "offices")
@@ -23,8 +23,7 @@ def update(before: tuple[str, ...], after: tuple[str, ...], number: str | None =
 
 
 def settled(ledger: Ledger, *sent: Change, planned: tuple[Change, ...] = (), **how: Any) -> Any:
-    claimed = ledger.claim(planned or sent, IPS)
-    after = ledger.settle([RECORD], sent, {"exclude_ips": ("1.1.1.1",)}, claimed=claimed, fields=IPS, **how)
+    after = ledger.settle([RECORD], sent, {"exclude_ips": ("1.1.1.1",)}, planned=planned or sent, fields=IPS, **how)
     return {key: dict(website.entries) for key, website in Ledger.parse(after.render(), OFFICES).websites.items()}
 
 
@@ -33,6 +32,43 @@ def test_a_ledger_is_read_as_it_was_written() -> None:
     again = Ledger.parse(ledger.render(), OFFICES)
     assert again.owned(RECORD) == {"exclude_ips": ("1.1.1.1", "2.2.2.2")}
     assert again.lists == {"exclude_ips": ("2.2.2.2",), "exclude_params": ()}
+
+
+def test_a_ledger_tells_its_owner_and_whether_changes_are_outstanding() -> None:
+    owner = Try("dag.sync[3]", "run", 2, "token", "2026-11-21T10:00:00+00:00")
+    for settled_at in (None, "2026-11-21T10:00:09+00:00"):
+        again = Ledger.parse(replace(owning("2.2.2.2"), owner=replace(owner, settled=settled_at)).render(), OFFICES)
+        assert again.owner == replace(owner, settled=settled_at)
+        assert again.is_open is (settled_at is None)
+    assert str(owner) == "try 2 of dag.sync[3] in run run"
+    # Before 0.2 ledgers had none.
+    assert Ledger.parse(owning("2.2.2.2").render(), OFFICES).is_open is False
+
+
+@pytest.mark.parametrize(
+    ("other", "began", "replaces"),
+    [
+        ({}, "09", True),
+        ({}, "11", False),  # of a run that was deleted and made again
+        ({"number": 2}, "09", False),
+        ({"number": 3}, "09", False),
+        ({"run": "next"}, "09", False),
+        ({"task": "dag.sync[4]"}, "09", False),
+    ],
+)
+def test_a_try_replaces_the_earlier_ones_of_its_task_and_run(other: dict[str, Any], began: str, replaces: bool) -> None:
+    later = Try("dag.sync[3]", "run", 2, "token", "2026-11-21T10:00:00+00:00")
+    earlier = replace(later, **{"number": 1, **other})
+    assert later.replaces(earlier, f"2026-11-21T{began}:00:00+00:00") is replaces
+
+
+def test_what_a_try_that_did_not_settle_has_claimed_stays_owned_until_it_is_seen() -> None:
+    """Its update may be under way: what is of its list, or planned again, may appear; what it removes does not."""
+    left = replace(owning("1.1.1.1", "3.3.3.3", "7.7.7.7"), lists={"exclude_ips": ("3.3.3.3",)})
+    assert settled(left) == {"1": {"exclude_ips": ("1.1.1.1",)}}
+    assert settled(left, was_open=True) == {"1": {"exclude_ips": ("1.1.1.1", "3.3.3.3")}}
+    planned = (update(("9.9.9.9", "1.1.1.1"), ("9.9.9.9", "1.1.1.1", "7.7.7.7")),)
+    assert settled(left, planned=planned, was_open=True) == {"1": {"exclude_ips": ("1.1.1.1", "3.3.3.3", "7.7.7.7")}}
 
 
 def test_what_is_claimed_is_what_a_plan_adds_besides_what_is_owned() -> None:
@@ -75,7 +111,7 @@ def test_a_website_is_known_by_its_domain_while_it_is_created() -> None:
     # After a kill, it is found by its domain; afterwards by its id.
     new = {"id": 5, "domain": "a.example", "exclude_ips": "3.3.3.3"}
     assert claimed.owned(new) == {"exclude_ips": ("3.3.3.3",)}
-    after = claimed.settle([new], [], {}, claimed=claimed, fields=IPS)
+    after = claimed.settle([new], [], {}, planned=(), fields=IPS)
     assert after.websites == {"5": OwnedWebsite("a.example", {"exclude_ips": ("3.3.3.3",)})}
     assert settled(Ledger(OFFICES), replace(created, website_id="5")) == {"5": {"exclude_ips": ("3.3.3.3",)}}
 
@@ -88,7 +124,7 @@ def test_matching_entries_are_adopted() -> None:
 def test_websites_that_are_not_touched_stay_in_the_ledger_and_deleted_ones_do_not() -> None:
     other = OwnedWebsite("z.example", {"exclude_ips": ("9.9.9.9",)})
     ledger = Ledger(OFFICES, websites={"7": other, "8": other})
-    after = ledger.settle([], [Change("delete", "z.example", "8", ())], {}, claimed=ledger, fields=IPS)
+    after = ledger.settle([], [Change("delete", "z.example", "8", ())], {}, planned=(), fields=IPS)
     assert after.websites == {"7": other}
 
 
@@ -113,6 +149,7 @@ GOOD = '"version": 1, "service": "https://stats.example.com", "account": "1", "l
         f'{{{GOOD}, "lists": {{}}, "websites": {{"1": {{"domain": "a"}}}}}}',
         f'{{{GOOD}, "lists": {{}}, "websites": {{"1": {{"domain": 7, "entries": {{}}}}}}}}',
         f'{{{GOOD}, "lists": {{}}, "websites": {{"1": {{"domain": "a", "entries": {{"exclude_ips": [7]}}}}}}}}',
+        f'{{{GOOD}, "lists": {{}}, "websites": {{}}, "owner": {{"task": "a"}}}}',
     ],
 )
 def test_a_corrupt_ledger_is_refused(text: str) -> None:

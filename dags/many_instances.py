@@ -1,0 +1,176 @@
+"""Every night, take a snapshot of many instances and sync their excluded IP addresses, for an agency with an instance
+per client.
+
+The instances are the Airflow Variable ``analytics_instances``: the ids of their connections as a JSON array, such as
+``["client_a", "client_b"]``. Each has a folder of its own for its snapshots and its ledger, named like its connection,
+so a connection may be added, moved or removed anywhere in the array. The addresses are the Variable ``excluded_ips``:
+one per line, ``#`` starts a comment. An instance is synced after its snapshot; if a guard refuses the snapshot, nothing
+is changed there until somebody looked.
+
+An instance that fails does not stop the others. **Read the task ``summary`` first**: it is red if an instance failed,
+and its log names each of them with the reason. To repeat some, trigger the DAG with their ids in ``only``; to let them
+pass a guard, with ``force`` too.
+
+Copy this file to your DAG folder. Requires the connections, of type Website Analytics, both Variables, and a pool with
+as many slots as instances may be worked on at the same time: ``airflow pools set website_analytics 4 "instances"``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import pendulum
+from airflow.providers.common.compat.sdk import AirflowFailException, Param, dag, task, task_group
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
+
+STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: In each folder that is named like a connection: no other characters, so that no instance reaches that of another.
+CONNECTION_ID = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+
+log = logging.getLogger("many_instances")  # Airflow's name for this file is no name for people
+
+
+def keep_reason(context):
+    """Hand the reason of a failure to the summary: Airflow tells it to this callback only."""
+    # Of many websites that failed, the first line tells the number, and the second why.
+    first_lines = " ".join(str(context["exception"]).splitlines()[:2])
+    context["ti"].xcom_push(key="reason", value=f"{context['ti'].task_id.rpartition('.')[2]}: {first_lines}")
+
+
+@dag(
+    schedule="@daily",
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,  # concurrent runs must not write the ledgers
+    default_args={
+        "retries": 2,
+        "retry_delay": pendulum.duration(minutes=5),
+        "execution_timeout": pendulum.duration(hours=1),  # an instance that never ends a list must not stop the others
+        "on_failure_callback": keep_reason,
+    },
+    params={
+        "base_path": Param(
+            STATE.as_uri(),
+            type="string",
+            minLength=1,
+            description="Folder for all files, with one in it per instance: one that all workers see and that outlives "
+            "them, such as s3://bucket/path",
+        ),
+        "only": Param(
+            [],
+            type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
+            items={"type": "string", "pattern": CONNECTION_ID},
+            description="Ids of connections: only these instances; none: all of the Variable",
+        ),
+        "dry_run": Param(False, type="boolean", description="Take the snapshots, and only plan the sync"),
+        "force": Param(
+            False,
+            type="boolean",
+            description="Let the instances in only pass the guards; with dry_run, that of the sync",
+        ),
+    },
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def many_instances():
+    @task
+    def instances(listed, params=None):
+        """Return where the files of each instance are."""
+        try:
+            conn_ids = params["only"] or json.loads(listed)
+        except json.JSONDecodeError:
+            conn_ids = listed
+        is_array = isinstance(conn_ids, list) and all(isinstance(one, str) for one in conn_ids)
+        if not is_array or not conn_ids:
+            raise AirflowFailException(
+                f"The Variable analytics_instances is {listed!r}; allowed: a JSON array of the ids of connections, "
+                'such as ["client_a", "client_b"]'
+            )
+        wrong = [one for one in conn_ids if not re.fullmatch(CONNECTION_ID, one)]
+        twice = [one for one, number in Counter(one.lower() for one in conn_ids).items() if number > 1]
+        if wrong or twice:
+            raise AirflowFailException(
+                f"The ids of connections {', '.join(wrong + twice)} are not allowed; allowed: each once, whatever its "
+                "case, of letters, digits, _, - and ., as each is the name of a folder"
+            )
+        if params["force"] and not params["only"]:
+            raise AirflowFailException("force without only is not allowed; allowed: force with the instances in only")
+        folders = {conn_id: f"{params['base_path'].rstrip('/')}/{conn_id}" for conn_id in conn_ids}
+        return [
+            {
+                "conn_id": conn_id,
+                "base_path": f"{folder}/snapshots",
+                "ledger_path": f"{folder}/excluded_ips_ledger.json",
+                "audit_path": f"{folder}/audit",
+                # Without a name the ledger is that of a position in the array.
+                "list_name": f"excluded_ips of {conn_id}",
+            }
+            for conn_id, folder in folders.items()
+        ]
+
+    # A group that is mapped keeps the instances apart. Two mapped tasks would not: if one instance failed in the first,
+    # the second would be run for none.
+    @task_group
+    def instance(conn_id, base_path, ledger_path, audit_path, list_name):
+        common = {
+            "analytics_conn_id": conn_id,
+            "pool": "website_analytics",
+            "map_index_template": "{{ task.analytics_conn_id }}",  # what the grid shows in place of a number
+        }
+        snapshot = SnapshotWebsitesOperator(
+            task_id="snapshot",
+            base_path=base_path,
+            asset=snapshot_asset("many_instances"),  # one for all: the event tells the path
+            force="{{ params.force and not params.dry_run }}",  # what is published is what the next night compares with
+            **common,
+        )
+        sync = SyncExcludedIpsOperator(
+            task_id="sync",
+            excluded_ips="{{ var.value.get('excluded_ips', '') }}",
+            mode="managed",
+            ledger_path=ledger_path,
+            list_name=list_name,
+            audit_path=audit_path,
+            dry_run="{{ params.dry_run }}",
+            force="{{ params.force }}",
+            **common,
+        )
+        snapshot >> sync
+
+    @task(trigger_rule="all_done", on_failure_callback=None)
+    def summary(ti=None):
+        rows = ti.xcom_pull(task_ids="instances")
+        if rows is None:
+            raise AirflowFailException(f"No instance was run. {ti.xcom_pull(task_ids='instances', key='reason')}")
+        failed, done = [], []
+        for index, row in enumerate(rows):
+
+            def pull(task_id, key="return_value", index=index):
+                return ti.xcom_pull(task_ids=f"instance.{task_id}", key=key, map_indexes=index)
+
+            reason = pull("snapshot", "reason") or pull("sync", "reason")
+            written, synced = pull("snapshot"), pull("sync")
+            if reason is None and written and synced:
+                planned = f"{synced['updates']} to sync" if synced["dry_run"] else f"{synced['applied']} synced"
+                done.append(f"{row['conn_id']}: {written['count']} websites, {planned}")
+            else:
+                # Who is killed can tell no reason.
+                failed.append(f"{row['conn_id']}: {reason or 'ended without a reason: see the end of its log'}")
+        message = "\n".join([f"{len(failed)} of {len(rows)} instances failed", *failed])
+        if failed:
+            log.error(message)
+        log.info("\n".join([f"{len(done)} of {len(rows)} instances are done", *done, "Numbers are of each last try."]))
+        if failed:
+            raise AirflowFailException(message)  # what a notifier in on_failure_callback is told
+
+    instance.expand_kwargs(instances("{{ var.value.get('analytics_instances', '') }}")) >> summary()
+
+
+many_instances()

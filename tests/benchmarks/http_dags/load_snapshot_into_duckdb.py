@@ -1,0 +1,173 @@
+"""The sample DAG of this name with HttpOperator: the same schedule, Params and tasks, none of the checks."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pendulum
+from airflow.providers.common.compat.sdk import Asset, ObjectStoragePath, Param, dag, task
+
+DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+
+CREATE = """
+CREATE TABLE IF NOT EXISTS snapshots (
+    source VARCHAR, snapshot_date DATE, observed_at TIMESTAMPTZ, late BOOLEAN, websites BIGINT, digest VARCHAR,
+    PRIMARY KEY (source, snapshot_date)
+);
+CREATE TABLE IF NOT EXISTS websites (
+    source VARCHAR, id VARCHAR, domain VARCHAR, privacy BIGINT, email BIGINT, exclude_bots BIGINT,
+    exclude_params VARCHAR, exclude_ips VARCHAR, favorite BOOLEAN,
+    record JSON, record_hash VARCHAR, snapshot_date DATE, observed_at TIMESTAMPTZ,
+    PRIMARY KEY (source, snapshot_date, id)
+);
+CREATE OR REPLACE VIEW website_history AS
+WITH days AS (
+    SELECT source, snapshot_date,
+           row_number() OVER (PARTITION BY source ORDER BY snapshot_date) AS number,
+           lead(snapshot_date) OVER (PARTITION BY source ORDER BY snapshot_date) AS next_date
+    FROM snapshots
+), seen AS (
+    -- CSV does not distinguish an empty text from null: a change of the format would else begin a version.
+    SELECT websites.* REPLACE (
+        nullif(domain, '') AS domain, nullif(exclude_params, '') AS exclude_params,
+        nullif(exclude_ips, '') AS exclude_ips
+    ), number, next_date
+    FROM websites JOIN days USING (source, snapshot_date)
+), compared AS (
+    SELECT *, row(domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite) AS settings FROM seen
+), marked AS (
+    -- A version begins where the settings differ from those of the day before, or the website was not there.
+    SELECT *, number IS DISTINCT FROM 1 + lag(number) OVER website
+              OR settings IS DISTINCT FROM lag(settings) OVER website AS begins
+    FROM compared WINDOW website AS (PARTITION BY source, id ORDER BY snapshot_date)
+), numbered AS (
+    SELECT *, count_if(begins) OVER (PARTITION BY source, id ORDER BY snapshot_date) AS version FROM marked
+)
+SELECT source, id, version, domain, privacy, email, exclude_bots, exclude_params, exclude_ips, favorite,
+       min(snapshot_date) AS valid_from,
+       -- The first day on which it was gone or different; null if it is the current one.
+       if(bool_or(next_date IS NULL), NULL, max(next_date)) AS valid_to
+FROM numbered GROUP BY ALL;
+"""
+
+KNOWN = "SELECT snapshot_date, digest FROM snapshots WHERE source = $source;"
+
+REMOVE = """
+DELETE FROM websites WHERE source = $source AND snapshot_date = $day;
+DELETE FROM snapshots WHERE source = $source AND snapshot_date = $day;
+"""
+
+LOAD = """
+INSERT INTO websites BY NAME
+SELECT $source AS source, * FROM read_json($file, format = 'newline_delimited', columns = {
+    id: 'VARCHAR', domain: 'VARCHAR', privacy: 'BIGINT', email: 'BIGINT', exclude_bots: 'BIGINT',
+    exclude_params: 'VARCHAR', exclude_ips: 'VARCHAR', favorite: 'BOOLEAN',
+    record: 'VARCHAR', record_hash: 'VARCHAR', snapshot_date: 'DATE', observed_at: 'TIMESTAMPTZ'
+});
+"""
+
+# Websites per night, those with a public statistics page, and new ones.
+ANSWER = """
+SELECT s.source, s.snapshot_date::VARCHAR AS night, s.websites, count_if(w.privacy = 0) AS public,
+       count_if(w.id IS NOT NULL AND NOT EXISTS (
+           FROM websites AS b WHERE b.source = w.source AND b.id = w.id AND b.snapshot_date < w.snapshot_date
+       )) AS new
+FROM snapshots AS s LEFT JOIN websites AS w USING (source, snapshot_date)
+GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
+"""
+
+
+@dag(
+    schedule=[Asset(uri="website-snapshots://websites", name="website_snapshots")],
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
+    params={
+        "base_path": Param(DATA.as_uri(), type="string", description="Base path of the snapshots"),
+        "storage_conn_id": Param("", type="string", description="Connection of the object storage, if it needs one"),
+        "database": Param(str(DATA / "websites.duckdb"), type="string", description="File of the DuckDB database"),
+    },
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def load_snapshot_into_duckdb() -> None:
+    @task
+    def load(base_path: str, storage_conn_id: str, database: str, **context: Any) -> list[str]:
+        import duckdb
+
+        from airflow_provider_analytics.exceptions import SnapshotError
+        from airflow_provider_analytics.snapshots.catalog import list_snapshots
+        from airflow_provider_analytics.storage import StoragePath
+
+        # A run started by an event has default Params, so the path comes from the event. Airflow 2 calls assets
+        # datasets.
+        events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
+        extras = [event.extra for found in events.values() for event in found]
+        wanted = {(extra["path"].rsplit("/", 2)[0], extra["dataset"]) for extra in extras} or {(base_path, "websites")}
+        loaded = []
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect(database) as connection:
+            connection.execute(CREATE)
+            for base, dataset in sorted(wanted):
+                source = f"{base.removeprefix('file://')}/{dataset}"
+                path = StoragePath.of(ObjectStoragePath(base, conn_id=storage_conn_id or None))
+                known = dict(connection.execute(KNOWN, {"source": source}).fetchall())
+                for entry in reversed(list_snapshots(path, dataset)):
+                    snapshot = entry.snapshot
+                    if snapshot is None or not entry.is_whole:
+                        print(f"Not loaded, as it is not whole: {entry.day}: {', '.join(entry.problems)}")
+                    elif known.get(entry.day) != snapshot.digest:
+                        connection.begin()
+                        try:
+                            store(connection, source, snapshot)
+                        except SnapshotError as error:  # its content is read only now
+                            connection.rollback()
+                            print(f"Not loaded, as it is not whole: {entry.day}: {error}")
+                            continue
+                        connection.commit()
+                        loaded.append(str(entry.day))
+        return loaded
+
+    @task
+    def answer(database: str) -> list[dict[str, Any]]:
+        import duckdb
+
+        with duckdb.connect(database, read_only=True) as connection:
+            cursor = connection.execute(ANSWER)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    database = "{{ params.database }}"
+    load("{{ params.base_path }}", "{{ params.storage_conn_id }}", database) >> answer(database)
+
+
+def store(connection: Any, source: str, snapshot: Any) -> None:
+    """Replace a day of a source. The rows are those of any format, verified against the manifest."""
+    manifest = snapshot.manifest
+    for statement in REMOVE.strip().splitlines():
+        connection.execute(statement, {"source": source, "day": manifest.snapshot_date})
+    connection.execute(
+        "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            source,
+            manifest.snapshot_date,
+            manifest.observed_at,
+            manifest.late,
+            manifest.count,
+            snapshot.digest,
+        ],
+    )
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
+        for row in snapshot.rows():
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        file.flush()
+        if manifest.count:
+            connection.execute(LOAD, {"source": source, "file": file.name})
+
+
+load_snapshot_into_duckdb()

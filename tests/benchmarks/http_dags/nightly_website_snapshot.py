@@ -1,0 +1,86 @@
+"""The sample DAG of this name with HttpOperator: the same schedule, Params and tasks, none of the checks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pendulum
+from airflow.providers.common.compat.sdk import Asset, Param, dag, task
+from airflow.providers.http.operators.http import HttpOperator
+
+DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+BASE_PATH = "{{ params.base_path }}"
+
+
+@dag(
+    schedule="@daily",
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
+    params={
+        "base_path": Param(
+            DATA.as_uri(),
+            type="string",
+            description="Base path of the snapshots: one that all workers see and that outlives them, such as "
+            "s3://bucket/path",
+        ),
+        "accept": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            examples=["count", "source", "fields", "clock", "version"],
+            description="Guards whose finding is expected in this run",
+        ),
+        "force": Param(False, type="boolean", description="Publish whatever all guards find"),
+        "prune": Param(False, type="boolean", description="Remove old snapshots"),
+    },
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def nightly_website_snapshot():
+    snapshot = HttpOperator(
+        task_id="snapshot",
+        method="GET",
+        endpoint="api/v1/websites",
+        data={
+            "base_path": BASE_PATH,
+            "accept": "{{ params.accept | join(',') }}",
+            "force": "{{ params.force }}",
+        },
+        outlets=[Asset(uri="website-snapshots://websites", name="website_snapshots")],
+    )
+    # The pair that this run wrote, whatever else is published meanwhile.
+    compare = HttpOperator(
+        task_id="compare",
+        endpoint="compare",
+        data={
+            "base_path": BASE_PATH,
+            "current": "{{ ti.xcom_pull('snapshot')['snapshot_date'] }}",
+            "previous": "{{ ti.xcom_pull('snapshot')['previous'] }}",
+        },
+    )
+    prune = HttpOperator(
+        task_id="prune",
+        endpoint="prune",
+        data={"base_path": BASE_PATH, "keep_days": 90, "keep_months": 36, "dry_run": "{{ not params.prune }}"},
+    )
+
+    @task
+    def announce(written: dict, changes: dict) -> None:
+        print(f"{written['count']} websites are in {written['path']}")
+        if written["first"]:
+            print("This is the first snapshot: there is nothing to compare it with")
+        elif changes["previous"] is None:
+            print("The snapshot before is damaged: there is nothing to compare this one with")
+        else:
+            print("Since {previous}: {removed} removed, {changed} changed, {added} added".format(**changes))
+        for change in changes["changes"]:
+            print(f"{change['change']}: {change['domain']} {change['fields'] if change['change'] == 'changed' else ''}")
+
+    snapshot >> compare >> prune
+    announce(snapshot.output, compare.output)
+
+
+nightly_website_snapshot()

@@ -1,0 +1,49 @@
+"""The sample DAG of this name with HttpOperator: the same schedule, Params and tasks, none of the checks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pendulum
+from airflow.providers.common.compat.sdk import Param, dag
+from airflow.providers.http.operators.http import HttpOperator
+
+STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+
+
+@dag(
+    schedule="@daily",
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,  # concurrent runs must not write the ledger
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
+    params={
+        "state_path": Param(
+            STATE.as_uri(),
+            type="string",
+            description="Folder for ledger and audit trail: one that all workers see and that outlives them, such as "
+            "s3://bucket/path",
+        ),
+        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
+        "force": Param(False, type="boolean", description="Apply the plan even if it removes very much"),
+    },
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def sync_excluded_ips():
+    HttpOperator(
+        task_id="sync",
+        method="PUT",
+        endpoint="api/v1/websites/1",
+        data={
+            "exclude_ips": "{{ var.value.get('excluded_ips', '') }}",
+            "ledger_path": "{{ params.state_path }}/excluded_ips_ledger.json",
+            "audit_path": "{{ params.state_path }}/audit",
+            "dry_run": "{{ params.dry_run }}",
+            "force": "{{ params.force }}",
+        },
+    )
+
+
+sync_excluded_ips()

@@ -1,0 +1,79 @@
+"""The sample DAG of this name with HttpOperator: the same schedule, Params and tasks, none of the checks."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pendulum
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowOptionalProviderFeatureException,
+    Param,
+    dag,
+    task,
+)
+from airflow.providers.http.operators.http import HttpOperator
+
+try:
+    from airflow.providers.standard.operators.hitl import ApprovalOperator
+except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow 3.1, or without the standard provider
+    ApprovalOperator = None
+
+STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+
+
+@dag(
+    schedule=None,
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    max_active_runs=1,
+    params={
+        "state_path": Param(
+            STATE.as_uri(),
+            type="string",
+            description="Folder for plans and audit trail: one that all workers see, such as s3://bucket/path",
+        ),
+        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
+        "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
+    },
+    tags=["analytics"],
+    doc_md=__doc__,
+)
+def websites_as_code():
+    files = {
+        "config_path": str(Path(__file__).with_name("websites.yaml")),
+        "plan_path": "{{ params.state_path }}/plans/{{ run_id }}.json",
+    }
+    plan = HttpOperator(
+        task_id="plan", method="GET", endpoint="api/v1/websites", data={"force": "{{ params.force }}", **files}
+    )
+
+    @task.short_circuit
+    def anything_to_approve(planned: dict, params: dict | None = None) -> bool:
+        if planned["unsafe"] and not planned["force"]:
+            raise AirflowFailException(f"{planned['unsafe']} If this is intended, trigger the DAG with force.")
+        return bool(planned["changes"]) and not params["dry_run"]
+
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Change the websites?",
+        body="{{ ti.xcom_pull(task_ids='plan')['markdown'] }}",
+        response_timeout=timedelta(days=1),  # Airflow 3.3 does not accept a pendulum.duration here
+    )
+    apply = HttpOperator(
+        task_id="apply",
+        method="PUT",
+        endpoint="api/v1/websites/1",
+        data={
+            "expected_digest": "{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
+            "audit_path": "{{ params.state_path }}/audit",
+            **files,
+        },
+        retries=2,
+    )
+    anything_to_approve(plan.output) >> approve >> apply
+
+
+if ApprovalOperator is not None:
+    websites_as_code()

@@ -1,0 +1,457 @@
+"""The pieces of work that are measured, in a process of their own: ``python works.py TIMES WORKS_AS_JSON``.
+
+A work makes itself ready and then yields the callable that is measured. Works are measured in turns, A B A B. Printed
+is a line of JSON with a list per work: seconds of CPU and on the clock, kilobytes added to the peak of memory, and
+what the callable returned.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.machinery
+import ipaddress
+import itertools
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF
+from typing import Any
+
+from canned import API_KEY, PAGE
+
+Work = Callable[[], Any]
+HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "gzip",
+    "Authorization": f"Bearer {API_KEY}",
+    "Cache-Control": "no-cache",
+    "User-Agent": "benchmark",
+}
+LIST = {"per_page": str(PAGE), "sort_by": "id", "sort": "desc"}
+
+
+# One website
+
+
+def session_gets(url: str, number: int) -> Iterator[Work]:
+    """``requests.Session.get().json()``, with the same headers."""
+    import requests
+
+    with requests.Session() as session:
+        session.headers.update(HEADERS)
+        session.get(f"{url}/api/v1/account").json()
+        yield lambda: [session.get(f"{url}/api/v1/websites/{one}").json() for one in range(1, number + 1)] and None
+
+
+def hook_gets(url: str, number: int) -> Iterator[Work]:
+    with hook(url) as ours:
+        ours.get_account()
+        yield lambda: [ours.get_website(one) for one in range(1, number + 1)] and None
+
+
+def http_hook_gets(url: str, number: int) -> Iterator[Work]:
+    """``HttpHook.run().json()``, as HttpOperator does it."""
+    from airflow.providers.http.hooks.http import HttpHook
+
+    connect("http_default", conn_type="http", host=url)
+    theirs = HttpHook(method="GET")
+    theirs.run("api/v1/account", headers=HEADERS).json()
+    yield (
+        lambda: [theirs.run(f"api/v1/websites/{one}", headers=HEADERS).json() for one in range(1, number + 1)] and None
+    )
+
+
+# The list
+
+
+def session_list(url: str, pages: int) -> Iterator[Work]:
+    """One page after the other, without any proof."""
+    import requests
+
+    def read() -> int:
+        rows = 0
+        for page in range(1, pages + 1):
+            answer = session.get(f"{url}/api/v1/websites", params={**LIST, "page": str(page)})
+            rows += len(answer.json()["data"])
+        return rows
+
+    with requests.Session() as session:
+        session.headers.update(HEADERS)
+        session.get(f"{url}/api/v1/account").json()
+        yield read
+
+
+def hook_list(url: str, parallel: int | None = None, sort: str | None = None) -> Iterator[Work]:
+    with hook(url, **({} if parallel is None else {"parallel_requests": parallel})) as ours:
+        ours.get_account()
+
+        def read() -> int:
+            """Return the number of requests."""
+            before: int = ours.client.stats.requests
+            for _ in ours.iter_websites(**({"sort": sort} if sort else {})):
+                pass
+            return int(ours.client.stats.requests) - before
+
+        yield read
+
+
+def http_operator_list(url: str, pages: int) -> Iterator[Work]:
+    """``HttpOperator`` with the pagination function of its documentation; returns the number of rows."""
+    from airflow.providers.http.operators.http import HttpOperator
+
+    connect("http_default", conn_type="http", host=url)
+
+    def next_page(response: Any) -> dict[str, Any] | None:
+        page = response.json()["meta"]["current_page"]
+        return {"data": {**LIST, "page": str(page + 1)}} if page < pages else None
+
+    operator = HttpOperator(
+        task_id="list",
+        method="GET",
+        endpoint="api/v1/websites",
+        data={**LIST, "page": "1"},
+        headers=HEADERS,
+        pagination_function=next_page,
+        response_filter=lambda responses: sum(len(response.json()["data"]) for response in responses),
+    )
+    yield lambda: operator.execute({})
+
+
+# The comparison of a sync
+
+
+def lists(websites: int, addresses: int, differ: int, own: int) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the desired addresses, and records of websites of which ``differ`` lack the last one.
+
+    :param own: number of addresses that each website has besides.
+    """
+    wanted = [f"10.0.{number // 250}.{number % 250 + 1}" for number in range(addresses)]
+    records = []
+    for one in range(1, websites + 1):
+        besides = [f"10.{one >> 8 & 255}.{one & 255}.{number}" for number in range(1, own + 1)]
+        listed = (wanted[:-1] if one <= differ else wanted) + besides
+        records.append({"id": one, "domain": f"{one}.example", "exclude_ips": "\n".join(listed)})
+    return wanted, records
+
+
+def naive_comparison(websites: int, addresses: int, differ: int, own: int = 0) -> Iterator[Work]:
+    """Two sets of ``ipaddress`` objects per website."""
+    wanted, records = lists(websites, addresses, differ, own)
+
+    def compare() -> int:
+        changed = 0
+        for record in records:
+            desired = {ipaddress.ip_address(line) for line in wanted}
+            current = {ipaddress.ip_address(line) for line in record["exclude_ips"].split("\n")}
+            changed += bool(desired - current)
+        return changed
+
+    yield compare
+
+
+def our_comparison(websites: int, addresses: int, differ: int, own: int = 0) -> Iterator[Work]:
+    from airflow_provider_analytics.api.fields import LINE_FIELDS
+    from airflow_provider_analytics.reconcile.exclusions import ExclusionList
+
+    wanted, records = lists(websites, addresses, differ, own)
+
+    def compare() -> int:
+        entries = LINE_FIELDS["exclude_ips"].parse("excluded_ips", wanted)
+        return len(ExclusionList("exclude_ips", "merge", entries).plan(records).changes)
+
+    yield compare
+
+
+# A snapshot
+
+
+def plain_snapshot(url: str, pages: int) -> Iterator[Work]:
+    """A loop of requests and ``json.dumps`` that proves nothing."""
+    import requests
+
+    def write() -> int:
+        rows = 0
+        with Path(folder, "rows.jsonl").open("w") as file:
+            for page in range(1, pages + 1):
+                answer = session.get(f"{url}/api/v1/websites", params={**LIST, "page": str(page)})
+                for row in answer.json()["data"]:
+                    file.write(json.dumps(row) + "\n")
+                    rows += 1
+        return rows
+
+    with tempfile.TemporaryDirectory() as folder, requests.Session() as session:
+        session.headers.update(HEADERS)
+        session.get(f"{url}/api/v1/account").json()
+        yield write
+
+
+def pandas_snapshot(url: str, pages: int) -> Iterator[Work]:
+    """A loop of requests, a data frame, and its ``to_parquet``."""
+    import pandas as pd
+    import requests
+
+    def write() -> int:
+        rows: list[dict[str, Any]] = []
+        for page in range(1, pages + 1):
+            answer = session.get(f"{url}/api/v1/websites", params={**LIST, "page": str(page)})
+            rows.extend(answer.json()["data"])
+        pd.DataFrame(rows).to_parquet(Path(folder, "rows.parquet"))
+        return len(rows)
+
+    with tempfile.TemporaryDirectory() as folder, requests.Session() as session:
+        session.headers.update(HEADERS)
+        session.get(f"{url}/api/v1/account").json()
+        pd.DataFrame([{"a": 1}]).to_parquet(Path(folder, "first.parquet"))
+        yield write
+
+
+def our_snapshot(url: str, file_format: str, parallel: int | None = None) -> Iterator[Work]:
+    from airflow_provider_analytics.snapshots.layout import dataset_of
+    from airflow_provider_analytics.snapshots.manifest import Source
+    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        hook(url, **({} if parallel is None else {"parallel_requests": parallel})) as ours,
+    ):
+        client = ours.client
+        ours.get_account()
+        number = itertools.count()
+        if file_format == "parquet":
+            import pyarrow.parquet  # noqa: F401 - as pandas has, before it is measured
+
+        def write() -> int:
+            """Write the first snapshot of a new dataset, and return the number of requests."""
+            now, before = datetime.now(UTC), client.stats.requests
+            source = Source(url=url, account_id="1")
+            origin = Origin(client.iter_websites, source, client.stats, clean=client.for_output)
+            dataset = dataset_of(f"file://{folder}/{next(number)}/websites")
+            take_snapshot(dataset, now.date(), origin, now=now, options=Options(file_format))
+            return int(client.stats.requests - before)
+
+        yield write
+
+
+def profiled_snapshot(url: str, file_format: str) -> Iterator[Work]:
+    """A snapshot, page after page: looks per module at the CPU, and memory in MiB over the seconds."""
+    ready = our_snapshot(url, file_format, parallel=1)
+    write = next(ready)
+
+    def profile() -> dict[str, Any]:
+        sizes: list[tuple[float, float]] = []
+        done = threading.Event()
+        began = time.perf_counter()
+
+        def sample() -> None:
+            while not done.wait(0.05):
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                sizes.append((time.perf_counter() - began, pages * resource.getpagesize() / 2**20))
+
+        sampler = threading.Thread(target=sample)
+        sampler.start()
+        write()
+        done.set()
+        sampler.join()
+        looks: Counter[str] = Counter()
+
+        def look(_: int, frame: types.FrameType | None) -> None:
+            # Looks at the CPU's pace at what runs. A profiler that notes each call makes calls what costs.
+            assert frame is not None
+            looks["/".join(Path(frame.f_code.co_filename).parts[-2:])] += 1
+
+        signal.signal(signal.SIGPROF, look)
+        signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+        for _ in range(3):
+            write()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return {"looks": looks.most_common(16), "memory": sizes}
+
+    yield profile
+    next(ready, None)
+
+
+# Imports and parsing
+
+
+def imports(modules: list[str]) -> Iterator[Work]:
+    """Import modules on top of Airflow's SDK; returns how many modules that brought."""
+    import airflow.providers.common.compat.sdk
+    import airflow.sdk
+
+    def load() -> int:
+        before = len(sys.modules)
+        for name in modules:
+            importlib.import_module(name)
+        return len(sys.modules) - before
+
+    assert airflow.sdk.DAG is airflow.providers.common.compat.sdk.DAG
+    yield load
+
+
+def dag_bag(folder: str) -> Iterator[Work]:
+    """Parse a folder in one process, with all that its files import; returns the number of DAGs."""
+    from airflow.models import DagBag
+
+    def parse() -> int:
+        bag = DagBag(folder)
+        assert not bag.import_errors, bag.import_errors
+        return len(bag.dags)
+
+    yield parse
+
+
+def parsing(folder: str) -> Iterator[Work]:
+    """Parse every file of a folder as Airflow's DAG processor does: in a process of its own each, forked from one that
+    has imported what the files name of ``airflow``."""
+    from airflow.utils.file import iter_airflow_imports
+
+    files = sorted(Path(folder).glob("*.py"))
+    for file in files:
+        for name in iter_airflow_imports(str(file)):
+            importlib.import_module(name)
+
+    def parse() -> None:
+        for file in files:
+            child = os.fork()
+            if child == 0:
+                importlib.machinery.SourceFileLoader(f"parsed_{file.stem}", str(file)).load_module()
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    yield parse
+
+
+# One task, or a task per website
+
+
+def one_task(url: str, lacking: int) -> Iterator[Work]:
+    """One task that brings an address to all websites, of which some lack it; returns its seconds."""
+    from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+
+    connect("analytics_default", conn_type="analytics", host=url, password=API_KEY)
+    run = dag_runner()
+
+    def sync() -> float:
+        return run("one_task", lambda: SyncExcludedIpsOperator(task_id="sync", excluded_ips=["10.0.0.1"]))
+
+    with hook(url) as ours:
+        ids = [website["id"] for website in ours.list_websites()]
+        for website_id in ids:
+            ours.update_website(website_id, exclude_ips=["10.0.0.1"])
+
+        def lack_and_sync() -> float:
+            for website_id in ids[:lacking]:
+                ours.update_website(website_id, exclude_ips=["10.0.0.2"])
+            return sync()
+
+        yield lack_and_sync
+
+
+def mapped_tasks(url: str, number: int) -> Iterator[Work]:
+    """A mapped HttpOperator task per website that sends the address; returns their seconds together."""
+    from airflow.providers.http.operators.http import HttpOperator
+
+    connect("http_default", conn_type="http", host=url)
+    with hook(url) as ours:
+        ids = [website["id"] for website in itertools.islice(ours.iter_websites(), number)]
+    run = dag_runner()
+    headers = {**HEADERS, "Content-Type": "application/x-www-form-urlencoded"}
+
+    def send() -> float:
+        return run(
+            "mapped_tasks",
+            lambda: HttpOperator.partial(
+                task_id="send", method="PUT", headers=headers, data={"exclude_ips": "10.0.0.1"}
+            ).expand(endpoint=[f"api/v1/websites/{website_id}" for website_id in ids]),
+        )
+
+    yield send
+
+
+def dag_runner() -> Callable[[str, Callable[[], Any]], float]:
+    """Return a function that runs a DAG of what a function makes, and returns the seconds of its tasks."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
+    import airflow_versions
+    from airflow.providers.common.compat.sdk import DAG
+    from airflow.utils.db import initdb
+
+    initdb()
+    airflow_versions.build_the_api_once()
+
+    def run(dag_id: str, make: Callable[[], Any]) -> float:
+        with DAG(dag_id, schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+            make()
+        airflow_versions.register(dag)
+        tasks = dag.test().get_task_instances()
+        assert {str(task.state) for task in tasks} == {"success"}
+        seconds: float = sum((task.end_date - task.start_date).total_seconds() for task in tasks)
+        return seconds
+
+    return run
+
+
+# What every work needs
+
+
+def connect(conn_id: str, **fields: Any) -> None:
+    os.environ[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
+
+
+@contextmanager
+def hook(url: str, **extra: Any) -> Iterator[Any]:
+    """Yield a hook of this package."""
+    from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+
+    connect("analytics_default", conn_type="analytics", host=url, password=API_KEY, extra=extra)
+    with AnalyticsHook() as ours:
+        yield ours
+
+
+def peak() -> int:
+    """Return the largest size of this process so far, in kilobytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def cpu() -> float:
+    """Return the seconds of CPU of this process and of its children so far."""
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
+
+
+def measure(work: Work) -> dict[str, Any]:
+    gc.collect()
+    size, began, used = peak(), time.perf_counter(), cpu()
+    returned = work()
+    return {
+        "cpu": cpu() - used,
+        "wall": time.perf_counter() - began,
+        "memory": peak() - size,
+        "returned": returned,
+    }
+
+
+def main(times: str, works: str) -> None:
+    ready: list[Iterator[Work]] = [globals()[name](**arguments) for name, arguments in json.loads(works)]
+    made = [next(one) for one in ready]
+    measured: list[list[dict[str, Any]]] = [[] for _ in made]
+    for _ in range(int(times)):
+        for work, found in zip(made, measured, strict=True):
+            found.append(measure(work))
+    sys.stdout.write(f"\n{json.dumps(measured)}\n")
+    for one in reversed(ready):
+        next(one, None)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

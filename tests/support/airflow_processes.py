@@ -1,0 +1,396 @@
+"""A real Airflow: its processes, each started as a person starts them, and its REST API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from subprocess import Popen
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import airflow_versions
+import requests
+from local_airflow import PASSWORD, USER, airflow, environment, free_port, processes_of, server_settings
+
+#: Seconds for something to happen on a busy machine.
+PATIENCE = 180
+ENDED = ("success", "failed")
+
+T = TypeVar("T")
+
+
+def wait_for(
+    what: str,
+    look: Callable[[], T | None],
+    tell: Callable[[], object] | None = None,
+    patience: float = PATIENCE,
+) -> T:
+    """Look again and again until there is something, and return it.
+
+    :param what: what is waited for, for the message of the error.
+    :param tell: what there is instead, for the same.
+    :raises TimeoutError: if there is nothing after so many seconds.
+    """
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        if found := look():
+            return found
+        time.sleep(0.2)
+    raise TimeoutError(f"{what}: not within {patience} s{f'; {tell()}' if tell else ''}")
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """A task instance as the API shows it."""
+
+    state: str | None
+    try_number: int
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A run as the API shows it, with its tasks by id (``id[0]``, ``id[1]``, ... for a mapped one)."""
+
+    state: str
+    tasks: Mapping[str, TaskState]
+
+
+class AirflowApi:
+    """What the tests ask of an Airflow over its REST API; ``task_id`` is ``id[1]`` for the second of a mapped task."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._session = requests.Session()
+        # Ignore proxies and ~/.netrc: the server is on loopback.
+        self._session.trust_env = False
+
+    def log_in(self) -> None:
+        """Log in, once the server answers."""
+        airflow_versions.log_in(self._session, self.url, USER, PASSWORD)
+
+    def call(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        """Send a request.
+
+        :param path: path below that of the API.
+        :param arguments: those of ``requests``.
+        :raises requests.HTTPError: for an error, with what the server says of it.
+        """
+        url = f"{self.url}{airflow_versions.API}{path}"
+        answer = self._session.request(method, url, timeout=60, **arguments)
+        if not answer.ok:
+            message = f"{method} {path}: {answer.status_code} {answer.text[:2000]}"
+            raise requests.HTTPError(message, response=answer)
+        return answer
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """Return what the server shows at a path."""
+        return self.call("GET", path, params=parameters).json()
+
+    def unhealthy(self) -> list[str]:
+        """Return the processes that do not show that they are well."""
+        health = self.get(airflow_versions.HEALTH)
+        return [name for name in airflow_versions.HEALTHY if health[name]["status"] != "healthy"]
+
+    def unpause(self, dag_id: str) -> None:
+        """Let a DAG run, once Airflow has found it."""
+
+        def unpaused() -> bool:
+            try:
+                self.call("PATCH", f"/dags/{dag_id}", json={"is_paused": False})
+            except requests.HTTPError as error:
+                if error.response.status_code != requests.codes.not_found:
+                    raise
+                broken = self._all("/importErrors", "import_errors")
+                assert not broken, broken
+                return False
+            return True
+
+        wait_for(f"the DAG {dag_id}", unpaused)
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Trigger a DAG and return the id of the run."""
+        answer = self.call("POST", f"/dags/{dag_id}/dagRuns", json=airflow_versions.run_body(conf or {}))
+        run_id: str = answer.json()["dag_run_id"]
+        return run_id
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """Return the runs of a DAG, the oldest first."""
+        found = self._all(f"/dags/{dag_id}/dagRuns", "dag_runs")
+        return sorted(found, key=lambda run: run["start_date"] or "~")
+
+    def run(self, dag_id: str, run_id: str) -> RunState:
+        """Return how far a run is."""
+        run = self.get(_run(dag_id, run_id))
+        tasks = self._all(f"{_run(dag_id, run_id)}/taskInstances", "task_instances")
+        states = {
+            task["task_id"] if task["map_index"] < 0 else f"{task['task_id']}[{task['map_index']}]": TaskState(
+                task["state"], task["try_number"]
+            )
+            for task in tasks
+        }
+        return RunState(run["state"], states)
+
+    def wait(self, dag_id: str, run_id: str, patience: float = PATIENCE) -> RunState:
+        """Wait until a run has ended, and return how."""
+
+        def ended() -> RunState | None:
+            run = self.run(dag_id, run_id)
+            return run if run.state in ENDED else None
+
+        return wait_for(f"the end of {run_id} of {dag_id}", ended, lambda: self.run(dag_id, run_id), patience)
+
+    def tries(self, dag_id: str, run_id: str, task_id: str) -> list[tuple[str, str | None]]:
+        """Return the tries of a task: on which host each of them ran, and its state."""
+        path, map_index = _task(dag_id, run_id, task_id)
+        found = self.get(f"{path}/{map_index}/tries" if map_index >= 0 else f"{path}/tries")["task_instances"]
+        return [(one["hostname"], one["state"]) for one in sorted(found, key=itemgetter("try_number"))]
+
+    def _all(self, path: str, key: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.get(path, limit=100, offset=len(found))
+            found += page[key]
+            if len(found) >= page["total_entries"]:
+                return found
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+        """Return the log of a try of a task."""
+        path, map_index = _task(dag_id, run_id, task_id)
+        answer = self.call(
+            "GET",
+            f"{path}/logs/{try_number}",
+            params={"full_content": "true", "map_index": map_index},
+            headers={"Accept": airflow_versions.LOG_TYPE},
+        )
+        return airflow_versions.log_text(answer.content.decode("utf-8"))
+
+    def logs(self, dag_id: str, run_id: str) -> dict[tuple[str, int], str]:
+        """Return the logs of a run, by task id and number of the try."""
+        return {
+            (task_id, number): self.log(dag_id, run_id, task_id, number)
+            for task_id, task in self.run(dag_id, run_id).tasks.items()
+            for number in range(1, task.try_number + 1)
+        }
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """Return what a task returned, or another of its values."""
+        path, map_index = _task(dag_id, run_id, task_id)
+        return self.get(f"{path}/xcomEntries/{key}", map_index=map_index, stringify="false")["value"]
+
+    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
+        """Return the extra links of a task, by name."""
+        path, _ = _task(dag_id, run_id, task_id)
+        found: dict[str, Any] = self.get(f"{path}/links")
+        links: dict[str, str | None] = found.get("extra_links", found)  # Airflow 2 shows them without a key
+        return links
+
+    def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Mark a task as failed, as a person does on its page."""
+        path, map_index = _task(dag_id, run_id, task_id)
+        mapped = f"/{map_index}" if map_index >= 0 else ""
+        self.call("PATCH", f"{path}{mapped}", json=airflow_versions.MARK_FAILED)
+
+    def clear(self, dag_id: str, run_id: str, *task_ids: str) -> None:
+        """Clear tasks and those after them, so that they run again."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": list(task_ids),
+            "only_failed": False,
+            "include_downstream": True,
+            "reset_dag_runs": True,
+        }
+        cleared = self.call("POST", f"/dags/{dag_id}/clearTaskInstances", json=body).json()["task_instances"]
+        assert cleared, body
+
+    def wait_for_question(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """Wait until a task of a run asks for an answer, and return what it shows.
+
+        No person answers so quickly that the scheduler has not seen yet that the task asked: it takes the answered task
+        for one that was killed (3.3.2). So this waits until the scheduler has looked.
+        """
+
+        def asked() -> dict[str, Any] | None:
+            run = self.get(_run(dag_id, run_id))
+            if run["state"] in ENDED:
+                raise AssertionError(f"{run_id} of {dag_id} ended without a question: {self.run(dag_id, run_id)}")
+            found: list[dict[str, Any]] = self.get(f"{_run(dag_id, run_id)}/hitlDetails")["hitl_details"]
+            return found[0] if found else None
+
+        question = wait_for(f"a question of {run_id} of {dag_id}", asked, lambda: self.run(dag_id, run_id))
+        wait_for("the task that waits", lambda: self._is_parked(dag_id, run_id, question))
+        for _ in range(2):  # the first may have begun before
+            last = self._heartbeat()
+            wait_for("the scheduler", lambda last=last: self._heartbeat() != last)  # type: ignore[misc]
+        return question
+
+    def _is_parked(self, dag_id: str, run_id: str, question: Mapping[str, Any]) -> bool:
+        task = self.run(dag_id, run_id).tasks[question["task_instance"]["task_id"]]
+        return task.state in ("awaiting_input", "deferred")
+
+    def _heartbeat(self) -> str:
+        latest: str = self.get(airflow_versions.HEALTH)["scheduler"]["latest_scheduler_heartbeat"]
+        return latest
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """Answer the question of a task."""
+        path, map_index = _task(dag_id, run_id, task_id)
+        body = {"chosen_options": [option], "params_input": {}}
+        self.call("PATCH", f"{path}/{map_index}/hitlDetails", json=body)
+
+    def test_connection(self, connection: Mapping[str, Any]) -> tuple[bool, str]:
+        """Test a connection as the button does; return whether it is well, and the message.
+
+        :param connection: its fields, ``connection_id`` among them.
+        """
+        result = self.call("POST", "/connections/test", json=dict(connection)).json()
+        return result["status"], result["message"]
+
+    def add_connection(self, connection: Mapping[str, Any]) -> None:
+        """Save a connection as the form does."""
+        self.call("POST", "/connections", json=dict(connection))
+
+    def set_variable(self, name: str, value: str) -> None:
+        """Set a Variable of Airflow."""
+        body = {"key": name, "value": value}
+        try:
+            self.call("PATCH", f"/variables/{name}", json=body)
+        except requests.HTTPError as error:
+            if error.response.status_code != requests.codes.not_found:
+                raise
+            self.call("POST", "/variables", json=body)
+
+    def asset_events(self) -> list[dict[str, Any]]:
+        """Return the events of assets, a hundred at most, the oldest first; the asset's address is under ``uri``."""
+        return self._events(f"/{airflow_versions.ASSET}s/events?limit=100")
+
+    def asset_events_of(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Return the events that started a run."""
+        return self._events(f"{_run(dag_id, run_id)}/upstream{airflow_versions.ASSET.title()}Events")
+
+    def _events(self, path: str) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = self.get(path)[f"{airflow_versions.ASSET}_events"]
+        return [{**event, "uri": event[airflow_versions.ASSET_URI]} for event in sorted(events, key=itemgetter("id"))]
+
+
+def _run(dag_id: str, run_id: str) -> str:
+    return f"/dags/{dag_id}/dagRuns/{quote(run_id)}"
+
+
+def _task(dag_id: str, run_id: str, task_id: str) -> tuple[str, int]:
+    """Return the path of a task instance, and its map index."""
+    name, _, index = task_id.removesuffix("]").partition("[")
+    return f"{_run(dag_id, run_id)}/taskInstances/{name}", int(index or -1)
+
+
+class AirflowProcesses:
+    """A real Airflow, as a context manager: on exit all its processes have ended.
+
+    By default it is scheduler, triggerer and web server (and the DAG processor of Airflow 3), on SQLite and with the
+    LocalExecutor. ``settings`` make it another; :meth:`start` adds processes, such as workers.
+
+    :param home: an empty directory, Airflow's home; logs of the processes are in its ``processes`` folder.
+    :param dags: the folder of DAGs.
+    :param settings: further environment variables of all processes, connections among them.
+    """
+
+    def __init__(self, home: Path, dags: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.home = home
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.api = AirflowApi(self.url)
+        self.env = environment(
+            home,
+            {
+                **server_settings(home, self.url),
+                **airflow_versions.process_settings(self.url),
+                "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+                "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+                # What a person hardly notices adds up in tests: the wait until the scheduler looks again.
+                "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+                "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+                **(settings or {}),
+            },
+        )
+        self.processes: dict[str, Popen[bytes]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            for command in airflow_versions.setup_commands(USER, PASSWORD):
+                self.run(*command)
+            for name in airflow_versions.PROCESSES:
+                self.start(name, name)
+            wait_for("a healthy Airflow", self._is_healthy)
+        except BaseException as error:
+            self._stop()
+            error.add_note(self.told())
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop()
+        if error is not None:
+            error.add_note(self.told())
+        left = processes_of(self.home)
+        for process in left:
+            process.kill()
+        assert not left, f"still running: {[process.cmdline() for process in left]}\n{self.told()}"
+
+    def _stop(self) -> None:
+        # All at once: each takes seconds to end.
+        for process in self.processes.values():
+            process.terminate()
+        self._stack.close()
+
+    def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Popen[bytes]:
+        """Start an ``airflow`` command that keeps running, and return its process.
+
+        :param name: what it is called in :attr:`processes`, and its log file.
+        :param env: environment variables of this process only.
+        """
+        log = self._stack.enter_context(self._log_file(name).open("ab"))
+        command = airflow(*arguments, env={**self.env, **(env or {})}, log=log)
+        self.processes[name] = self._stack.enter_context(command)
+        return self.processes[name]
+
+    def run(self, *arguments: str) -> str:
+        """Run an ``airflow`` command, and return what it printed.
+
+        :raises RuntimeError: if it fails.
+        """
+        path = self._log_file("-".join(arguments[:2]))
+        with path.open("ab") as log, airflow(*arguments, env=self.env, log=log) as process:
+            begin = log.tell()
+            status = process.wait(PATIENCE)
+        printed = path.read_bytes()[begin:].decode("utf-8", "replace")
+        if status:
+            raise RuntimeError(f"airflow {' '.join(arguments[:2])} ended with status {status}:\n{printed[-3000:]}")
+        return printed
+
+    def _log_file(self, name: str) -> Path:
+        folder = self.home / "processes"
+        folder.mkdir(exist_ok=True)
+        return folder / f"{name}.log"
+
+    def _is_healthy(self) -> bool:
+        for name, process in self.processes.items():
+            assert process.poll() is None, f"{name} ended with status {process.poll()}"
+        try:
+            if self.api.unhealthy():
+                return False
+            self.api.log_in()
+        except requests.RequestException:
+            return False  # not yet
+        return True
+
+    def told(self) -> str:
+        """Return the end of what each process wrote, for messages."""
+        files = sorted((self.home / "processes").glob("*.log"))
+        return "\n".join(f"--- {file.name}\n{file.read_bytes()[-2000:].decode('utf-8', 'replace')}" for file in files)

@@ -1,0 +1,417 @@
+"""Several workers of which one dies or hangs: each run ends green and right, whatever was killed.
+
+``make test-distributed`` runs this and writes what each kill did to ``build/distributed.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_processes import AirflowProcesses, RunState, wait_for
+from cluster import Backends, backends
+from cryptography.fernet import Fernet
+from local_airflow import signal_all
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+pytestmark = [pytest.mark.system, pytest.mark.kill]
+
+#: Number of chunks and of websites; the smaller ones run all at the same time.
+MANY, FEW = (40, 4000), (4, 400)
+BUCKET = "analytics"
+#: Seconds after which Redis gives a task that no worker has confirmed to another worker.
+VISIBILITY_TIMEOUT = 15
+SETTINGS = {
+    "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+    "AIRFLOW__CORE__PARALLELISM": "16",
+    "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": "64",
+    "AIRFLOW__CELERY__WORKER_PREFETCH_MULTIPLIER": "1",
+    "AIRFLOW__CELERY_BROKER_TRANSPORT_OPTIONS__VISIBILITY_TIMEOUT": str(VISIBILITY_TIMEOUT),
+    # Dead tasks are found within seconds, not minutes.
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
+    "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "5",
+    "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
+}
+
+
+@dataclass
+class Cluster:
+    """A real Airflow with workers, what it stands on, and the service that its tasks talk to."""
+
+    airflow: AirflowProcesses
+    servers: Backends
+    sandbox: SandboxServer
+    dumps: Path
+    #: Rows of the log: what was done, and what became of it.
+    log: list[dict[str, str]] = field(default_factory=list)
+    started: int = 0
+
+    @property
+    def storage(self) -> Any:
+        import s3fs
+
+        options = {"endpoint_url": self.servers.s3}
+        found = s3fs.S3FileSystem(key="test", secret="test", client_kwargs=options, use_listings_cache=False)
+        found.invalidate_cache()
+        return found
+
+    def objects(self, folder: str) -> dict[str, bytes]:
+        """Return what is in a folder of the bucket, by path below it."""
+        storage = self.storage
+        found = storage.find(f"{BUCKET}/{folder}")
+        return {path.partition(f"{folder}/")[2]: storage.cat_file(path) for path in found}
+
+    def workers(self, number: int = 2) -> list[str]:
+        """Return the names of the workers that are running; start new ones until there are so many."""
+        names = [
+            name for name, process in self.airflow.processes.items() if "worker" in name and process.poll() is None
+        ]
+        new = []
+        while len(names) < number:
+            self.started += 1
+            name = f"worker-{self.started}"
+            pid = self.airflow.home / f"{name}.pid"
+            arguments = ["--concurrency", "2", "--celery-hostname", name, "--skip-serve-logs", "--pid", str(pid)]
+            environment = {"WORKER": name, "AIRFLOW__CORE__HOSTNAME_CALLABLE": "worker_name.worker_name"}
+            self.airflow.start(name, "celery", "worker", *arguments, env=environment)
+            names.append(name)
+            new.append(name)
+        for name in new:
+            wait_for(f"{name} to be ready", lambda name=name: " ready." in self.said_by(name))  # type: ignore[misc]
+        return names
+
+    def signal(self, worker: str, number: int) -> int:
+        """Send a signal to all processes of a worker; return how many there were."""
+        return len(signal_all(self.airflow.processes[worker].pid, number))
+
+    def kill_all_of(self, worker: str) -> int:
+        """Kill all processes of a worker; return how many there were."""
+        killed = self.signal(worker, signal.SIGKILL)
+        # One of them may have forked meanwhile.
+        wait_for(f"the end of {worker}", lambda: not self.signal(worker, signal.SIGKILL))
+        return killed
+
+    def kill_main_of(self, worker: str) -> None:
+        """Kill the main process of a worker."""
+        self.airflow.processes[worker].kill()
+        self.airflow.processes[worker].wait()
+
+    def said_by(self, worker: str) -> str:
+        """Return what the processes of a worker wrote, apart from the logs of its tasks."""
+        return (self.airflow.home / "processes" / f"{worker}.log").read_text("utf-8", "replace")
+
+    def row(self, done: str, run: RunState, began: float, **more: str) -> None:
+        """Add a row to the log."""
+        tries = Counter(task.try_number for task in run.tasks.values())
+        told = ", ".join(f"{count} at try {number}" for number, count in sorted(tries.items()))
+        ended = f"{run.state} in {time.monotonic() - began:.0f} s; tasks: {told}"
+        self.log.append({"What was done": done, "Run": ended, **more})
+
+
+@pytest.fixture(scope="module")
+def cluster(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    home, dumps = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dumps")
+    write_dags(checkout, home / "dags")
+    for name in ("config", "tmp"):
+        (home / name).mkdir()
+    (home / "config" / "worker_name.py").write_text(
+        "import os\n\ndef worker_name():\n    return os.environ['WORKER']\n"
+    )
+    with backends() as servers, SandboxServer() as sandbox:
+        storage = {"conn_type": "aws", "login": "test", "password": "test", "extra": {"endpoint_url": servers.s3}}
+        settings = {
+            **SETTINGS,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": servers.database.replace("postgresql:", "postgresql+psycopg2:"),
+            "AIRFLOW__CELERY__BROKER_URL": servers.broker,
+            "AIRFLOW__CELERY__RESULT_BACKEND": f"db+{servers.database}",
+            "AIRFLOW__CORE__FERNET_KEY": Fernet.generate_key().decode(),
+            "AIRFLOW__API_AUTH__JWT_SECRET": uuid.uuid4().hex,
+            "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(storage),
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "TMPDIR": str(home / "tmp"),  # what a killed process leaves behind is removed with the rest
+        }
+        with AirflowProcesses(home, home / "dags", settings) as airflow:
+            found = Cluster(airflow, servers, sandbox, dumps)
+            found.storage.mkdir(BUCKET)
+            # In the database, encrypted, as the form saves it.
+            connection = {"connection_id": "analytics_default", "conn_type": "analytics"}
+            airflow.api.add_connection({**connection, "host": sandbox.url, "password": sandbox.api_key})
+            found.workers()
+            yield found
+            servers.dump(dumps)
+            assert all(b"analytics_default" in dump.read_bytes() for dump in dumps.glob("*.sql"))
+            key = sandbox.api_key.encode()
+            kept = [path for folder in (home, dumps) for path in folder.rglob("*") if path.is_file()]
+            stored = found.objects("")
+            assert not [path for path in kept if key in path.read_bytes()]
+            assert not [path for path, content in stored.items() if key in content]
+            write_log(checkout / "build" / "distributed.md", found.log, f"{len(kept):,} files, {len(stored):,} objects")
+
+
+def write_dags(checkout: Path, folder: Path) -> None:
+    """Write the samples as they are, but for their schedule, the time before a retry and the number of chunks."""
+    folder.mkdir()
+    for chunks, _ in (MANY, FEW):
+        text = sample(checkout, "sync_excluded_ips_in_chunks", {"CHUNKS = 8": f"CHUNKS = {chunks}"})
+        name = f"sync_in_{chunks}"
+        (folder / f"{name}.py").write_text(text.replace("sync_excluded_ips_in_chunks()", f"{name}()"))
+    (folder / "nightly_website_snapshot.py").write_text(sample(checkout, "nightly_website_snapshot", {}))
+
+
+def sample(checkout: Path, name: str, other: Mapping[str, str]) -> str:
+    text = (checkout / "dags" / f"{name}.py").read_text("utf-8")
+    for old, new in {
+        'schedule="@daily"': "schedule=None",
+        "duration(minutes=5)": "duration(seconds=1)",
+        **other,
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def write_log(path: Path, rows: Sequence[Mapping[str, str]], searched: str) -> None:
+    """Write the log as Markdown."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    lines += [f"| {' | '.join(row.get(name, '').replace('|', '/') for name in names)} |" for row in rows]
+    text = "\n".join(
+        [*lines, "", f"Searched for the API key: {searched}, database and queue among them: not found.", ""]
+    )
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def stops(text: str) -> list[str]:
+    """Return the messages of tries that were stopped."""
+    found = re.findall(r"(Stopped: [\d,]+ of [\d,]+ websites changed[^\n\"]*?)(?:, which took over|\. Service:)", text)
+    return list(dict.fromkeys(found))
+
+
+class Sync:
+    """A run that adds an address to all websites, in chunks, each with a ledger in the bucket."""
+
+    ADDRESS = "10.20.30.40"  # none of those that the sandbox makes up
+
+    def __init__(self, cluster: Cluster, size: tuple[int, int], delay: float = 0) -> None:
+        """Trigger it.
+
+        :param size: number of chunks and of websites.
+        :param delay: seconds that the service takes for each update, until its faults are cleared.
+        """
+        self.cluster, self.api, self.sandbox = cluster, cluster.airflow.api, cluster.sandbox
+        self.chunks, websites = size
+        self.workers = cluster.workers()
+        self.sandbox.reset()
+        self.sandbox.seed(websites)
+        if delay:
+            self.sandbox.fault("update", delay=delay, times=None)
+        self.before = self.lists()
+        self.dag_id, self.state = f"sync_in_{self.chunks}", f"state-{uuid.uuid4().hex}"
+        self.api.set_variable("excluded_ips", self.ADDRESS)
+        self.api.unpause(self.dag_id)
+        self.began = time.monotonic()
+        self.run_id = self.api.trigger(self.dag_id, {"state_path": f"s3://aws_default@{BUCKET}/{self.state}"})
+
+    def lists(self) -> dict[int, list[str]]:
+        return {website["id"]: (website["exclude_ips"] or "").splitlines() for website in self.sandbox.websites()}
+
+    def updates(self) -> Counter[int]:
+        """Return how often each website was updated."""
+        found = [request.path for request in self.sandbox.requests if request.operation == "update"]
+        return Counter(int(path.rpartition("/")[2]) for path in found)
+
+    def of_chunks(self, numbers: Sequence[int]) -> int:
+        """Return how many updates chunks have."""
+        return sum(count for website, count in self.updates().items() if website % self.chunks in numbers)
+
+    def in_the_middle(self) -> tuple[str, list[int]]:
+        """Wait until a worker is in the middle of chunks; return it and them."""
+
+        def look() -> tuple[str, list[int]] | None:
+            begun = Counter(website % self.chunks for website in self.updates().elements())
+            found: dict[str, list[int]] = {}
+            for number, count in begun.items():
+                if 8 < count < 60:
+                    host, state = self.api.tries(self.dag_id, self.run_id, f"sync[{number}]")[-1]
+                    if state == "running" and host in self.workers:
+                        found.setdefault(host, []).append(number)
+            return max(found.items(), key=lambda item: len(item[1]), default=None)
+
+        return wait_for("a worker in the middle of its work", look)
+
+    def ledger(self, number: int) -> dict[str, Any]:
+        content = self.cluster.objects(f"{self.state}/excluded_ips_ledgers").get(f"{number}.json", b"{}")
+        found: dict[str, Any] = json.loads(content)
+        return found
+
+    def taken_over(self, number: int) -> bool:
+        """Return whether a later try than the first owns the ledger of a chunk."""
+        return bool(self.ledger(number).get("owner", {}).get("number", 0) > 1)
+
+    def said(self, number: int) -> list[str]:
+        """Return how tries of a chunk say in their logs that they were stopped."""
+        tries = range(1, len(self.api.tries(self.dag_id, self.run_id, f"sync[{number}]")) + 1)
+        return [told for one in tries for told in stops(self.api.log(self.dag_id, self.run_id, f"sync[{number}]", one))]
+
+    def ends_green_and_right(
+        self, done: str, hit: Sequence[int] = (), twice: int = 0, said: Sequence[str] = ()
+    ) -> None:
+        """Wait for the end, hold the run to what must be, and write the log.
+
+        :param done: what was done to it.
+        :param hit: chunks that it was done to.
+        :param twice: number of websites that may have been updated twice.
+        :param said: what tries said elsewhere than in their logs.
+        """
+        run = self.api.wait(self.dag_id, self.run_id, patience=600)
+        assert run.state == "success", (run, self.said_by_all())
+        assert self.lists() == {website: [*lines, self.ADDRESS] for website, lines in self.before.items()}
+        assert all(run.tasks[f"sync[{number}]"].try_number > 1 for number in hit), (hit, run)
+        ledgers = {
+            path.removesuffix(".json"): json.loads(content)
+            for path, content in self.cluster.objects(f"{self.state}/excluded_ips_ledgers").items()
+        }
+        owned = {
+            website: held["entries"] for ledger in ledgers.values() for website, held in ledger["websites"].items()
+        }
+        assert owned == {str(website): {"exclude_ips": [self.ADDRESS]} for website in self.before}
+        assert sum(len(ledger["websites"]) for ledger in ledgers.values()) == len(owned)
+        owners = {
+            number: (ledger["owner"]["number"], bool(ledger["owner"]["settled"])) for number, ledger in ledgers.items()
+        }
+        assert owners == {str(number): (run.tasks[f"sync[{number}]"].try_number, True) for number in range(self.chunks)}
+        updates = self.updates()
+        more = sum(count - 1 for count in updates.values())
+        assert more <= twice
+        again = [number for number in range(self.chunks) if run.tasks[f"sync[{number}]"].try_number > 1]
+        operations = Counter(request.operation for request in self.sandbox.requests)
+        hosts = Counter(
+            host
+            for number in range(self.chunks)
+            for host, _ in self.api.tries(self.dag_id, self.run_id, f"sync[{number}]")
+        )
+        self.cluster.row(
+            done,
+            run,
+            self.began,
+            Tries=", ".join(f"{host or 'none'} {count}" for host, count in sorted(hosts.items())),
+            Websites=f"{len(self.before):,} of {len(self.before):,} right",
+            Updates=f"{updates.total():,}, {more} more than needed",
+            Ledgers=f"{len(owned):,} websites in {len(ledgers)} ledgers, all right",
+            Requests=f"{operations['list']:,} pages, {operations['show']:,} shows",
+            **{"What tries said": "; ".join([*said, *(told for number in again for told in self.said(number))])},
+        )
+
+    def said_by_all(self) -> str:
+        states = {number: self.api.tries(self.dag_id, self.run_id, f"sync[{number}]") for number in range(self.chunks)}
+        failed = [number for number, tries in states.items() if tries[-1][1] != "success"]
+        return "\n".join(
+            self.api.log(self.dag_id, self.run_id, f"sync[{number}]", len(states[number]))[-5000:] for number in failed
+        )
+
+
+def test_forty_tasks_over_four_thousand_websites(cluster: Cluster) -> None:
+    Sync(cluster, MANY).ends_green_and_right("nothing")
+
+
+def test_a_worker_that_is_killed_with_all_its_processes(cluster: Cluster) -> None:
+    sync = Sync(cluster, MANY, delay=2)
+    worker, hit = sync.in_the_middle()
+    killed = cluster.kill_all_of(worker)
+    cluster.servers.dump(cluster.dumps)  # what is queued and under way
+    sync.sandbox.clear_faults()
+    cluster.workers()
+    sync.ends_green_and_right(f"SIGKILL of {worker}, {killed} processes, in the middle of chunks {hit}", hit)
+
+
+def test_a_worker_whose_main_process_is_killed_leaves_orphans_that_are_replaced(cluster: Cluster) -> None:
+    sync = Sync(cluster, FEW, delay=10)
+    worker, hit = sync.in_the_middle()
+    cluster.kill_main_of(worker)
+    at_the_kill = sync.of_chunks(hit)
+    cluster.workers()
+    # The service is slow, so the orphans have much to do. Nobody tells them to end, and nobody reads their logs.
+    wait_for("retries", lambda: all(map(sync.taken_over, hit)))
+    wait_for("the orphans to see it", lambda: len(stops(cluster.said_by(worker))) >= len(hit))
+    at_the_end = sync.of_chunks(hit)
+    said = stops(cluster.said_by(worker))
+    assert all("replaced by try 2" in told for told in said)
+    sync.sandbox.clear_faults()
+    sync.ends_green_and_right(
+        f"SIGKILL of the main process of {worker} in the middle of chunks {hit}, after {at_the_kill} updates: its "
+        f"orphans go on, up to {at_the_end} with those of the retries, until they see these",
+        hit,
+        said=said,
+    )
+
+
+def test_a_worker_that_hangs_and_comes_back(cluster: Cluster) -> None:
+    sync = Sync(cluster, FEW, delay=4)
+    worker, hit = sync.in_the_middle()
+    halted, since = cluster.signal(worker, signal.SIGSTOP), time.monotonic()
+    try:
+        sync.sandbox.clear_faults()
+        cluster.workers(3)
+        wait_for("retries", lambda: all(map(sync.taken_over, hit)))
+        wait_for("the visibility timeout", lambda: time.monotonic() - since > VISIBILITY_TIMEOUT)
+    finally:
+        cluster.signal(worker, signal.SIGCONT)
+    done = (
+        f"SIGSTOP of {worker}, {halted} processes, for {time.monotonic() - since:.0f} s in the middle of chunks {hit}"
+    )
+    # What each of its threads was about to send at that very moment is not held back.
+    sync.ends_green_and_right(done, hit, twice=8 * len(hit))
+
+
+def test_a_snapshot_whose_worker_is_killed_is_published_by_the_retry(cluster: Cluster) -> None:
+    from upath import UPath
+
+    from airflow_provider_analytics.snapshots.catalog import list_snapshots
+    from airflow_provider_analytics.snapshots.reader import read_snapshot
+    from airflow_provider_analytics.storage import StoragePath
+
+    cluster.workers()
+    api, sandbox = cluster.airflow.api, cluster.sandbox
+    sandbox.reset()
+    sandbox.seed(MANY[1])
+    sandbox.fault("list", delay=1, times=None)
+    dag_id, folder, began = "nightly_website_snapshot", f"snapshots-{uuid.uuid4().hex}", time.monotonic()
+    api.unpause(dag_id)
+    run_id = api.trigger(dag_id, {"base_path": f"s3://aws_default@{BUCKET}/{folder}"})
+    pages = wait_for("some pages", lambda: len(sandbox.requests) if len(sandbox.requests) >= 8 else None)
+    [(worker, state)] = api.tries(dag_id, run_id, "snapshot")
+    assert state == "running"
+    killed = cluster.kill_all_of(worker)
+    assert cluster.objects(folder) == {}
+    sandbox.clear_faults()
+    cluster.workers()
+    run = api.wait(dag_id, run_id, patience=600)
+    assert run.state == "success"
+    assert run.tasks["snapshot"].try_number == 2
+    options: Any = {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": cluster.servers.s3}}
+    base = StoragePath.of(UPath(f"s3://{BUCKET}/{folder}", **options))
+    [entry] = list_snapshots(base, verify=True)
+    assert entry.is_whole
+    assert entry.snapshot is not None
+    read = read_snapshot(base, entry.snapshot.manifest.snapshot_date)
+    assert read is not None
+    rows = Counter(row["id"] for row in read.rows())
+    assert rows == Counter(str(website["id"]) for website in sandbox.websites())
+    cluster.row(
+        f"SIGKILL of {worker}, {killed} processes, after {pages} pages of a snapshot: the bucket stays empty",
+        run,
+        began,
+        Websites=f"{rows.total():,} of {MANY[1]:,} published, none twice",
+    )

@@ -1,0 +1,250 @@
+"""What docs/deployment.md tells to do: its commands are run, the rest is held to what it is about."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow_provider_analytics import __version__
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "deployment.md").read_text()
+#: The Airflow of the document.
+AIRFLOW = "3.3.2"
+#: Beginning of a command to why it is not run.
+NOT_RUN = {
+    f'pip install "apache-airflow=={AIRFLOW}" --constraint "https://': "Airflow's constraints are on another host",
+}
+#: Keys of the official chart that the document uses, as in the parameters reference of chart 1.22.
+CHART = {
+    "defaultAirflowRepository",
+    "defaultAirflowTag",
+    "airflowVersion",
+    "executor",
+    "extraEnvFrom",
+    "config",
+    "workers.celery.terminationGracePeriodSeconds",
+}
+#: Secrets backends that are not run, and why.
+BACKENDS_NOT_RUN = {
+    "airflow.providers.google.cloud.secrets.secret_manager.CloudSecretManagerBackend": "there is no server for it here"
+}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+
+
+COMMANDS = [line for block in blocks("console") for line in block.splitlines()]
+[DOCKERFILE] = blocks("dockerfile")
+VALUES, SECRET = (yaml.safe_load(block) for block in blocks("yaml"))
+BACKENDS = []
+for block in blocks("ini"):
+    parser = configparser.RawConfigParser()
+    parser.read_string(block)
+    BACKENDS.append((parser["secrets"]["backend"], parser["secrets"]["backend_kwargs"]))
+#: The connection of the document, as an environment variable.
+CONNECTION = SECRET["stringData"]["AIRFLOW_CONN_ANALYTICS_DEFAULT"]
+
+#: Run a command in the environment that the document installs; the rest are environment variables.
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[SandboxServer]:
+    with SandboxServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def run(
+    uv: str, wheel: Path, environment: dict[str, str], service: SandboxServer, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    """Run a command of the document: with its service, in an environment with nothing but what it installs."""
+    home = tmp_path_factory.mktemp("deployment")
+    programs = home / "venv" / "bin"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(home / "venv")], check=True)
+    # uv does what pip does, in a tenth of the time.
+    pip = programs / "pip"
+    pip.write_text(f'#!/bin/sh\nexec {shlex.quote(uv)} pip "$@"\n')
+    pip.chmod(0o755)
+    base = {
+        **environment,
+        "PATH": f"{programs}:{environment['PATH']}",
+        "VIRTUAL_ENV": str(home / "venv"),
+        "UV_FIND_LINKS": str(wheel.parent),  # where this package is found before it is published
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+    def run(command: str, **variables: str) -> str:
+        answer = subprocess.run(
+            ["bash", "-c", here(command, service)],
+            env={**base, **variables},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert answer.returncode == 0, f"{command}\n{answer.stdout}"
+        assert service.api_key not in answer.stdout
+        return answer.stdout
+
+    install, *_ = COMMANDS
+    run(install)
+    run("airflow db migrate")
+    return run
+
+
+def here(text: str, service: SandboxServer) -> str:
+    """Return a text of the document with the service of these tests."""
+    return text.replace("https://stats.example.com", service.url).replace('"KEY"', f'"{service.api_key}"')
+
+
+def test_every_command_is_run_or_not_for_a_reason(run: Run) -> None:
+    said = {command: run(command) for command in COMMANDS if not command.startswith(tuple(NOT_RUN))}
+    for beginning in NOT_RUN:
+        assert any(command.startswith(beginning) for command in COMMANDS), beginning
+    assert __version__ in said["airflow providers get airflow-provider-analytics"]
+    assert "analytics" in said["airflow providers hooks"]
+    [tested] = [answer for command, answer in said.items() if "connections test" in command]
+    assert "Connection success!" in tested
+    # What was set is there for the sample of which the document tells.
+    assert json.loads(run("airflow variables get analytics_instances").splitlines()[-1])[0] == "client_a"
+    assert re.search(r"website_analytics *\| 4", run("airflow pools list"))
+
+
+def test_the_secret_of_helm_is_a_connection(run: Run, service: SandboxServer) -> None:
+    variable = {
+        "AIRFLOW_CONN_ANALYTICS_DEFAULT": here(CONNECTION, service),
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+    }
+    assert "Connection success!" in run("airflow connections test analytics_default", **variable)
+
+
+def test_the_values_are_keys_of_the_chart() -> None:
+    def names(values: dict[str, Any], before: str = "") -> Iterator[str]:
+        for name, value in values.items():
+            whole = f"{before}{name}"
+            if whole in CHART or not isinstance(value, dict):
+                yield whole
+            else:
+                yield from names(value, f"{whole}.")
+
+    assert set(names(VALUES)) == CHART
+    [source] = yaml.safe_load(VALUES["extraEnvFrom"])
+    assert source["secretRef"]["name"] == SECRET["metadata"]["name"]
+    assert VALUES["airflowVersion"] == AIRFLOW
+    assert VALUES["defaultAirflowTag"] == f"{AIRFLOW}-{__version__}"
+    # Else a second worker begins what the first one is still let to end.
+    visible = VALUES["config"]["celery_broker_transport_options"]["visibility_timeout"]
+    assert visible > VALUES["workers"]["celery"]["terminationGracePeriodSeconds"]
+
+
+def test_the_image_has_what_is_there(run: Run) -> None:
+    lines = [line for line in DOCKERFILE.splitlines() if not line.startswith("#")]
+    assert lines[0] == f"FROM apache/airflow:{AIRFLOW}"
+    assert lines[1] == "USER airflow"
+    [install] = [line.removeprefix("RUN ") for line in lines if line.startswith("RUN ")]
+    extras = re.search(rf'"apache-airflow=={AIRFLOW}" "airflow-provider-analytics\[(.*)\]=={__version__}"', install)
+    assert extras, install
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
+    run(install.replace(" --no-cache-dir", ""))  # uv would fetch all of it again
+    assert AIRFLOW in run("airflow version")
+
+
+def test_the_constraints_are_those_of_the_tests() -> None:
+    named = {name for command in COMMANDS for name in re.findall(r"constraints/airflow-.*?\.txt", command)}
+    assert named == {f"constraints/airflow-{AIRFLOW}.txt"}
+    for name in named:
+        assert f"apache-airflow=={AIRFLOW}\n" in (ROOT / name).read_text()
+
+
+@contextmanager
+def aws(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
+    import boto3  # type: ignore[import-untyped,unused-ignore]
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    access = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    try:
+        client = boto3.client(
+            "secretsmanager", region_name=kwargs["region_name"], endpoint_url=f"http://{host}:{port}", **access
+        )
+        client.create_secret(Name=f"{kwargs['connections_prefix']}/analytics_default", SecretString=secret)
+        yield {"AWS_ENDPOINT_URL": f"http://{host}:{port}", **{name.upper(): value for name, value in access.items()}}
+    finally:
+        server.stop()
+
+
+@contextmanager
+def vault(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """Stand in for Vault: answer as its HTTP interface does to who reads that one secret with the right token."""
+    path = f"/v1/{kwargs['mount_point']}/data/{kwargs['connections_path']}/analytics_default"
+    answer = {"data": {"data": json.loads(secret), "metadata": {"version": 1}}}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path.partition("?")[0] == path and self.headers["X-Vault-Token"] == "token"
+            content = json.dumps(answer if known else {"data": {"id": "token"}}).encode()
+            self.send_response(200 if known or self.path == "/v1/auth/token/lookup-self" else 404)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        kwargs["url"] = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield {}
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(("backend", "kwargs"), BACKENDS, ids=[name.rpartition(".")[2] for name, _ in BACKENDS])
+def test_a_secrets_manager_holds_the_connection(
+    run: Run, service: SandboxServer, tmp_path: Path, backend: str, kwargs: str
+) -> None:
+    settings = json.loads(kwargs)
+    if backend in BACKENDS_NOT_RUN:
+        assert settings["connections_prefix"] + settings["sep"] == "airflow-connections-"
+        return
+    package = re.sub(r"airflow\.providers\.(\w+)\..*", r"apache-airflow-providers-\1", backend)
+    run(f"pip install {package} --constraint constraints/airflow-{AIRFLOW}.txt")
+    stand_in = aws if backend.endswith("SecretsManagerBackend") else vault
+    with stand_in(here(CONNECTION, service), settings) as variables:
+        if "token_path" in settings:
+            settings["token_path"] = str(tmp_path / "token")
+            (tmp_path / "token").write_text("token")
+        variables |= {
+            "AIRFLOW__SECRETS__BACKEND": backend,
+            "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps(settings),
+            "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+        }
+        if "analytics_default" in run("airflow connections list"):  # by the commands of the document
+            run("airflow connections delete analytics_default")
+        assert "Connection success!" in run("airflow connections test analytics_default", **variables)

@@ -1,0 +1,380 @@
+"""What a scheduler and its tasks do with the sample DAGs: triggered and read back over REST, as a person does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from airflow_processes import AirflowApi, AirflowProcesses, RunState, wait_for
+from airflow_versions import needs_approvals, needs_clearing_while_it_runs
+from local_airflow import free_port, processes_of
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+WEBSITES = 200
+#: DAGs of what no sample has: a report with its link and a night that fails; a task for each way to give a connection.
+MORE = """
+from datetime import datetime, timezone
+
+from airflow.providers.common.compat.sdk import DAG
+
+from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
+
+with DAG("report", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
+    for name, connection in {"good": "analytics_default", "bad": "not_there"}.items():
+        SnapshotWebsitesOperator(
+            task_id=name,
+            analytics_conn_id=connection,
+            base_path="{{ params.base_path }}",
+            dataset=name,
+            asset=snapshot_asset(connection, dataset=name),
+            report=True,
+            report_base_url="https://files.example.com",
+            params={"base_path": ""},
+        )
+
+with DAG("ways", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
+    GetAccountOperator.partial(task_id="ask").expand(analytics_conn_id=["in_json", "as_uri", "in_file", "by_rest"])
+"""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A real Airflow, and the service that its tasks talk to."""
+
+    airflow: AirflowProcesses
+    sandbox: SandboxServer
+    dags: Path
+
+    @property
+    def api(self) -> AirflowApi:
+        return self.airflow.api
+
+    def run(self, dag_id: str, expected: str = "success", **conf: Any) -> tuple[str, RunState]:
+        """Trigger a DAG and wait for the end of the run, which must be as expected; return its id and how it ended."""
+        self.api.unpause(dag_id)
+        run_id = self.api.trigger(dag_id, conf)
+        return run_id, self.ended(dag_id, run_id, expected)
+
+    def ended(self, dag_id: str, run_id: str, expected: str = "success") -> RunState:
+        """Wait for the end of a run, which must be as expected, and hold its logs to what no log may hold."""
+        run = self.api.wait(dag_id, run_id)
+        logs = self.api.logs(dag_id, run_id)
+        told = "\n".join(f"{task_id}, try {number}:\n{log}" for (task_id, number), log in logs.items())
+        assert run.state == expected, f"{run}\n{told}"
+        for forbidden in (self.sandbox.api_key, "XCom not found", "atplotlib"):
+            assert forbidden not in told
+        return run
+
+    def written(self) -> Counter[str]:
+        """Return how often each website was updated."""
+        return Counter(request.path for request in self.sandbox.requests if request.operation == "update")
+
+    def by_domain(self) -> dict[str, dict[str, Any]]:
+        return {str(website["domain"]): dict(website) for website in self.sandbox.websites()}
+
+
+@pytest.fixture(scope="module")
+def service(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    home = tmp_path_factory.mktemp("airflow")
+    dags = home / "dags"
+    shutil.copytree(checkout / "dags", dags)
+    (dags / "more.py").write_text(MORE)
+    with SandboxServer() as sandbox:
+        sandbox.seed(WEBSITES)
+        secrets = tmp_path_factory.mktemp("secrets") / "connections.json"
+        secrets.write_text(json.dumps({"in_file": connection(sandbox, "in_file")}))
+        way = quote(json.dumps({"X-Way": "as_uri"}))
+        settings = {
+            **sandbox.connection_env,
+            # A cache of fonts in the home of the user would keep Matplotlib quiet.
+            "MPLCONFIGDIR": str(home / "matplotlib"),
+            "AIRFLOW_CONN_IN_JSON": json.dumps(connection(sandbox, "in_json")),
+            "AIRFLOW_CONN_AS_URI": f"analytics://:{sandbox.api_key}@{quote(sandbox.url, safe='')}?headers={way}",
+            "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
+            "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(secrets)}),
+        }
+        with AirflowProcesses(home, dags, settings) as airflow:
+            yield Service(airflow, sandbox, dags)
+        # Also not in rendered fields and XComs, nor in what the processes wrote.
+        key = sandbox.api_key.encode()
+        assert not [path for path in home.rglob("*") if path.is_file() and key in path.read_bytes()]
+
+
+def connection(sandbox: SandboxServer, way: str) -> dict[str, Any]:
+    """Return a connection to the sandbox whose requests say which connection it was."""
+    return {**json.loads(sandbox.connection_json()), "extra": {"headers": {"X-Way": way}}}
+
+
+def test_a_process_that_is_left_behind_is_found(tmp_path: Path) -> None:
+    home = {"AIRFLOW_HOME": str(tmp_path)}
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, **home}, start_new_session=True) as process:
+        assert [found.pid for found in processes_of(tmp_path)] == [process.pid]
+        process.kill()
+    assert not processes_of(tmp_path)
+
+
+def rows(base_path: Path) -> list[dict[str, Any]]:
+    [data] = base_path.glob("websites/dt=*/*.jsonl")
+    return [json.loads(line) for line in data.read_text("utf-8").splitlines()]
+
+
+def test_each_night_is_loaded_after_it_was_written(service: Service, tmp_path: Path) -> None:
+    api = service.api
+    api.unpause("load_snapshot_into_duckdb")
+    run_id, night = service.run("nightly_website_snapshot", base_path=tmp_path.as_uri())
+    assert {task.state for task in night.tasks.values()} == {"success"}
+    expected = service.sandbox.websites()
+    written = {row["id"]: row["domain"] for row in rows(tmp_path)}
+    assert written == {str(website["id"]): website["domain"] for website in expected}
+    assert len(rows(tmp_path)) == len(expected)
+    assert f"Published {len(expected)} websites" in api.log("nightly_website_snapshot", run_id, "snapshot")
+    assert f"{len(expected)} websites are in {tmp_path.as_uri()}" in api.log(
+        "nightly_website_snapshot", run_id, "announce"
+    )
+
+    # Its event started a run of the other DAG, which loaded what it names.
+    def started() -> str | None:
+        for run in api.runs("load_snapshot_into_duckdb"):
+            events = api.asset_events_of("load_snapshot_into_duckdb", run["dag_run_id"])
+            if run_id in [event["source_run_id"] for event in events]:
+                return str(run["dag_run_id"])
+        return None
+
+    loading = wait_for("a run started by the event", started)
+    service.ended("load_snapshot_into_duckdb", loading)
+    [event] = [event for event in api.asset_events() if event["source_run_id"] == run_id]
+    assert (event["uri"], event["extra"]["count"]) == ("analytics://analytics_default/websites", len(expected))
+    answered = api.xcom("load_snapshot_into_duckdb", loading, "answer")
+    assert {
+        "source": f"{tmp_path}/websites",
+        "night": event["extra"]["snapshot_date"],
+        "websites": len(expected),
+        "public": sum(website["privacy"] == 0 for website in expected),
+        "new": len(expected),
+    } in answered
+
+
+def test_a_report_is_linked_and_a_night_that_fails_says_why_and_no_more(service: Service, tmp_path: Path) -> None:
+    run_id, run = service.run("report", "failed", base_path=tmp_path.as_uri())
+    assert {name: (task.state, task.try_number) for name, task in run.tasks.items()} == {
+        "good": ("success", 1),
+        "bad": ("failed", 1),
+    }
+    [report] = tmp_path.glob("_good/dt=*/*.html")
+    linked = service.api.links("report", run_id, "good")
+    assert linked["Snapshot report"] == f"https://files.example.com/{report.relative_to(tmp_path)}"
+    failed = service.api.log("report", run_id, "bad")
+    assert "The conn_id `not_there` isn't defined." in failed
+    assert "Not retried, because the connection has to be created first." in failed
+    assert not list(tmp_path.glob("_bad/dt=*"))
+
+
+def test_tasks_are_given_connections_from_every_place(service: Service) -> None:
+    fields = connection(service.sandbox, "by_rest")
+    host, _, port = fields["host"].rpartition(":")
+    # As the form sends it: with the port in a field of its own, and the extras as text.
+    form = {
+        **fields,
+        "connection_id": "by_rest",
+        "host": host,
+        "port": int(port),
+        "extra": json.dumps(fields["extra"]),
+    }
+    assert service.api.test_connection(form)[0]
+    for wrong, said in ({"password": "wrong"}, "401"), ({"port": free_port()}, "refused"), ({"host": ""}, "Base URL"):
+        good, message = service.api.test_connection({**form, **wrong})
+        assert (good, said in message) == (False, True), message
+    service.api.add_connection(form)
+
+    service.sandbox.clear_requests()
+    service.run("ways")
+    asked = [(dict(request.headers)[b"x-way"].decode(), request.authorized) for request in service.sandbox.requests]
+    assert sorted(asked) == [(way, True) for way in ("as_uri", "by_rest", "in_file", "in_json")]
+
+
+@pytest.fixture
+def approvals(service: Service) -> Callable[[str, Path, str], tuple[str, RunState]]:
+    """Run websites_as_code with a file of websites, and answer its question."""
+
+    def run(websites: str, state: Path, answer: str) -> tuple[str, RunState]:
+        (service.dags / "websites.yaml").write_text(websites)
+        service.api.unpause("websites_as_code")
+        run_id = service.api.trigger("websites_as_code", {"state_path": state.as_uri()})
+        question = service.api.wait_for_question("websites_as_code", run_id)
+        assert question["subject"] == "Change the websites?"
+        assert "**2 to create, 1 to update, 0 to delete**" in question["body"]
+        service.api.answer("websites_as_code", run_id, "approve", answer)
+        return run_id, service.ended("websites_as_code", run_id)
+
+    return run
+
+
+def desired(name: str, existing: str) -> str:
+    return f"""\
+websites:
+  www.{name}.example: {{privacy: private, exclude_ips: [203.0.113.7]}}
+  shop.{name}.example: {{privacy: public, email: true}}
+  {existing}: {{exclude_params: [gclid]}}
+"""
+
+
+def is_as_desired(service: Service, name: str, existing: str, before: dict[str, dict[str, Any]]) -> None:
+    after = service.by_domain()
+    www, shop = after.pop(f"www.{name}.example"), after.pop(f"shop.{name}.example")
+    assert (www["privacy"], www["exclude_ips"]) == (1, "203.0.113.7")
+    assert (shop["privacy"], shop["email"]) == (0, 1)
+    assert after == {**before, existing: {**before[existing], "exclude_params": "gclid"}}
+
+
+@needs_approvals
+def test_an_approved_plan_is_applied(service: Service, tmp_path: Path, approvals: Any) -> None:
+    before = service.by_domain()
+    existing = min(before)
+    _, run = approvals(desired("approved", existing), tmp_path, "Approve")
+    assert {task.state for task in run.tasks.values()} == {"success"}
+    is_as_desired(service, "approved", existing, before)
+    audited = "".join(file.read_text("utf-8") for file in tmp_path.glob("audit/**/*.jsonl"))
+    assert all(domain in audited for domain in ("www.approved.example", "shop.approved.example", existing))
+
+
+@needs_approvals
+def test_a_rejected_plan_changes_nothing(service: Service, tmp_path: Path, approvals: Any) -> None:
+    before = service.by_domain()
+    _, run = approvals(desired("rejected", max(before)), tmp_path, "Reject")
+    assert (run.tasks["approve"].state, run.tasks["apply"].state) == ("success", "skipped")
+    assert service.by_domain() == before
+    assert not list(tmp_path.glob("audit/**/*.jsonl"))
+
+
+def test_a_plan_is_approved_in_two_steps(service: Service, tmp_path: Path) -> None:
+    before = service.by_domain()
+    existing = sorted(before)[len(before) // 2]
+    (service.dags / "websites.yaml").write_text(desired("steps", existing))
+    run_id, _ = service.run("plan_websites", state_path=tmp_path.as_uri())
+    assert service.by_domain() == before
+    log = service.api.log("plan_websites", run_id, "plan")
+    assert "2 to create, 1 to update, 0 to delete" in log
+    digest = re.search(r"\b[0-9a-f]{64}\b", log)
+    assert digest, log
+    service.run("apply_websites", "failed", state_path=tmp_path.as_uri(), approved_digest="0" * 64)
+    assert service.by_domain() == before
+    service.run("apply_websites", state_path=tmp_path.as_uri(), approved_digest=digest[0])
+    is_as_desired(service, "steps", existing, before)
+
+
+class Sync:
+    """The DAG sync_excluded_ips with a list of addresses, while the service answers slowly."""
+
+    DAG, TASK = "sync_excluded_ips", "sync"
+
+    def __init__(self, service: Service, state: Path, address: str) -> None:
+        self.service, self.state, self.address = service, state, address
+        # For the run of its schedule, which unpausing starts: the address itself is left to ours.
+        service.api.set_variable("excluded_ips", "203.0.113.49")
+        service.api.unpause(self.DAG)
+        wait_for("the end of the scheduled run", self._scheduled_has_ended)
+        service.api.set_variable("excluded_ips", address)
+
+    def _scheduled_has_ended(self) -> bool:
+        states = [run["state"] for run in self.service.api.runs(self.DAG) if run["run_type"] == "scheduled"]
+        return bool(states) and set(states) <= {"success", "failed"}
+
+    def begin(self) -> None:
+        """Trigger it, and wait until it is in the middle of its work."""
+        self.service.sandbox.clear_requests()
+        self.service.sandbox.fault("update", delay=1, times=None)
+        self.run_id = self.service.api.trigger(self.DAG, {"state_path": self.state.as_uri()})
+        wait_for("the first updates", lambda: len(self.service.written()) >= 10)
+
+    def log(self, number: int) -> str:
+        return self.service.api.log(self.DAG, self.run_id, self.TASK, number)
+
+    def stopped(self) -> int:
+        """Wait until the first try says how far it came; return how many websites it knows to be changed."""
+        told = wait_for(
+            "the count of a stopped try",
+            lambda: re.search(r"Stopped: (\d+) of (\d+) websites changed", self.log(1)),
+            lambda: self.log(1),
+        )
+        assert int(told[2]) == len(self.service.sandbox.websites())
+        return int(told[1])
+
+    def changed(self) -> set[str]:
+        found = self.service.sandbox.websites()
+        return {str(website["id"]) for website in found if self.address in (website["exclude_ips"] or "").split()}
+
+    def owned(self) -> set[str]:
+        return set(json.loads((self.state / "excluded_ips_ledger.json").read_text())["websites"])
+
+    def audited(self, action: str = "update") -> list[str]:
+        """Return the websites of the audit trails: those changed, or by ``failed`` those that may have been."""
+        lines = [
+            json.loads(line)
+            for trail in self.state.rglob("audit/**/*.jsonl")
+            for line in trail.read_text().splitlines()
+        ]
+        found = [line.get("website_id") or line["website"] for line in lines if line["action"] == action]
+        return [str(website).rpartition("(id ")[2].rstrip(")") for website in found]
+
+    def is_done(self) -> None:
+        """Hold service, ledger and audit trail to each other: each website is right, and was updated once."""
+        everywhere = {str(website["id"]) for website in self.service.sandbox.websites()}
+        assert self.changed() == self.owned() == everywhere
+        assert sorted(self.audited() + self.audited("failed")) == sorted(everywhere)
+        assert len(self.service.written()) == len(everywhere)
+        assert set(self.service.written().values()) == {1}
+
+
+@pytest.fixture
+def fast_again(service: Service) -> Iterator[None]:
+    yield
+    service.sandbox.clear_faults()
+
+
+@pytest.mark.usefixtures("fast_again")
+def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared(
+    service: Service, tmp_path: Path
+) -> None:
+    sync = Sync(service, tmp_path, "203.0.113.50")
+    sync.begin()
+    service.api.mark_failed(sync.DAG, sync.run_id, sync.TASK)
+    stopped = sync.stopped()
+    sent = service.written()
+    service.ended(sync.DAG, sync.run_id, "failed")
+    # All that was sent is known; without a stop it would have gone on to the end, or until it is killed.
+    assert stopped == len(sync.audited())
+    assert stopped <= len(sync.changed()) < WEBSITES / 2
+    assert sync.changed() == sync.owned()
+
+    service.sandbox.clear_faults()
+    assert service.written() == sent
+    service.api.clear(sync.DAG, sync.run_id, sync.TASK)
+    wait_for("the second try", lambda: service.api.run(sync.DAG, sync.run_id).tasks[sync.TASK].try_number == 2)
+    run = service.ended(sync.DAG, sync.run_id)
+    assert run.tasks[sync.TASK].try_number == 2
+    sync.is_done()
+
+
+@needs_clearing_while_it_runs
+@pytest.mark.usefixtures("fast_again")
+def test_a_task_that_is_cleared_while_it_runs_stops_and_does_the_rest(service: Service, tmp_path: Path) -> None:
+    sync = Sync(service, tmp_path, "203.0.113.51")
+    sync.begin()
+    service.api.clear(sync.DAG, sync.run_id, sync.TASK)
+    assert sync.stopped() < WEBSITES / 2
+    service.sandbox.clear_faults()
+    run = service.ended(sync.DAG, sync.run_id)
+    assert run.tasks[sync.TASK].try_number == 2
+    sync.is_done()

@@ -1,0 +1,337 @@
+"""What a person sees of this package on the screens of Airflow, without scrolling."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_processes import ENDED, AirflowProcesses, wait_for
+from airflow_versions import AIRFLOW_VERSION, needs_known_screens, screens
+from browser import Screen, browser
+from certificates import Authority
+from local_airflow import PASSWORD, USER, free_port
+from screens_of_airflow_3 import Screens
+from upath import UPath
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.dialect import account_id
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.layout import Dataset
+from airflow_provider_analytics.snapshots.manifest import Source
+from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+from airflow_provider_analytics.storage import StoragePath
+
+pytestmark = [pytest.mark.browser, needs_known_screens]
+
+WEBSITES = 250
+#: Nights before the one that Airflow runs.
+NIGHTS = 14
+TODAY = datetime.now(UTC).date()
+YESTERDAY = TODAY - timedelta(days=1)
+DAG = """
+from datetime import datetime, timedelta, timezone
+
+from airflow.providers.common.compat.sdk import DAG
+
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+
+with DAG(
+    "nights",
+    schedule=None,
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    default_args={{"retries": 2, "retry_delay": timedelta(minutes=5)}},
+):
+    for night, conn_id in {nights!r}.items():
+        SnapshotWebsitesOperator(
+            task_id=night,
+            analytics_conn_id=conn_id,
+            base_path="{base_path}/" + conn_id,
+            partition_date="{day}",
+            report=True,
+            report_base_url="{base_url}/" + conn_id,
+        )
+"""
+#: Task to the connection that it uses.
+NIGHT_OF = {
+    "good": "analytics_default",
+    "shrunk": "shrunk",
+    "wrong_key": "wrong_key",
+    "failing": "failing",
+    "wrong_path": "wrong_path",
+}
+#: Task to what its log has to show at once.
+TOLD = {
+    "good": [
+        f"Published 264 websites as {TODAY}, since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.",
+        "Completeness proven by: closed reading.",
+        f"/websites/dt={TODAY}",
+    ],
+    "shrunk": [
+        f"The list has 126 websites, the snapshot of {YESTERDAY} has 250: 49.6% fewer",
+        "Nothing was published. If this is expected, run the task once with accept=['count'].",
+        "Not retried, because somebody has to look at it first.",
+    ],
+    "wrong_key": [
+        "AirflowFailException: The API key was not accepted: correct the API key of the connection",
+        "connection 'wrong_key'.",
+        "Not retried, because the API key stays the same.",
+    ],
+    "failing": [
+        "ServerError: The service failed (500 Internal Server Error).",
+        "4 attempts failed. Service: http://127.0.0.1:",
+        "connection 'failing'.",
+    ],
+    "wrong_path": [
+        "NotFoundError: Not found: check the Base URL (404 Not Found).",
+        "connection 'wrong_path'.",
+    ],
+}
+#: Connection to the colour of its test, and what is said.
+TESTED = {
+    "analytics_default": ("green", "accepts the API key: it returned the account."),
+    "wrong_key": ("red", "The API key was not accepted: correct the API key of the connection (401 Unauthorized)."),
+    "host_down": ("red", "cannot be reached: Connection refused."),
+    "wrong_path": ("red", "Not found: check the Base URL (404 Not Found)."),
+    "http_on_https": ("red", "write https://"),
+    "https_on_http": ("red", "does not speak https on this port: write http://, or the port of https."),
+}
+
+
+class Files(SimpleHTTPRequestHandler):
+    """A web server of files: for the reports, and where there is no analytics service."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An Airflow, the connections that are in its database, and a run of all nights."""
+
+    airflow: AirflowProcesses
+    connections: dict[str, dict[str, Any]]
+    run_id: str
+
+    def wait_for(self, night: str) -> None:
+        """Wait until a task has ended, or waits for its next try."""
+
+        def ended() -> bool:
+            tasks = self.airflow.api.run("nights", self.run_id).tasks
+            return night in tasks and tasks[night].state in (*ENDED, "up_for_retry")
+
+        wait_for(f"the night {night}", ended)
+
+
+def take_nights(sandbox: SandboxServer, base_path: Path, nights: int) -> None:
+    """Take the snapshots of the nights before today; each night some websites come."""
+    with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
+        source = Source(url=client.base_url, account_id=account_id(client.get_account()))
+        origin = Origin(make_listing=client.iter_websites, source=source, stats=client.stats)
+        midnight = datetime(TODAY.year, TODAY.month, TODAY.day, 0, 2, tzinfo=UTC)
+        for before in range(nights, 0, -1):
+            then = midnight - timedelta(days=before)
+            take_snapshot(
+                Dataset(StoragePath.of(UPath(base_path)), "websites"),
+                then.date(),
+                origin,
+                options=Options(),
+                now=then,
+                clock=lambda then=then: then,  # type: ignore[misc]
+            )
+            for number in range(before % 3):
+                sandbox.add_website(f"shop-{before}-{number}.example.com")
+
+
+@contextmanager
+def stage(home: Path, dags: Path) -> Iterator[Stage]:
+    """Set up services of every kind, and an Airflow with a connection to each of them.
+
+    :param home: an empty folder.
+    :param dags: folder of the sample DAGs.
+    """
+    base_path = home / "snapshots"
+    base_path.mkdir()
+    with ExitStack() as stack:
+        good, shrunk, failing = (stack.enter_context(SandboxServer()) for _ in range(3))
+        certificate, key = Authority(home).server_files("127.0.0.1")
+        secure = stack.enter_context(SandboxServer(ssl_certfile=certificate, ssl_keyfile=key))
+        files = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=base_path)))
+        threading.Thread(target=files.serve_forever, daemon=True).start()
+        stack.callback(files.shutdown)
+        for sandbox in (good, shrunk):
+            sandbox.seed(WEBSITES)
+        failing.fault("any", status=500, body="<html><title>Server Error</title></html>", times=None)
+        take_nights(good, base_path / "analytics_default", NIGHTS)
+        take_nights(shrunk, base_path / "shrunk", 1)
+        found = good.websites()
+        good.remove_website(int(found[7]["id"]))
+        good.change_website(int(found[11]["id"]), privacy=2)
+        good.change_website(int(found[12]["id"]), exclude_ips="192.0.2.1\n192.0.2.2")
+        for website in shrunk.websites()[: WEBSITES // 2]:
+            shrunk.remove_website(int(website["id"]))
+
+        def connection(url: str, password: str = good.api_key) -> dict[str, Any]:
+            # Airflow 3.3.1 and 3.3.2 test a saved connection only if it has a port.
+            host, _, port = url.rpartition(":")
+            return {"conn_type": "analytics", "host": host, "port": int(port), "password": password}
+
+        files_url = f"http://127.0.0.1:{files.server_port}"
+        connections = {
+            "analytics_default": connection(good.url),
+            "shrunk": connection(shrunk.url, shrunk.api_key),
+            "failing": connection(failing.url),
+            "wrong_key": connection(good.url, "0123456789abcdef"),
+            "host_down": connection(f"http://127.0.0.1:{free_port()}"),
+            "wrong_path": connection(files_url),
+            "http_on_https": connection(secure.url.replace("https:", "http:")),
+            "https_on_http": connection(good.url.replace("http:", "https:")),
+        }
+        nights = DAG.format(nights=NIGHT_OF, base_path=base_path.as_uri(), base_url=files_url, day=TODAY)
+        (dags / "nights.py").write_text(nights)
+        # A cache of fonts in the home of the user would keep Matplotlib quiet.
+        settings = {
+            "MPLCONFIGDIR": str(home / "matplotlib"),
+            # A browser opens connections before it needs them, and one of them would keep the only worker of Airflow 2.
+            "AIRFLOW__WEBSERVER__WORKER_CLASS": "gthread",
+            "GUNICORN_CMD_ARGS": "--threads=8",
+        }
+        airflow = stack.enter_context(AirflowProcesses(home / "airflow", dags, settings))
+        for conn_id, fields in connections.items():
+            airflow.api.add_connection({"connection_id": conn_id, **fields})
+        airflow.api.unpause("nights")
+        yield Stage(airflow, connections, airflow.api.trigger("nights"))
+
+
+@pytest.fixture(scope="module")
+def staged(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    home = tmp_path_factory.mktemp("stage")
+    (home / "airflow").mkdir()
+    shutil.copytree(checkout / "dags", home / "dags")
+    with stage(home, home / "dags") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def screen(
+    chromium: str, chromedriver: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Screen]:
+    pictures = checkout / "build" / "screenshots" / AIRFLOW_VERSION
+    with browser(chromium, chromedriver, tmp_path_factory.mktemp("chromium"), pictures) as screen:
+        yield screen
+
+
+@pytest.fixture(scope="module")
+def ways(staged: Stage, screen: Screen) -> Screens:
+    found = screens(screen, staged.airflow.url)
+    found.log_in(USER, PASSWORD)
+    return found
+
+
+def test_a_connection_is_filled_in_and_reopened(staged: Stage, screen: Screen, ways: Screens) -> None:
+    ways.new_connection("stats", staged.connections["analytics_default"])
+    screen.sees("Base URL http://127.0.0.1", "API key", "Port (for the test)")
+    # Of the fields that every connection has, those that have no meaning here.
+    assert not {"Login", "Schema"} & set(screen.in_sight().split(" "))
+    screen.picture("connection")
+    ways.extras()
+    help_of_timeout = "Seconds to wait for a connection, and for the next bytes of a response; 30 if empty."
+    screen.sees("Timeout (s)", help_of_timeout, "Retries", "Requests per minute")
+    ways.fill_in_timeout("20")
+    screen.picture("connection_extras")
+    ways.save_connection()
+
+    assert ways.test_connection("stats", staged.connections["analytics_default"]) in ("green", None)
+    ways.edit_connection("stats")
+    screen.sees("Base URL http://127.0.0.1")
+    assert staged.connections["analytics_default"]["password"] not in screen.driver.page_source
+    screen.picture("connection_reopened")
+    ways.extras()
+    assert ways.timeout() == "20"
+
+
+@pytest.mark.parametrize("conn_id", TESTED)
+def test_the_test_of_a_connection_says_what_is_wrong(
+    staged: Stage, screen: Screen, ways: Screens, conn_id: str
+) -> None:
+    colour, said = TESTED[conn_id]
+    assert ways.test_connection(conn_id, staged.connections[conn_id]) in (colour, None)
+    screen.sees(said)
+    screen.picture(f"test_{conn_id}")
+
+
+def test_the_form_of_each_sample_names_and_explains_its_params(staged: Stage, screen: Screen, ways: Screens) -> None:
+    api = staged.airflow.api
+    explained = set()
+    for dag in api.get("/dags")["dags"]:
+        dag_id = dag["dag_id"]
+        params = api.get(f"/dags/{dag_id}/details")["params"] or {}
+        form = "".join(ways.trigger_form(dag_id).split())
+        for name, param in params.items():
+            assert param["description"], (dag_id, name)
+            for text in (name, param["description"]):
+                assert "".join(text.split()) in form, (dag_id, text, form)
+            explained.add(name)
+        for name in list(params)[:1]:  # below it, forms of 3.3 are longer than the screen
+            screen.sees(name, params[name]["description"])
+        screen.picture(f"trigger_{dag_id}")
+    assert {"base_path", "state_path", "dry_run", "force", "accept", "only", "approved_digest"} <= explained
+
+
+@pytest.mark.parametrize("night", TOLD)
+def test_the_log_of_a_night_tells_how_it_was_at_a_glance(
+    staged: Stage, screen: Screen, ways: Screens, night: str
+) -> None:
+    staged.wait_for(night)
+    ways.log("nights", staged.run_id, night)
+    screen.sees(*TOLD[night])
+    screen.picture(f"log_{night}")
+    if "AirflowFailException" in screen.in_sight():
+        ways.fold_traceback()
+        screen.sees(*TOLD[night])
+        screen.picture(f"log_{night}_folded")
+
+
+def test_the_report_is_a_click_away(staged: Stage, screen: Screen, ways: Screens) -> None:
+    staged.wait_for("good")
+    ways.details("nights", staged.run_id, "good")
+    link = screen.link("Snapshot report")
+    screen.sees("Snapshot report")
+    screen.picture("extra_link")
+    before = screen.driver.current_window_handle
+    link.click()
+    [report] = screen.wait(lambda driver: [one for one in driver.window_handles if one != before])
+    screen.driver.switch_to.window(report)
+    screen.sees("264 websites", f"Since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.")
+    screen.picture("report")
+    screen.driver.close()
+    screen.driver.switch_to.window(before)
+
+
+def test_a_snapshot_is_an_event_of_its_asset(staged: Stage, screen: Screen, ways: Screens) -> None:
+    staged.wait_for("good")
+    ways.assets()
+    screen.sees("analytics://analytics_default/websites", "analytics://many_instances/websites")
+    screen.picture("assets")
+    ways.asset("analytics://analytics_default/websites")
+    screen.sees("analytics://analytics_default/websites", "nights")
+    screen.picture("asset")
+
+
+@pytest.mark.parametrize("dag_id", ["nightly_website_snapshot", "many_instances"])
+def test_a_form_can_be_sent_with_its_defaults(staged: Stage, ways: Screens, dag_id: str) -> None:
+    ways.trigger_form(dag_id)
+    ways.trigger()
+    triggered = wait_for(
+        "the run", lambda: [run for run in staged.airflow.api.runs(dag_id) if run["run_type"] == "manual"]
+    )
+    assert len(triggered) == 1

@@ -1,0 +1,27 @@
+"""The pictures of the documents, by ``make screenshots`` and ``make bench``: all of them shown, none of them large."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from screenshots import IMAGES, PICTURES
+
+pytestmark = pytest.mark.repository
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_documents_show_the_pictures_that_are_made() -> None:
+    shown = {
+        (text.parent / picture).resolve()
+        for text in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+        for alternative, picture in re.findall(r"!\[(.*)\]\((.*?\.png)\)", text.read_text("utf-8"))
+        if alternative
+    }
+    assert shown == set(IMAGES.iterdir()) >= {IMAGES / f"{name}.png" for name in PICTURES}
+
+
+def test_the_pictures_are_small() -> None:
+    assert {picture.name for picture in IMAGES.iterdir() if picture.stat().st_size > 150_000} == set()
