@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,6 +53,8 @@ COPIED = (
 WHOLE = "not (kill or browser or repository)"
 #: The tests of ``--rest``: those of ``make test-fast``, and all that run a sample DAG.
 QUICK = "not (kill or browser or system or slow or repository) or (sample and not system)"
+#: Number of lines that are shown of a test that failed.
+SHOWN_LINES = 40
 #: Seconds that a cell is expected to take before one has been run.
 FIRST_ESTIMATE = 240
 
@@ -85,14 +88,14 @@ class Result:
     :param problem: why its tests did not run, if they did not.
     :param counts: suite to the number of tests by outcome.
     :param samples: sample DAG to the outcome of the tests that run it.
-    :param failed: ids of the tests that failed.
+    :param failed: id of each test that failed, and the end of what pytest says of it.
     """
 
     problem: str = ""
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     samples: dict[str, set[str]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_good(self) -> bool:
@@ -227,8 +230,8 @@ def run_all(cells: Sequence[Cell], deadline: float | None, *, quick: bool) -> It
             seconds = time.monotonic() - begun
             longest = max(longest, seconds) if longest != FIRST_ESTIMATE else seconds
             say(f"{cell}: {'passed' if result.is_good else result.problem or 'FAILED'} in {seconds:.0f} s")
-            for name in result.failed:
-                say(f"  FAILED {name}")
+            for name, said in result.failed.items():
+                say(f"  FAILED {name}\n{textwrap.indent(said, '    ')}")
             yield cell, result
 
 
@@ -319,8 +322,9 @@ def read(report: Path) -> Result:
         suite = case.get("classname", "").removeprefix("tests.").partition(".")[0]
         how = next((kind for kind in ("failure", "error", "skipped") if case.find(kind) is not None), "passed")
         if how in ("failure", "error"):
+            lines = (case.findtext(how) or "").splitlines()
             how = "failed"
-            result.failed.append(f"{case.get('classname')}::{case.get('name')}")
+            result.failed[f"{case.get('classname')}::{case.get('name')}"] = "\n".join(lines[-SHOWN_LINES:])
         result.counts.setdefault(suite, Counter())[how] += 1
         for found in case.iter("property"):
             if found.get("name") == "sample":

@@ -140,13 +140,13 @@ class AnalyticsClient:
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
         """Return an iterator that reads the list once; see :class:`Listing` for when its records may be used."""
         query = fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
-        stopped = threading.Event()
+        unwanted = threading.Event()
         return Listing(
-            functools.partial(self._page, stopped=stopped),
+            functools.partial(self._page, unwanted=unwanted),
             query,
             self.settings.page_parameter,
             parallel=self.settings.parallel_requests,
-            stopped=stopped,
+            unwanted=unwanted,
         )
 
     @_located
@@ -431,8 +431,8 @@ class AnalyticsClient:
         return dialect.account(self._transport.request("GET", _ACCOUNT))
 
     @_located
-    def _page(self, query: Mapping[str, str], stopped: threading.Event) -> dialect.Page:
-        answer = self._transport.request("GET", _WEBSITES, query=query, stopped=stopped)
+    def _page(self, query: Mapping[str, str], unwanted: threading.Event) -> dialect.Page:
+        answer = self._transport.request("GET", _WEBSITES, query=query, unwanted=unwanted)
         page = dialect.page(answer, self._transport.url(_WEBSITES), self.settings.list_key)
         for row in page.rows:
             dialect.website_id(row, answer)

@@ -41,13 +41,15 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import count, islice
 from threading import Event, Lock
+from types import NoneType
 from typing import Any, TypeVar
 
 from airflow_provider_analytics.api import dialect
@@ -105,13 +107,14 @@ class Listing(Iterator[dict[str, Any]]):
     """One reading of the list: yields the website records, and raises if it cannot prove that they are all.
 
     Use the records only after the iterator is exhausted. Memory grows by the ids alone, and by the pages that are read
-    ahead. No request is begun any more once the consumer stops or a page fails.
+    ahead. No request is begun any more once the consumer stops or a page fails; those under way are waited for, so that
+    no thread outlives the call, unless what ends it is no error but a task that is killed or times out.
 
     :param fetch: returns the page for a query; called from several threads.
     :param query: filters and order; :data:`DEFAULT_QUERY` completes it.
     :param page_parameter: name of the query parameter that selects a page; None: as the service says.
     :param parallel: maximum number of pages read at the same time.
-    :param stopped: set when nobody waits for pages any more.
+    :param unwanted: is set when nobody waits for pages any more.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
@@ -125,7 +128,7 @@ class Listing(Iterator[dict[str, Any]]):
         page_parameter: str | None = None,
         *,
         parallel: int = 1,
-        stopped: Event | None = None,
+        unwanted: Event | None = None,
     ) -> None:
         self.proof = None
         self._fetch_page = fetch
@@ -134,7 +137,8 @@ class Listing(Iterator[dict[str, Any]]):
         self._query = DEFAULT_QUERY | query
         self._page_parameter = page_parameter
         self._parallel = parallel
-        self._stopped = stopped or Event()
+        self._unwanted = unwanted or Event()
+        self._is_interrupted = False
         self._progress = _Progress()
         self._total: int | None = None
         self._records = self._read()
@@ -164,8 +168,12 @@ class Listing(Iterator[dict[str, Any]]):
             self._total = page.total
         return page
 
-    def close(self) -> None:
-        """Stop reading; requests under way end, no other is begun."""
+    def close(self, *, wait: bool = True) -> None:
+        """Stop reading: no request is begun any more.
+
+        :param wait: whether to wait for the requests that are under way.
+        """
+        self._is_interrupted = not wait
         if self._process is _process:
             self._records.close()
 
@@ -302,7 +310,7 @@ class _Reading:
         self.first_id: str | None = None
         self._fetch = listing._fetch
         self._parallel = listing._parallel
-        self._stopped = listing._stopped
+        self._listing = listing
         #: The error of a page behind the last one, which a service may refuse.
         self.refusal: AnalyticsApiError | UnexpectedResponseError | None = None
         #: Whether the last page held as many websites as it could.
@@ -458,21 +466,22 @@ class _Reading:
         pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
         left = iter(numbers)
         waiting = deque((number, pool.submit(fetch, number)) for number in islice(left, self._parallel))
-        is_complete = False
+        wait = True
         try:
             while waiting:
                 number, future = waiting.popleft()
-                error = future.exception()
-                if error is not None:
-                    raise error.with_traceback(None)
+                page = _result(future)
                 waiting.extend((following, pool.submit(fetch, following)) for following in islice(left, 1))
-                yield number, future.result()
-            is_complete = True
+                yield number, page
+        except BaseException as error:
+            self._listing._unwanted.set()
+            # A task that is killed or times out waits for nothing.
+            wait = isinstance(error, (Exception, GeneratorExit)) and not self._listing._is_interrupted
+            raise
         finally:
-            if not is_complete:
-                # Requests under way are not waited for: the task may have been stopped, or timed out.
-                self._stopped.set()
-            pool.shutdown(wait=is_complete, cancel_futures=True)
+            pool.shutdown(wait=wait, cancel_futures=True)
+            if wait:
+                self._listing._unwanted.clear()  # what is read next, if anything, is wanted
 
     # Pages by cursor
 
@@ -587,6 +596,14 @@ class _Progress:
             log.info("%s: %s%s websites", verb, f"{read:,}", of)
 
 
+def _result(future: Future[Result]) -> Result:
+    """Return the result of a thread, or raise its error without its frames."""
+    error = future.exception()
+    if error is not None:
+        raise error.with_traceback(None)
+    return future.result()
+
+
 def requests_of_a_list(websites: int) -> int:
     """Return about how many requests a complete list takes: its pages, and those that prove it."""
     size = int(DEFAULT_QUERY["per_page"])
@@ -612,7 +629,8 @@ def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], 
                 "Reading the list again, as it changed meanwhile (%d of %d): %s", reading, MAX_READINGS, error.seen
             )
         finally:
-            listing.close()
+            # A task that is killed or times out waits for nothing.
+            listing.close(wait=isinstance(sys.exception(), (Exception, NoneType)))
     raise AssertionError("unreachable")
 
 

@@ -26,11 +26,13 @@ class RateLimiter:
     """At most ``per_minute`` requests in any 60 s, shared by all threads.
 
     :param per_minute: the limit; None for no limit besides :meth:`pause`.
-    :param sleep: waits for a number of seconds.
+    :param sleep: waits for a number of seconds, or until nobody waits for the request any more.
     :param clock: returns the seconds of a monotonic clock.
     """
 
-    def __init__(self, per_minute: int | None, sleep: Callable[[float], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, per_minute: int | None, sleep: Callable[[float, threading.Event | None], None], clock: Callable[[], float]
+    ) -> None:
         self._passed: deque[float] = deque(maxlen=per_minute or 0)
         self._sleep = sleep
         self._clock = clock
@@ -39,10 +41,11 @@ class RateLimiter:
         self._announced_until = 0.0
         self._lock = threading.Lock()
 
-    def wait(self, requests: int = 1) -> None:
+    def wait(self, requests: int = 1, unwanted: threading.Event | None = None) -> None:
         """Wait until the next request may be sent, or the next few right after each other.
 
         :param requests: number of requests, at most ``per_minute``.
+        :param unwanted: set when nobody waits for the response any more.
         """
         with self._lock:
             now = self._clock()
@@ -59,7 +62,7 @@ class RateLimiter:
         if announced:
             log.info("Waiting %.0f s, until %s: %s", turn - now, until(turn - now), reason)
         if turn > now:
-            self._sleep(turn - now)
+            self._sleep(turn - now, unwanted)
 
     def pause(self, seconds: float, reason: str) -> None:
         """Delay all requests until ``seconds`` from now.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import Event
 
 #: Seconds between two looks at whether the client was stopped, while it waits.
 LOOK_SECONDS = 0.1
@@ -55,11 +56,11 @@ class Stopping:
         """Stop the client; safe in a signal handler."""
         self.is_set = True
 
-    def wait(self, seconds: float) -> None:
-        """Wait so many seconds, or until the client is stopped."""
+    def wait(self, seconds: float, unwanted: Event | None = None) -> None:
+        """Wait so many seconds, or until the client is stopped, or until ``unwanted`` is set."""
         if self._sleep is not None:
             self._sleep(seconds)
             return
         end = time.monotonic() + seconds
-        while not self.is_set and (left := end - time.monotonic()) > 0:
+        while not (self.is_set or (unwanted and unwanted.is_set())) and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_SECONDS))

@@ -189,7 +189,7 @@ class Transport:
         *,
         query: Mapping[str, str] | None = None,
         form: Mapping[str, str] | None = None,
-        stopped: threading.Event | None = None,
+        unwanted: threading.Event | None = None,
     ) -> Answer:
         """Send a request, retry it if that is safe, and return a response with a success status.
 
@@ -201,19 +201,21 @@ class Transport:
         :param path: path below ``/api/v1``.
         :param query: query parameters.
         :param form: form fields, sent as ``application/x-www-form-urlencoded``.
-        :param stopped: set when nobody waits for the response any more: the request is not retried.
+        :param unwanted: set when nobody waits for the response any more: the request is not begun, and not retried.
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
-        :raises StoppedError: if nothing was sent, because of :meth:`stop` or :meth:`watch`.
+        :raises StoppedError: if nothing was sent, because of :meth:`stop`, :meth:`watch` or ``unwanted``.
         """
         prepared = self._prepare(method, path, query, form)
 
         def attempt() -> Answer:
-            self._limiter.wait()
+            self._limiter.wait(unwanted=unwanted)
+            if unwanted is not None and unwanted.is_set():
+                raise StoppedError(f"Nobody waits for the response any more, so this was not sent: {method} {path}.")
             return self._attempt(prepared, method, f"{dialect.API_PREFIX}{path}")
 
-        return self._repeat(attempt, method, stopped)
+        return self._repeat(attempt, method, unwanted)
 
     def once(self, method: str, path: str, *, form: Mapping[str, str] | None = None) -> Answer:
         """Send a request once, without waiting for the limit of requests, within :meth:`together`."""
@@ -235,7 +237,7 @@ class Transport:
 
         return self._repeat(begun, self.settings.update_method)
 
-    def _repeat(self, attempt: Callable[[], Result], method: str, stopped: threading.Event | None = None) -> Result:
+    def _repeat(self, attempt: Callable[[], Result], method: str, unwanted: threading.Event | None = None) -> Result:
         earlier: list[AnalyticsError] = []
         while True:
             try:
@@ -245,15 +247,15 @@ class Transport:
                 last = earlier.pop() if isinstance(error, StoppedError) and earlier else error
                 last.earlier = tuple(earlier)
                 last.where = self.settings.where
-            is_last = len(earlier) == self.settings.max_retries or (stopped is not None and stopped.is_set())
+            is_last = len(earlier) == self.settings.max_retries or (unwanted is not None and unwanted.is_set())
             is_last = is_last or self.stopped
             if is_last or not _may_be_repeated(last, method):
                 # Raised here, without the frames of the attempts below.
                 raise last.with_traceback(None)
             earlier.append(last)
-            self._wait_to_retry(last, len(earlier))
+            self._wait_to_retry(last, len(earlier), unwanted)
 
-    def _wait_to_retry(self, error: AnalyticsError, attempts: int) -> None:
+    def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: threading.Event | None) -> None:
         asked = getattr(error, "retry_after", None)
         seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))) if asked is None else asked  # noqa: S311
         when = f", at {until(seconds)}" if seconds > ANNOUNCED_FROM else ""
@@ -264,7 +266,7 @@ class Transport:
         )  # fmt: skip
         with self._stats_lock:
             self.stats.retries += 1
-        self.wait(seconds)
+        self._stopping.wait(seconds, unwanted)
 
     def _prepare(
         self, method: str, path: str, query: Mapping[str, str] | None, form: Mapping[str, str] | None

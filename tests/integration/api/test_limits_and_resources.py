@@ -44,7 +44,7 @@ class Turns(Time):
 def test_requests_per_minute_holds_over_threads(per_minute: int) -> None:
     """However many threads ask at one moment: no window of a minute holds more than the limit."""
     time = Turns()
-    limiter = RateLimiter(per_minute, time.sleep, time.clock)
+    limiter = RateLimiter(per_minute, lambda seconds, _: time.sleep(seconds), time.clock)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: limiter.wait(), range(5 * per_minute)))
     at_once = 5 * per_minute - len(time.turns)
@@ -77,7 +77,7 @@ def test_repeats_count_as_requests() -> None:
 @pytest.mark.parametrize("per_minute", [2, 3, 7, 60])
 def test_requests_that_belong_together_have_one_turn_and_count_as_two(per_minute: int) -> None:
     time = Turns()
-    limiter = RateLimiter(per_minute, time.sleep, time.clock)
+    limiter = RateLimiter(per_minute, lambda seconds, _: time.sleep(seconds), time.clock)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: limiter.wait(2), range(2 * per_minute)))
     at_once = 2 * per_minute - len(time.turns)

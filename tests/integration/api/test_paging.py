@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from raw_server import RawServer, Reply, Request, http
-from wire_client import Time, client_of
+from wire_client import KEY, Time, client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import IncompleteListError, PermissionDeniedError, UnexpectedResponseError
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -225,14 +228,14 @@ def test_so_many_pages_are_requested_at_the_same_time_and_given_out_in_order(par
     assert service.most == parallel
 
 
-def test_no_request_is_begun_once_the_consumer_stops_or_a_page_fails() -> None:
+def test_no_request_is_begun_and_no_thread_left_once_the_consumer_stops_or_a_page_fails() -> None:
     with RawServer(lambda request: http(200, page_of(request.query, 5000))) as server, client_of(server.url) as client:
         listing = client.iter_websites()
         for _ in range(150):
             next(listing)
         listing.close()
+        assert _readers() == []
         assert list(listing) == []
-        _join_readers()
         assert len(server.requests) <= 6
 
     def failing(request: Request) -> bytes:
@@ -242,8 +245,31 @@ def test_no_request_is_begun_once_the_consumer_stops_or_a_page_fails() -> None:
     with RawServer(failing) as server, client_of(server.url) as client:
         with pytest.raises(PermissionDeniedError):
             client.list_websites()
-        _join_readers()
+        assert _readers() == []
         assert len(server.requests) <= 7
+
+
+def test_a_page_that_was_told_to_wait_is_given_up_once_another_one_fails() -> None:
+    asked, is_told = 50, threading.Event()
+
+    def respond(request: Request) -> bytes:
+        page = request.query.get("page")
+        if page == "3":
+            is_told.set()
+            return http(429, headers=[("Retry-After", str(asked))])
+        if page == "2":
+            assert is_told.wait(30)
+            return http(403)
+        return http(200, page_of(request.query, 5000))
+
+    with RawServer(respond) as server:
+        settings = Settings(base_url=server.url, api_key=KEY)
+        began = time.monotonic()
+        with AnalyticsClient(settings, Transport(settings)) as client, pytest.raises(PermissionDeniedError):
+            client.list_websites()
+        assert time.monotonic() - began < asked / 2
+        assert _readers() == []
+        assert [request.query.get("page") for request in server.requests].count("3") == 1
 
 
 class StoppedError(BaseException):
@@ -274,10 +300,13 @@ def test_a_task_that_is_stopped_waits_for_nothing_and_nothing_is_retried(monkeyp
     assert time.slept == []
 
 
+def _readers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("analytics-list")]
+
+
 def _join_readers() -> None:
-    for thread in threading.enumerate():
-        if thread.name.startswith("analytics-list"):
-            thread.join(30)
+    for thread in _readers():
+        thread.join(30)
 
 
 def test_retry_after_of_a_page_holds_for_all_of_them() -> None:

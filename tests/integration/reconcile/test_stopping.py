@@ -91,7 +91,7 @@ def terminate_at(
 
     def after() -> list[float]:
         process.wait()
-        assert terminated.is_set()
+        assert terminated.is_set(), process.end
         distortion.before = lambda method, path: None
         return later
 
