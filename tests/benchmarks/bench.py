@@ -460,7 +460,7 @@ def document(bench: Bench, folder: Path) -> None:
     lines = [
         f"Against `HttpHook` and `HttpOperator`: {get} of the CPU time for a website, {memory} of the memory for a",
         f"list of 100,000, and a task that compares 1,000 websites takes {tasks} times less than a mapped task",
-        "for each ([how it is measured](docs/performance.md)).",
+        "for each ([how it is measured](https://github.com/airflow-provider-analytics/airflow-provider-analytics/blob/main/docs/performance.md)).",
     ]
     fill(CHECKOUT / "README.md", "ratios", lines)
 
