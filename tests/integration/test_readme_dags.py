@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def night(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Night]:
+def night(run_dag: RunDag, analytics_sandbox: SandboxServer, data: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
     connection = {"conn_type": "http", "host": analytics_sandbox.url}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_HTTP", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_KEY", analytics_sandbox.api_key)
