@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, BaseOperator
-from airflow_versions import asset_events
+from airflow_versions import asset_events, register_assets
 from dag_runs import RunDag
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -72,6 +72,7 @@ def test_all_run_in_one_dag(
             if before is not None:
                 before >> task
             before = task
+    register_assets(dag)
     outcome = run_dag(dag)
     assert {name: task.state for name, task in outcome.tasks.items() if task.state != "success"} == {}
     assert (tmp_path / "ledger.json").exists()
