@@ -12,8 +12,10 @@ may change while it is read. So a list counts as complete only if the reading pr
     (docs/interface.md, Rules), so a website created meanwhile and still there would be the newest in the second head:
     there is none. The total is the same, so none of the old ones is gone. So while a page was read, the list was the
     old one and k websites that came and went, and the page named a total of k more; it did not: k is 0. Every page
-    was cut from one and the same list. Without a filter and with ``search`` nothing else moves a website in or out,
-    since a domain cannot change. The head must show falling numbers as ids, of which the first is the largest of all:
+    was cut from one and the same list. A total that is late, from a cache, is refused or does no harm, as long as it is
+    right when the first head is read: then no more than these websites can fill it. Without a filter and with
+    ``search`` nothing else moves a website in or out, since a domain cannot change. The head must show falling numbers
+    as ids, of which the first is the largest of all:
     else the service does not sort, and this proves nothing.
 ``both directions``
     Everything else (no total, ids that are no numbers, a ``favorite`` filter on several pages): read until a page
