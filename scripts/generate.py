@@ -23,6 +23,7 @@ import contract_table  # noqa: E402 - needs the path above
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS  # noqa: E402
 from airflow_provider_analytics.api.kinds import Secret  # noqa: E402
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
+from airflow_provider_analytics.api.stats import COUNTED, METRICS_PREFIX, TIMERS  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
 from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
@@ -65,10 +66,19 @@ def extras() -> Iterator[str]:
         yield f"| `{name}` | {stated.removesuffix(' if empty')} | {meaning} |"
 
 
+def metrics() -> Iterator[str]:
+    """Yield the rows of the table of metrics."""
+    yield "| Metric | Kind | Meaning |"
+    yield "|---|---|---|"
+    for name, meaning in COUNTED.items():
+        yield f"| `{METRICS_PREFIX}.{name}` | {'timer' if name in TIMERS else 'counter'} | {meaning} |"
+
+
 BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "columns": columns,
     "settings": settings_of_a_file,
     "extras": extras,
+    "metrics": metrics,
 }
 
 

@@ -419,9 +419,7 @@ def workflows(release: Release) -> str:
     run(*schema, "vendor.dependabot", str(folder / "dependabot.yml"))
     run(*schema, "vendor.github-issue-forms", *forms)
     run(*schema, "vendor.github-issue-config", str(folder / "ISSUE_TEMPLATE" / "config.yml"))
-    return (
-        f"{len(files)} workflows, dependabot.yml and {len(forms)} issue forms pass actionlint's checks, zizmor, schemas"
-    )
+    return f"{len(files)} workflows, dependabot.yml and {len(forms)} forms pass actionlint's checks, zizmor and schemas"
 
 
 def run(*command: str, env: Mapping[str, str] | None = None, cwd: Path = CHECKOUT, umask: int = 0o022) -> str:
