@@ -41,19 +41,25 @@ def steps(workflow: Path) -> list[dict[str, Any]]:
 
 
 def test_every_address_of_the_project_is_one_of_its_places() -> None:
-    places = tuple(PROJECT["urls"].values())
+    source = PROJECT["urls"]["Source"]
+    raw = source.replace("//github.com/", "//raw.githubusercontent.com/")
+    package_page = "https://pypi.org/project/airflow-provider-analytics/"
     ours = re.compile(r"https://[\w./-]*airflow-provider-analytics[\w./#-]*")
     strangers = {
         (path.name, url)
         for path in TEXTS
         for url in ours.findall(path.read_text())
-        if not url.startswith((*places, "https://pypi.org/project/airflow-provider-analytics/"))
+        if not url.startswith((source, raw, PROJECT["urls"]["Documentation"], package_page))
     }
     assert strangers == set()
 
 
 def test_the_places_are_five() -> None:
-    assert PROJECT["urls"].keys() == {"Homepage", "Documentation", "Source", "Issues", "Changelog"}
+    urls = PROJECT["urls"]
+    assert urls.keys() == {"Homepage", "Documentation", "Source", "Issues", "Changelog"}
+    assert urls["Homepage"] == urls["Source"]
+    assert urls["Issues"] == f"{urls['Source']}/issues"
+    assert urls["Changelog"] == f"{urls['Source']}/blob/main/CHANGELOG.md"
 
 
 def test_airflow_is_told_where_the_documentation_is() -> None:
