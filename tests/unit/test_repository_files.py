@@ -22,7 +22,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 #: What a reader opens.
 TEXTS = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", ".github/*", ".github/*/*", "airflow_provider_analytics/**/*.py")
+    for pattern in ("*.md", "*.yml", "docs/*.md", ".github/*", ".github/*/*", "airflow_provider_analytics/**/*.py")
     for path in ROOT.glob(pattern)
     if path.is_file()
 )
