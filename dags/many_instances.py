@@ -133,7 +133,7 @@ def many_instances():
         )
         sync = SyncExcludedIpsOperator(
             task_id="sync",
-            excluded_ips="{{ var.value.get('excluded_ips', '') }}",
+            excluded_ips="{{ var.value.excluded_ips }}",
             mode="managed",
             ledger_path=ledger_path,
             list_name=list_name,

@@ -43,7 +43,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
 def sync_excluded_ips():
     SyncExcludedIpsOperator(
         task_id="sync",
-        excluded_ips="{{ var.value.get('excluded_ips', '') }}",
+        excluded_ips="{{ var.value.excluded_ips }}",
         mode="managed",
         ledger_path="{{ params.state_path }}/excluded_ips_ledger.json",
         audit_path="{{ params.state_path }}/audit",

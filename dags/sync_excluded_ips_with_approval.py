@@ -54,7 +54,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
 )
 def sync_excluded_ips_with_approval():
     arguments = {
-        "excluded_ips": "{{ var.value.get('excluded_ips', '') }}",
+        "excluded_ips": "{{ var.value.excluded_ips }}",
         "mode": "managed",
         "list_name": "office",
         "ledger_path": "{{ params.state_path }}/office_ledger.json",
