@@ -76,7 +76,7 @@ def keep_reason(context):
             description="Let the instances in only pass the guards; with dry_run, that of the sync",
         ),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def many_instances():

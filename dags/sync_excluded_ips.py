@@ -37,7 +37,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "force": Param(False, type="boolean", description="Apply the plan even if it removes very much"),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def sync_excluded_ips():

@@ -39,7 +39,7 @@ CHUNKS = 8
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "force": Param(False, type="boolean", description="Apply the plans even if they remove very much"),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def sync_excluded_ips_in_chunks():

@@ -13,9 +13,13 @@ pytestmark = pytest.mark.repository
 ROOT = Path(__file__).parents[2]
 
 
+#: Before each picture of README.md, which is shown as the page of the package as well.
+BASE = "https://raw.githubusercontent.com/airflow-provider-analytics/airflow-provider-analytics/main/"
+
+
 def test_the_documents_show_the_pictures_that_are_made() -> None:
     shown = {
-        (text.parent / picture).resolve()
+        (text.parent / picture.removeprefix(BASE)).resolve()
         for text in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
         for alternative, picture in re.findall(r"!\[(.*)\]\((.*?\.(?:png|gif))\)", text.read_text("utf-8"))
         if alternative
