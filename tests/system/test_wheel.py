@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 from airflow_versions import AIRFLOW_VERSION, needs_examples_of_providers
+from release_check import content_problems
 
 from airflow_provider_analytics import __version__
 
 
-def test_the_wheel_holds_the_package_only(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "airflow_provider_analytics/py.typed" in names
-    assert {name.partition("/")[0] for name in names} == {
-        "airflow_provider_analytics",
-        f"airflow_provider_analytics-{__version__}.dist-info",
-    }
-    assert not [name for name in names if "__pycache__" in name]
+def test_the_wheel_holds_what_is_expected_and_nothing_else(wheel: Path) -> None:
+    assert content_problems(wheel) == []
+    assert f"airflow_provider_analytics-{__version__}.dist-info/METADATA" in zipfile.ZipFile(wheel).namelist()
 
 
 def test_the_wheel_holds_the_samples(wheel: Path, checkout: Path) -> None:
