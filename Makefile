@@ -23,8 +23,8 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate help install test test-fast test-oldest test-matrix test-distributed lint fault-matrix formats \
-	demo ui screenshots constraints clean
+.PHONY: bench generate docs help install test test-fast test-oldest test-matrix test-distributed lint fault-matrix \
+	formats demo ui screenshots constraints clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -100,13 +100,30 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and p
 	@$(PY) -m pytest $(SCREENSHOTS)
 	@$(PY) scripts/screenshots.py $(NEWEST)
 
+# The reference is written from the sources, so neither Airflow nor this package is installed for it.
+.venv-docs/.installed: constraints/docs.txt | .tools/bin/uv
+	@echo "Setting up .venv-docs"
+	@test -x .venv-docs/bin/python || $(UV) venv --allow-existing \
+		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv-docs
+	@$(UV) pip sync --python .venv-docs/bin/python constraints/docs.txt
+	@touch $@
+
+# Not --quiet: what is not said is not counted by --strict. The variable is Material's, which says at each start when it
+# will end; what comes after it reads the same mkdocs.yml.
+docs: .venv-docs/.installed  ## Build the documentation site into site/; a link that leads nowhere is an error
+	@mkdir -p build
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
+		{ cat build/docs.log; exit 1; }
+
 constraints: .tools/bin/uv  ## Pin the newest versions of everything anew, per supported Airflow (constraints/*.in)
-	@for pins in $(patsubst %.in,%,$(wildcard constraints/*.in)); do \
+	@$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade constraints/docs.in \
+		--output-file constraints/docs.txt > /dev/null
+	@for pins in $(patsubst %.in,%,$(wildcard constraints/airflow-*.in)); do \
 		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --all-extras \
 			--group dev --no-emit-package airflow-provider-analytics pyproject.toml $$pins.in \
 			--output-file $$pins.txt > /dev/null || exit 1; \
 	done
 
 clean:  ## Remove what the other targets made, the virtual environments too
-	@rm -rf .tools .venv .venv-* .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist
+	@rm -rf .tools .venv .venv-* .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist site
 	@find . -name __pycache__ -prune -exec rm -rf {} +
