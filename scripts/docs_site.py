@@ -57,9 +57,10 @@ def on_nav(nav: Any, config: Any, files: Files) -> None:
     _navigation[:] = nav.pages
 
 
-def on_page_content(html: str, page: Any, config: Any, files: Files) -> None:
-    """Keep the first sentence of a page."""
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Keep the first sentence of a page, and let its long names be broken at underscores, where a column is narrow."""
     _sentences[page.file.src_uri] = first_sentence(html)
+    return re.sub(r"<code>(\w{25,})</code>", lambda found: f"<code>{found[1].replace('_', '_<wbr>')}</code>", html)
 
 
 def on_post_build(config: Any) -> None:
@@ -107,6 +108,8 @@ class Markdown(griffe.Extension):  # type: ignore[misc,unused-ignore]
 def as_markdown(text: str) -> str:
     """Return a docstring as Markdown."""
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
+    # What is written from docstrings are the pages in reference/.
+    text = re.sub(r"docs/(\w+)\.md", r"[\1](../\1.md)", text)
 
     def fenced(found: re.Match[str]) -> str:
         before, language, block = found.groups()
