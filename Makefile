@@ -24,7 +24,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: bench generate docs help install test test-fast test-oldest test-matrix test-distributed lint fault-matrix \
-	formats demo ui screenshots constraints clean
+	formats coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -51,8 +51,17 @@ test: install  ## Run the whole test suite on AIRFLOW
 	@$(PY) -m pytest $(PYTEST_FLAGS)
 
 # Less than two minutes on two cores. A test that makes it longer than that is quicker or marked before it lands.
+FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration
+
 test-fast: install  ## Run what answers within two minutes: no kills, no browser, no commands of Airflow
-	@$(PY) -m pytest $(PYTEST_FLAGS) -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration
+	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
+
+coverage: install  ## Measure which branches the tests of test-fast take; fails below the floor in pyproject.toml
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(PY) -m coverage run -m pytest $(PYTEST_FLAGS) $(FAST)
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage html --quiet --directory build/coverage/html
+	@$(PY) -m coverage report
 
 test-oldest:  ## Run the whole test suite on the oldest supported Airflow
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
@@ -101,23 +110,37 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and p
 	@$(PY) scripts/screenshots.py $(NEWEST)
 
 # The reference is written from the sources, so neither Airflow nor this package is installed for it.
-.venv-docs/.installed: constraints/docs.txt | .tools/bin/uv
-	@echo "Setting up .venv-docs"
-	@test -x .venv-docs/bin/python || $(UV) venv --allow-existing \
-		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv-docs
-	@$(UV) pip sync --python .venv-docs/bin/python constraints/docs.txt
+.tools/docs/.installed: constraints/docs.txt | .tools/bin/uv
+	@echo "Setting up .tools/docs"
+	@test -x .tools/docs/bin/python || $(UV) venv --allow-existing \
+		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/docs
+	@$(UV) pip sync --python .tools/docs/bin/python constraints/docs.txt
 	@touch $@
 
 # Not --quiet: what is not said is not counted by --strict. The variable is Material's, which says at each start when it
 # will end; what comes after it reads the same mkdocs.yml.
-docs: .venv-docs/.installed  ## Build the documentation site into site/; a link that leads nowhere is an error
+docs: .tools/docs/.installed  ## Build the documentation site into site/; a link that leads nowhere is an error
 	@mkdir -p build
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
+	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
 		{ cat build/docs.log; exit 1; }
 
+.tools/release/.installed: constraints/release.txt | .tools/bin/uv
+	@echo "Setting up .tools/release"
+	@test -x .tools/release/bin/python || $(UV) venv --allow-existing \
+		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/release
+	@$(UV) pip sync --python .tools/release/bin/python $<
+	@touch $@
+
+dist: .tools/release/.installed  ## Build wheel, sdist and SBOM of the last commit, and check all that a release needs
+	@.tools/release/bin/python scripts/release_check.py $(if $(TAGGED),--tagged)
+
+release-check: dist coverage  ## All of it: make dist, and the floor of the coverage
+
 constraints: .tools/bin/uv  ## Pin the newest versions of everything anew, per supported Airflow (constraints/*.in)
-	@$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade constraints/docs.in \
-		--output-file constraints/docs.txt > /dev/null
+	@for tools in docs release; do \
+		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade \
+			constraints/$$tools.in --output-file constraints/$$tools.txt > /dev/null || exit 1; \
+	done
 	@for pins in $(patsubst %.in,%,$(wildcard constraints/airflow-*.in)); do \
 		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --all-extras \
 			--group dev --no-emit-package airflow-provider-analytics pyproject.toml $$pins.in \

@@ -119,7 +119,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": integration,
-                "external-doc-url": "https://pypi.org/project/airflow-provider-analytics/",
+                "external-doc-url": "https://airflow-provider-analytics.github.io/airflow-provider-analytics/",
                 "tags": ["service"],
             }
         ],

@@ -105,7 +105,7 @@ GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
             str(DATA / "websites.duckdb"), type="string", minLength=1, description="File of the DuckDB database"
         ),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def load_snapshot_into_duckdb() -> None:

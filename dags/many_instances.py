@@ -76,7 +76,7 @@ def keep_reason(context):
             description="Let the instances in only pass the guards; with dry_run, that of the sync",
         ),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def many_instances():
@@ -133,7 +133,7 @@ def many_instances():
         )
         sync = SyncExcludedIpsOperator(
             task_id="sync",
-            excluded_ips="{{ var.value.get('excluded_ips', '') }}",
+            excluded_ips="{{ var.value.excluded_ips }}",
             mode="managed",
             ledger_path=ledger_path,
             list_name=list_name,

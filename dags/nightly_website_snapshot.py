@@ -50,7 +50,7 @@ BASE_PATH = "{{ params.base_path }}"
         "force": Param(False, type="boolean", description="Publish whatever all guards find"),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def nightly_website_snapshot():

@@ -27,7 +27,7 @@ from airflow_provider_analytics.operators.websites_as_code import CheckDriftOper
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def notify_on_drift():

@@ -28,7 +28,7 @@ from airflow_provider_analytics.operators.websites import (
         "domain": Param("www.example.com", type="string", description="Domain, such as www.example.com"),
         "privacy": Param("private", enum=["public", "private"], description="Who sees the statistics page"),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def onboard_website():

@@ -37,13 +37,13 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "force": Param(False, type="boolean", description="Apply the plan even if it removes very much"),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def sync_excluded_ips():
     SyncExcludedIpsOperator(
         task_id="sync",
-        excluded_ips="{{ var.value.get('excluded_ips', '') }}",
+        excluded_ips="{{ var.value.excluded_ips }}",
         mode="managed",
         ledger_path="{{ params.state_path }}/excluded_ips_ledger.json",
         audit_path="{{ params.state_path }}/audit",

@@ -39,7 +39,7 @@ CHUNKS = 8
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "force": Param(False, type="boolean", description="Apply the plans even if they remove very much"),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def sync_excluded_ips_in_chunks():
@@ -53,7 +53,7 @@ def sync_excluded_ips_in_chunks():
 
     SyncExcludedIpsOperator.partial(
         task_id="sync",
-        excluded_ips="{{ var.value.get('excluded_ips', '') }}",
+        excluded_ips="{{ var.value.excluded_ips }}",
         mode="managed",
         ledger_path="{{ params.state_path }}/excluded_ips_ledgers/{{ ti.map_index }}.json",
         audit_path="{{ params.state_path }}/audit",

@@ -49,12 +49,12 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def sync_excluded_ips_with_approval():
     arguments = {
-        "excluded_ips": "{{ var.value.get('excluded_ips', '') }}",
+        "excluded_ips": "{{ var.value.excluded_ips }}",
         "mode": "managed",
         "list_name": "office",
         "ledger_path": "{{ params.state_path }}/office_ledger.json",

@@ -49,7 +49,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
     },
-    tags=["analytics"],
+    tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def websites_as_code():

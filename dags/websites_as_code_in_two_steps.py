@@ -38,7 +38,7 @@ SETTINGS = {
     "schedule": None,
     "start_date": pendulum.datetime(2026, 1, 1, tz="UTC"),
     "max_active_runs": 1,
-    "tags": ["analytics"],
+    "tags": ["analytics", "example"],
     "doc_md": __doc__,
 }
 

@@ -13,10 +13,10 @@ import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from local_airflow import CHECKOUT, airflow, environment, stop_on_signals
+from local_airflow import CHECKOUT, airflow, environment, own_temporary_folder, stop_on_signals
 
+from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DAG_ID = "nightly_website_snapshot"
@@ -25,6 +25,15 @@ OUTPUT = CHECKOUT / ".demo"
 LOG = OUTPUT / "airflow.log"
 #: Timeout of an airflow command in seconds; it takes about ten.
 PATIENCE = 300
+
+
+NEXT = f"""
+What to do next:
+  make ui                  the same in Airflow's web interface, with all sample DAGs
+  docs/quickstart.md       the same in your own Airflow, without this checkout
+  dags/{DAG_ID}.py
+                           the DAG that ran: copy it to your DAG folder, add a connection analytics_default of type
+                           Website Analytics, and set base_path to storage that all workers see"""
 
 
 class DemoError(Exception):
@@ -39,7 +48,7 @@ def main() -> int:
         with SandboxServer() as sandbox, tempfile.TemporaryDirectory(prefix="airflow-demo-") as home:
             sandbox.seed(WEBSITES)
             say(f"Started a local analytics server with {WEBSITES} websites at {sandbox.url}")
-            env = environment(Path(home), sandbox.connection_env)
+            env = environment(Path(home), {**sandbox.connection_env, **own_temporary_folder(Path(home))})
             say("Setting up a fresh Airflow: airflow db migrate")
             run(env, "db", "migrate")
             say(f"Running the DAG: airflow dags test {DAG_ID}")
@@ -50,8 +59,9 @@ def main() -> int:
         say(f"FAILED: {error}\nAirflow's log is in {LOG}")
         return 1
     except KeyboardInterrupt:
-        say("\nInterrupted; all processes are stopped.")
+        say("Stopped: all processes have ended.")
         return 130
+    say(NEXT)
     return 0
 
 
@@ -94,16 +104,11 @@ def show_snapshot() -> None:
     for file in (*files, *sorted(published[0].iterdir())):
         say(f"  {file.relative_to(OUTPUT)}  {file.stat().st_size:,} bytes")
     ids = {row["id"] for row in rows}
-    say(f"Websites on disk: {len(rows)}, distinct ids: {len(ids)}; the first three:")
+    say(f"Websites on disk: {len(rows)}, distinct ids: {len(ids)}; the newest three:")
     for row in rows[:3]:
-        say(f"  {summary(row)}")
+        say(f"  {row['id']:>4}  {row['domain']:<32} {Privacy(row['privacy']).name.lower()}")
     if len(rows) != WEBSITES or len(ids) != WEBSITES:
         raise DemoError(f"the snapshot should hold {WEBSITES} websites")
-
-
-def summary(row: dict[str, Any]) -> str:
-    shown = {name: value for name, value in row.items() if name not in ("record", "record_hash")}
-    return json.dumps(shown, ensure_ascii=False)
 
 
 if __name__ == "__main__":

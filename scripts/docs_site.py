@@ -21,12 +21,11 @@ REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-ana
 #: Page of the site to the file of the repository that it is.
 PAGES = {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}
 
-#: A file of the repository on GitHub, as a page or raw, of any branch or tag.
-_ADDRESS = re.compile(
-    r"https://(?:github\.com|raw\.githubusercontent\.com)/airflow-provider-analytics/airflow-provider-analytics/"
-    r"(?:(?:blob|raw|tree)/)?[\w.-]+/(?=\w)"
+#: A link to a file of the repository, whatever the branch or tag: relative, to GitHub's page of it, or to the file.
+_LINK = re.compile(
+    r"\]\((?:https://(?:github\.com|raw\.githubusercontent\.com)/airflow-provider-analytics/airflow-provider-analytics/"
+    r"(?:(?:blob|raw|tree)/)?[\w.-]+/|(?!#|\w+:))(?=\w)([^)\s]+)"
 )
-_RELATIVE_LINK = re.compile(r"(\]\()(?!#|\w+:)([^)\s]+)")
 
 #: Source of each page to its first sentence.
 _sentences: dict[str, str] = {}
@@ -43,13 +42,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 def as_page(text: str) -> str:
     """Return a text from the top of the repository with its links as those of a page of the site."""
+    made_from = {source: page for page, source in PAGES.items()}
 
-    def target(found: re.Match[str]) -> str:
-        path = found[2]
-        on_site = path.removeprefix("docs/")
-        return found[1] + (on_site if on_site != path else f"{REPOSITORY}/blob/main/{path}")
+    def link(found: re.Match[str]) -> str:
+        path = found[1]
+        on_site = made_from.get(path, path.removeprefix("docs/"))
+        return f"]({on_site}" if on_site != path else f"]({REPOSITORY}/blob/main/{path}"
 
-    return _RELATIVE_LINK.sub(target, _ADDRESS.sub("", text))
+    return _LINK.sub(link, text)
 
 
 def on_nav(nav: Any, config: Any, files: Files) -> None:

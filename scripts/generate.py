@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT / "tests" / "contract"))
@@ -20,7 +24,8 @@ import contract_table  # noqa: E402 - needs the path above
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS  # noqa: E402
 from airflow_provider_analytics.api.kinds import Secret  # noqa: E402
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
-from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE  # noqa: E402
+from airflow_provider_analytics.api.stats import COUNTED, METRICS_PREFIX, TIMERS  # noqa: E402
+from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
 from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
@@ -137,6 +142,14 @@ def _allowed(schema: Mapping[str, Any]) -> str:
     return " or ".join(names[one] for one in types if one != "null")
 
 
+def metrics() -> Iterator[str]:
+    """Yield the rows of the table of metrics."""
+    yield "| Metric | Kind | Meaning |"
+    yield "|---|---|---|"
+    for name, meaning in COUNTED.items():
+        yield f"| `{METRICS_PREFIX}.{name}` | {'timer' if name in TIMERS else 'counter'} | {meaning} |"
+
+
 BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "columns": columns,
     "settings": settings_of_a_file,
@@ -144,7 +157,45 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "manifest": keys_of_a_manifest,
     "keys": keys_of_a_file,
     "policy": policy,
+    "metrics": metrics,
 }
+
+
+_REGISTRY_HEAD = """\
+# What Apache Airflow's registry of providers shows of this one. Written by `make generate` from the provider info, the
+# docstrings and pyproject.toml.
+"""
+
+
+def registry() -> str:
+    """Return ``.airflow-registry.yaml``: the keys that providers which are listed there use."""
+    info = get_provider_info()
+    urls = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    listed: dict[str, Any] = {
+        "package-name": info["package-name"],
+        "display-name": info["name"],
+        "description": info["description"],
+        "docs-url": urls["Documentation"],
+        "source-url": urls["Source"],
+    }
+    for room in ("operators", "hooks"):
+        modules = [module for entry in info[room] for module in entry["python-modules"]]
+        listed[room] = [
+            {"module": f"{module}.{name}", "description": description}
+            for module in modules
+            for name, description in _public_classes(module, room.removesuffix("s").capitalize())
+        ]
+    return _REGISTRY_HEAD + yaml.safe_dump(listed, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _public_classes(module: str, suffix: str) -> Iterator[tuple[str, str]]:
+    """Yield each class of a module that is named so, with the first sentence of its docstring; without importing it."""
+    source = (CHECKOUT / module.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
+    for found in ast.parse(source).body:
+        if isinstance(found, ast.ClassDef) and found.name.endswith(suffix) and not found.name.startswith("_"):
+            first = (ast.get_docstring(found) or "").partition("\n\n")[0].replace("\n", " ")
+            # Without the document that it refers to: there is none where this is read.
+            yield found.name, re.sub(r" \(docs/[^)]*\)", "", first.partition(". ")[0]).rstrip(".") + "."
 
 
 def contents() -> Iterator[tuple[Path, str]]:
@@ -153,6 +204,7 @@ def contents() -> Iterator[tuple[Path, str]]:
     yield package / "reconcile" / websites_file.SCHEMA_FILE, _json(websites_file.schema())
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
     yield CHECKOUT / "docs" / "interface.md", contract_table.render()
+    yield CHECKOUT / ".airflow-registry.yaml", registry()
     for document in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):
         text = document.read_text(encoding="utf-8")
         filled = _BLOCK.sub(lambda found: found[1] + "\n".join(BLOCKS[found[2]]()) + "\n" + found[3], text)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 import psutil
@@ -18,6 +19,8 @@ import psutil
 CHECKOUT = Path(__file__).resolve().parent.parent
 #: Fixed credentials: what is started here listens on loopback only, and not for long.
 USER, PASSWORD = "admin", "admin"
+#: Signals that end what is started here.
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -41,6 +44,13 @@ def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[s
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         **(settings or {}),
     }
+
+
+def own_temporary_folder(home: Path) -> dict[str, str]:
+    """Return the settings for a folder within ``home``: what a process leaves there when it is killed goes with it."""
+    folder = home / "tmp"
+    folder.mkdir()
+    return {"TMPDIR": str(folder)}
 
 
 def server_settings(home: Path, url: str) -> dict[str, str]:
@@ -117,10 +127,17 @@ def _home(process: psutil.Process) -> str | None:
 
 
 def stop_on_signals() -> None:
-    """Raise KeyboardInterrupt on Ctrl-C and SIGTERM, so that all child processes are stopped."""
+    """Raise KeyboardInterrupt on Ctrl-C and SIGTERM, so that all child processes are stopped; say so at once."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for each in STOPPING:  # once is enough: what follows would interrupt the stop
+            signal.signal(each, signal.SIG_IGN)
+        os.write(sys.stdout.fileno(), b"\nStopping.\n")
+        raise KeyboardInterrupt
+
     # SIGINT, too: a shell script starts background processes with SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    for number in STOPPING:
+        signal.signal(number, stop)
 
 
 def free_port() -> int:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Any
 
 from local_airflow import CHECKOUT
 from PIL import Image
@@ -14,7 +16,6 @@ TAKEN = CHECKOUT / "build" / "screenshots"
 IMAGES = CHECKOUT / "docs" / "images"
 #: Name in the documents to the name that the tests give it.
 PICTURES = {
-    "approval": "approval",
     "connection": "connection",
     "connection_tested": "test_analytics_default",
     "connection_wrong_key": "test_wrong_key",
@@ -22,16 +23,36 @@ PICTURES = {
     "report": "report",
     "trigger": "trigger_nightly_website_snapshot",
 }
+#: The same of a recording, in its order, with the seconds that each is shown.
+RECORDINGS = {
+    "approve_and_apply": {
+        "approve_1_planned": 4.0,
+        "approve_2_asked": 2.5,
+        "approval": 4.0,
+        "approve_3_applied": 5.0,
+    }
+}
 #: Enough for a web interface, and half of the size of a picture in all colours.
 COLOURS = 256
 
 
 def main(version: str) -> None:
+    for name, shown in RECORDINGS.items():
+        frames = [reduced(TAKEN / version / f"{taken}.png") for taken in shown]
+        times = [round(1000 * seconds) for seconds in shown.values()]
+        put(f"{name}.gif", frames[0], save_all=True, append_images=frames[1:], duration=times, loop=0)
     for name, taken in PICTURES.items():
-        with Image.open(TAKEN / version / f"{taken}.png") as picture:
-            reduced = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-            reduced.save(IMAGES / f"{name}.png", optimize=True)
-        sys.stdout.write(f"docs/images/{name}.png  {(IMAGES / f'{name}.png').stat().st_size / 1000:,.0f} kB\n")
+        put(f"{name}.png", reduced(TAKEN / version / f"{taken}.png"))
+
+
+def reduced(path: Path) -> Image.Image:
+    with Image.open(path) as picture:
+        return picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+
+
+def put(name: str, picture: Image.Image, **options: Any) -> None:
+    picture.save(IMAGES / name, optimize=True, **options)
+    sys.stdout.write(f"docs/images/{name}  {(IMAGES / name).stat().st_size / 1000:,.0f} kB\n")
 
 
 if __name__ == "__main__":

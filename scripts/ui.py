@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import requests
+from airflow import __version__ as airflow_version
 from local_airflow import (
     CHECKOUT,
     PASSWORD,
@@ -23,9 +24,11 @@ from local_airflow import (
     airflow,
     environment,
     free_port,
+    own_temporary_folder,
     server_settings,
     stop_on_signals,
 )
+from packaging.version import Version
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -35,12 +38,19 @@ LOG = OUTPUT / "airflow.log"
 #: Timeout for the web interface to start, in seconds; it takes about thirty.
 PATIENCE = 180
 
+#: What the sample DAGs ask for, so that each runs at the first click.
+VARIABLES = {"excluded_ips": "203.0.113.7  # office\n198.51.100.0  # VPN", "analytics_instances": ["analytics_default"]}
+POOL = ("website_analytics", "4", "instances")
+
 
 class UIError(Exception):
     """A failure to start the web interface, or its unexpected end."""
 
 
 def main() -> int:
+    if Version(airflow_version) < Version("3"):
+        say(f"FAILED: make ui shows Airflow 3, and this is {airflow_version}: run it without AIRFLOW=.")
+        return 2
     stop_on_signals()
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
@@ -56,17 +66,21 @@ def main() -> int:
         say(f"FAILED: {error}\nAirflow's log is in {LOG}")
         return 1
     except KeyboardInterrupt:
-        say("\nStopped.")
+        say("Stopped: all processes have ended.")
     return 0
 
 
 def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    env = environment(home, server_settings(home, url))
+    env = environment(home, {**server_settings(home, url), **own_temporary_folder(home)})
     say("Setting up a fresh Airflow")
     run(env, log, "db", "migrate")
     # In the database, not in the environment: the list of connections shows only those of the database.
     run(env, log, "connections", "add", "analytics_default", "--conn-json", connection_json(sandbox))
+    variables = home / "variables.json"
+    variables.write_text(json.dumps(VARIABLES))
+    run(env, log, "variables", "import", str(variables))
+    run(env, log, "pools", "set", *POOL)
     say("Starting the web interface")
     with airflow("standalone", env=env, log=log) as process:
         wait_until_up(url, process)

@@ -19,8 +19,9 @@ from airflow_provider_analytics.api.kinds import Privacy, Secret
 from airflow_provider_analytics.api.listing import Listing, read_again, requests_of_a_list
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.api.stopping import Look
-from airflow_provider_analytics.api.transport import Stats, Transport, may_have_been_applied
+from airflow_provider_analytics.api.transport import Transport, may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -126,7 +127,7 @@ class AnalyticsClient:
 
     @property
     def stats(self) -> Stats:
-        """Number of requests sent so far, and of retries among them."""
+        """What was done so far."""
         return self._transport.stats
 
     def redact(self, text: str) -> str:
@@ -147,6 +148,7 @@ class AnalyticsClient:
             self.settings.page_parameter,
             parallel=self.settings.parallel_requests,
             unwanted=unwanted,
+            stats=self.stats,
         )
 
     @_located
@@ -409,7 +411,11 @@ class AnalyticsClient:
                 return read()
             except (NotFoundError, NotAppliedError):
                 self._transport.wait(seconds)
-        return read()
+        try:
+            return read()
+        except (NotFoundError, NotAppliedError):
+            self.stats.count("changes_failed")
+            raise
 
     @_located
     def delete_website(self, website_id: int | str) -> None:
@@ -433,6 +439,7 @@ class AnalyticsClient:
     @_located
     def _page(self, query: Mapping[str, str], unwanted: threading.Event) -> dialect.Page:
         answer = self._transport.request("GET", _WEBSITES, query=query, unwanted=unwanted)
+        self.stats.count("pages")
         page = dialect.page(answer, self._transport.url(_WEBSITES), self.settings.list_key)
         for row in page.rows:
             dialect.website_id(row, answer)

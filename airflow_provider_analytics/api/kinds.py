@@ -221,7 +221,7 @@ class Lines(Kind):
 
     def json_schema(self) -> dict[str, Any]:
         """Return the schema of a list of texts, or of a text with an entry per line."""
-        return {"type": ["array", "string"], "items": {"type": "string"}}
+        return {"type": ["array", "string"], "items": {"type": "string"}, "pattern": r"\S"}
 
 
 # Many websites have the same list, and each list is read several times.

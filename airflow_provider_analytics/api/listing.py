@@ -12,8 +12,10 @@ may change while it is read. So a list counts as complete only if the reading pr
     (docs/interface.md, Rules), so a website created meanwhile and still there would be the newest in the second head:
     there is none. The total is the same, so none of the old ones is gone. So while a page was read, the list was the
     old one and k websites that came and went, and the page named a total of k more; it did not: k is 0. Every page
-    was cut from one and the same list. Without a filter and with ``search`` nothing else moves a website in or out,
-    since a domain cannot change. The head must show falling numbers as ids, of which the first is the largest of all:
+    was cut from one and the same list. A total that is late, from a cache, is refused or does no harm, as long as it is
+    right when the first head is read: then no more than these websites can fill it. Without a filter and with
+    ``search`` nothing else moves a website in or out, since a domain cannot change. The head must show falling numbers
+    as ids, of which the first is the largest of all:
     else the service does not sort, and this proves nothing.
 ``both directions``
     Everything else (no total, ids that are no numbers, a ``favorite`` filter on several pages): read until a page
@@ -56,6 +58,7 @@ from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     IncompleteListError,
@@ -115,6 +118,7 @@ class Listing(Iterator[dict[str, Any]]):
     :param page_parameter: name of the query parameter that selects a page; None: as the service says.
     :param parallel: maximum number of pages read at the same time.
     :param unwanted: is set when nobody waits for pages any more.
+    :param stats: counts the websites, and the readings that begin anew.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
@@ -129,8 +133,10 @@ class Listing(Iterator[dict[str, Any]]):
         *,
         parallel: int = 1,
         unwanted: Event | None = None,
+        stats: Stats | None = None,
     ) -> None:
         self.proof = None
+        self.stats = stats or Stats()
         self._fetch_page = fetch
         self._fetched = 0
         self._lock = Lock()
@@ -180,10 +186,12 @@ class Listing(Iterator[dict[str, Any]]):
     def _read(self) -> Records:
         if "favorite" in self._query:
             yield from self._read_favorites()
-            return
-        reading = _Reading(self, self._query)
-        yield from self._rows(reading)
-        self.proof = self._prove(reading)
+        else:
+            reading = _Reading(self, self._query)
+            yield from self._rows(reading)
+            self.proof = self._prove(reading)
+        if self.proof is not None:
+            self.stats.count("websites", self.proof.websites)
 
     def _rows(self, reading: _Reading) -> Records:
         pages = reading.pages()
@@ -625,6 +633,7 @@ def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], 
             if reading == MAX_READINGS:
                 seen = f"{error.seen} This was reading {reading}, the last one."
                 raise IncompleteListError(error.check, seen, True) from None
+            listing.stats.count("lists_read_again")
             log.info(
                 "Reading the list again, as it changed meanwhile (%d of %d): %s", reading, MAX_READINGS, error.seen
             )

@@ -18,7 +18,6 @@ import weakref
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote, urlencode, urlsplit
 
@@ -36,6 +35,7 @@ from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import ANNOUNCED_FROM, RateLimiter, until
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import Settings, is_loopback
+from airflow_provider_analytics.api.stats import Listener, Stats
 from airflow_provider_analytics.api.stopping import Look, Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
@@ -84,32 +84,26 @@ Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Stats:
-    """Number of requests sent so far, and of retries among them."""
-
-    requests: int = 0
-    retries: int = 0
-
-
 class Transport:
     """Sender of requests to one service over one connection pool; thread-safe, and safe to use after a fork.
 
     :param settings: base URL, API key and options.
     :param sleep: waits for a number of seconds; tests replace it. None waits until :meth:`stop` at most.
     :param clock: returns the seconds of a monotonic clock; tests replace it.
+    :param listener: is told what is counted (:class:`Stats`).
     """
 
     def __init__(
         self,
         settings: Settings,
         *,
+        listener: Listener | None = None,
         sleep: Callable[[float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.redact = Redactor()
-        self.stats = Stats()
+        self.stats = Stats(listener=listener)
         self._stopping = Stopping(sleep)
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
@@ -137,8 +131,8 @@ class Transport:
         # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
         # keeps cookies, and reads proxies and certificates from the environment for each request.
         self._adapter = _Adapter(pool_connections=1, pool_maxsize=POOL_SIZE)
-        self._limiter = RateLimiter(self.settings.requests_per_minute, self._stopping.wait, self._clock)
-        self._stats_lock = threading.Lock()
+        self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
+        self.stats.forget_threads()
 
     def close(self) -> None:
         """Close the connections."""
@@ -165,9 +159,13 @@ class Transport:
         """Why, if no request is begun any more."""
         return self._stopping.why
 
-    def wait(self, seconds: float) -> None:
-        """Wait so many seconds, or until :meth:`stop`."""
-        self._stopping.wait(seconds)
+    def wait(self, seconds: float, unwanted: threading.Event | None = None) -> None:
+        """Wait so many seconds, or until :meth:`stop`, or until ``unwanted`` is set."""
+        began = self._clock()
+        try:
+            self._stopping.wait(seconds, unwanted)
+        finally:
+            self.stats.count("waited", self._clock() - began)
 
     def url(self, path: str) -> str:
         """Return the URL of a path below ``/api/v1``.
@@ -264,9 +262,8 @@ class Transport:
             "Retrying in %.1f s%s (attempt %d of %d failed): %s",
             seconds, when, attempts, self.settings.max_retries + 1, reason,
         )  # fmt: skip
-        with self._stats_lock:
-            self.stats.retries += 1
-        self._stopping.wait(seconds, unwanted)
+        self.stats.count("retries")
+        self.wait(seconds, unwanted)
 
     def _prepare(
         self, method: str, path: str, query: Mapping[str, str] | None, form: Mapping[str, str] | None
@@ -288,8 +285,7 @@ class Transport:
         self._stopping.check()
         if self.stopped:
             raise StoppedError(f"Stopped: {self.stopped_because}, so this was not sent: {method} {path}.")
-        with self._stats_lock:
-            self.stats.requests += 1
+        self.stats.count("requests")
         started = self._clock()
         try:
             response = self._adapter.send(

@@ -7,15 +7,18 @@ import os
 import weakref
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-from airflow.providers.common.compat.sdk import BaseHook, mask_secret
+from airflow.providers.common.compat.sdk import BaseHook, Stats, mask_secret
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.api.listing import Listing
+from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS
+from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.connection import settings_from_connection
@@ -76,10 +79,18 @@ class AnalyticsHook(BaseHook):
                 settings = settings_from_connection(connection, self.analytics_conn_id)
                 for value in settings.headers.values():
                     mask_secret(value)  # Airflow masks extras by their names, which do not tell
-                self._client = AnalyticsClient(settings)
+                self._client = AnalyticsClient(settings, Transport(settings, listener=self._tell))
             if self._is_stopped:
                 self._client.stop()
             return self._client
+
+    def _tell(self, counted: str, number: float) -> None:
+        """Hand on to Airflow's metrics what the client counts (docs/metrics.md)."""
+        name, tags = f"{METRICS_PREFIX}.{counted}", {"conn_id": self.analytics_conn_id}
+        if counted in TIMERS:
+            Stats.timing(name, timedelta(seconds=number), tags=tags)
+        else:
+            Stats.incr(name, int(number), tags=tags)
 
     @property
     def where(self) -> str:
@@ -210,15 +221,16 @@ class AnalyticsHook(BaseHook):
         :return: the website record.
         :raises AmbiguousWriteError: if it is unknown whether the website was created; look the domain up.
         """
-        return self.client.create_website(
-            domain,
-            privacy=privacy,
-            password=password,
-            email=email,
-            exclude_bots=exclude_bots,
-            exclude_params=exclude_params,
-            exclude_ips=exclude_ips,
-        )
+        with _Change(self.client):
+            return self.client.create_website(
+                domain,
+                privacy=privacy,
+                password=password,
+                email=email,
+                exclude_bots=exclude_bots,
+                exclude_params=exclude_params,
+                exclude_ips=exclude_ips,
+            )
 
     def update_website(
         self,
@@ -248,16 +260,17 @@ class AnalyticsHook(BaseHook):
         :return: the website record.
         :raises NotFoundError: if there is no website with this id.
         """
-        return self.client.update_website(
-            website_id,
-            privacy=privacy,
-            password=password,
-            email=email,
-            exclude_bots=exclude_bots,
-            exclude_params=exclude_params,
-            exclude_ips=exclude_ips,
-            favorite=favorite,
-        )
+        with _Change(self.client):
+            return self.client.update_website(
+                website_id,
+                privacy=privacy,
+                password=password,
+                email=email,
+                exclude_bots=exclude_bots,
+                exclude_params=exclude_params,
+                exclude_ips=exclude_ips,
+                favorite=favorite,
+            )
 
     def delete_website(self, website_id: int | str) -> None:
         """Delete a website (docs/interface.md, Operations).
@@ -266,7 +279,8 @@ class AnalyticsHook(BaseHook):
         :raises NotFoundError: if there is no website with this id, unless an earlier attempt of this call, whose
             response was lost, may have deleted it.
         """
-        self.client.delete_website(website_id)
+        with _Change(self.client):
+            self.client.delete_website(website_id)
 
     def get_account(self) -> dict[str, Any]:
         """Return the account of the API key (docs/interface.md, Operations), a dict whose keys are not documented."""
@@ -317,6 +331,27 @@ class AnalyticsHook(BaseHook):
             name: StringField(field["label"], description=field["description"], widget=TextWidget())
             for name, field in CONNECTION_TYPE["conn-fields"].items()
         }
+
+
+class _Change:
+    """Counts a change of a website, or that it failed; a bad argument is neither.
+
+    A class, not a generator: the traceback in the task log has no frames of ``contextlib``.
+    """
+
+    def __init__(self, client: AnalyticsClient) -> None:
+        self._stats = client.stats
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._stats.count("changes_applied")
+        elif isinstance(error, AnalyticsError):
+            self._stats.count("changes_failed")
 
 
 # A thread of the parent may have held the lock, and is not there any more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,15 @@ from airflow_provider_analytics.storage import (
     version_of,
 )
 
+#: Scheme to the package that brings its file system, as the documentation of Airflow's providers says.
+_PROVIDERS = {
+    "s3": "apache-airflow-providers-amazon[s3fs]",
+    "gs": "apache-airflow-providers-google",
+    "abfs": "apache-airflow-providers-microsoft-azure",
+    "abfss": "apache-airflow-providers-microsoft-azure",
+    "adl": "apache-airflow-providers-microsoft-azure",
+}
+
 
 def storage_path(url: str, argument: str) -> StoragePath:
     """Return the storage path of a URL or an absolute path.
@@ -29,12 +39,23 @@ def storage_path(url: str, argument: str) -> StoragePath:
     to others, to whom it means nothing.
 
     :param argument: name of the argument, for the message.
-    :raises ValueError: for a relative path, which would depend on the working directory of the worker.
+    :raises ValueError: for a relative path, which would depend on the working directory of the worker, and for a scheme
+        that no installed provider registers; names the package that does.
     """
     if "://" not in url and not url.startswith("/"):
         raise ValueError(f"{argument}={url!r} is not allowed; allowed: a URL such as s3://bucket/path, or /path")
-    path = StoragePath.of(ObjectStoragePath(url))
     scheme, separator, rest = url.partition("://")
+    try:
+        path = StoragePath.of(ObjectStoragePath(url))
+    except ValueError as error:
+        # Airflow's own words for a scheme that no installed provider registers, with and without a connection.
+        if not re.match("No filesystem registered|Unsupported filesystem|Protocol not known", str(error)):
+            raise
+        package = _PROVIDERS.get(scheme)
+        needs = f"install {package} on the workers" if package else f"allowed: file, {', '.join(_PROVIDERS)}"
+        raise ValueError(
+            f"{argument}={url!r} cannot be used: Airflow has no file system for {scheme}:// here; {needs}"
+        ) from None
     host, slash, inside = rest.partition("/")
     # Airflow takes all that stands before an "@" for a connection id.
     return replace(path, url=f"{scheme}://{host.rpartition('@')[2]}{slash}{inside}") if separator else path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
@@ -22,6 +22,8 @@ from airflow_provider_analytics.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
@@ -136,6 +138,20 @@ class Connected(FailWithoutRetry):
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)
+
+
+def require_run(context: Context, keys: Iterable[str], what: str) -> None:
+    """Raise :class:`ValueError` if a context lacks what Airflow hands to each task of a run.
+
+    :param keys: what is needed of the context.
+    :param what: what needs it, for the message.
+    """
+    missing = [key for key in keys if key not in context]
+    if missing:
+        raise ValueError(
+            f"{what} needs the context that Airflow hands to a task of a run; missing: {', '.join(missing)}. Call "
+            "dag.test() in place of execute; see docs/operators.md"
+        )
 
 
 def permanent_failure(message: str, reason: str) -> AirflowFailException:

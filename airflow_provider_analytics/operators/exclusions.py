@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from airflow_provider_analytics.operators.base import AnalyticsOperator
+from airflow_provider_analytics.operators.base import AnalyticsOperator, require_run
 from airflow_provider_analytics.operators.planning import (
     ADOPT,
     SHOWN_CHANGES,
@@ -17,6 +17,7 @@ from airflow_provider_analytics.operators.planning import (
     account_of,
     markdown_path,
     read_approved,
+    require_run_to_apply,
     same_scope,
     task_name,
     write_plan,
@@ -126,6 +127,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             dry_run = flag("dry_run", self.is_dry_run)
             if dry_run and self.expected_digest is not None:
                 raise ValueError("dry_run=True with expected_digest is not allowed: one plans, the other applies")
+            self._require_run(context, dry_run=dry_run)
             approved = None if dry_run else read_approved(self.plan_path, self.expected_digest)
             planned = self._plan(hook, context, approved, dry_run=dry_run)
             outcome = Outcome()
@@ -140,6 +142,13 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             result = self._result(hook, planned, outcome, dry_run=dry_run)
             outcome.raise_failures()
         return result
+
+    def _require_run(self, context: Context, *, dry_run: bool) -> None:
+        """Raise :class:`ValueError` if the arguments need a run, and there is none."""
+        if not dry_run:
+            require_run_to_apply(context, ledger=self.mode == "managed", audit_path=self.audit_path)
+        elif self.mode == "managed" and not self.list_name:
+            require_run(context, ["ti"], "The mode managed without list_name")
 
     def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None, *, dry_run: bool) -> Planned:
         """Read the list of websites and work out the changes."""
@@ -265,6 +274,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _text_of_a_file(self, value: Any, context: Context) -> Any:
         """Return the text of a file if the value is the URL, the absolute path or the template name of one."""
+        from jinja2 import UndefinedError
+
         from airflow_provider_analytics.hooks.object_storage import read_text
 
         if not isinstance(value, str) or len(value.split()) != 1:
@@ -287,7 +298,10 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                     f"{self.argument}={value!r}: there is no such template file; allowed: the name of a file beside "
                     "the DAG or in its template_searchpath, a URL or an absolute path"
                 )
-            return self.render_template(source, context)
+            try:
+                return self.render_template(source, context)
+            except UndefinedError as error:
+                raise ValueError(f"{self.argument}={value!r} cannot be rendered: {error}") from None
         return value
 
     def _list(self, hook: AnalyticsHook, workers: int) -> Websites:

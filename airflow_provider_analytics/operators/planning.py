@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.exceptions import BulkError, SnapshotError, StoppedError, UnsafePlanError
+from airflow_provider_analytics.operators.base import require_run
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -179,6 +180,14 @@ def task_name(context: Context) -> str:
     ti = context["ti"]
     mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
     return f"{ti.dag_id}.{ti.task_id}{mapped}"
+
+
+def require_run_to_apply(context: Context, *, ledger: bool = False, audit_path: str | None = None) -> None:
+    """Raise :class:`ValueError` if the ledger or the audit trail needs a run, and there is none."""
+    if ledger:
+        require_run(context, ["ti"], "The mode managed, whose ledger names the try that owns it,")
+    if audit_path:
+        require_run(context, ["ti"], "audit_path, where each try has a file of its own,")
 
 
 def account_of(hook: AnalyticsHook) -> str | None:

@@ -13,7 +13,12 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, Asset, Bas
 
 from airflow_provider_analytics.assets import asset_uri, openlineage_name
 from airflow_provider_analytics.exceptions import IncompleteListError, UnsafePlanError
-from airflow_provider_analytics.operators.base import AnalyticsOperator, FailWithoutRetry, permanent_failure
+from airflow_provider_analytics.operators.base import (
+    AnalyticsOperator,
+    FailWithoutRetry,
+    permanent_failure,
+    require_run,
+)
 from airflow_provider_analytics.operators.links import REPORT_URL_KEY, SnapshotReportLink
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 
 LATE = ("fail", "skip", "label")
 ON_CHANGE = ("report", "fail", "skip")
+#: What a snapshot needs of the context of a run.
+_OF_A_RUN = ("dag", "dag_run", "outlet_events", "ti")
 #: Maximum number of undocumented fields in XCom and the asset event.
 MAX_FIELDS = 50
 #: Data-quality assertion of the lineage to the guard that checks it, in the order in which they are checked.
@@ -68,7 +75,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     filed, marked as late, up to ``late_tolerance`` after the day if that has no snapshot yet; a published day is
     history. ``late`` decides about any other late list.
 
-    Emits an event of ``asset`` with the return value as extra.
+    Emits an event of ``asset`` with the return value as extra. Outside of a run, as ``execute({})``, the day is
+    ``partition_date`` or today, and there is no event.
 
     .. code-block:: python
 
@@ -220,6 +228,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
         now = datetime.now(UTC)
         with self.connected() as hook:
+            if context:
+                require_run(context, _OF_A_RUN, "A snapshot")
             options = self._options()
             filters = self._filters()
             dataset = dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset))
@@ -302,9 +312,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         return filters
 
     def _day(self, context: Context, now: datetime) -> RunDay:
-        """Return the day of the run."""
+        """Return the day of the run; outside of a run, as of one that somebody starts now."""
         from airflow_provider_analytics.snapshots.run_day import choose_day
 
+        if not context:
+            dag = self.get_dag()
+            return choose_day(dag.timezone if dag else "UTC", now, partition_date=self.partition_date)
         dag_run: Any = context["dag_run"]
         return choose_day(
             context["dag"].timezone,
@@ -337,11 +350,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         )
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:
-        """Emit the asset event and the lineage, and store the link to the report."""
+        """Emit the asset event and the lineage, and store the link to the report; there is no event without a run."""
         from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
         self.published = manifest = snapshot.manifest
-        context["outlet_events"][self.asset].extra = describe(snapshot)
+        if context:
+            context["outlet_events"][self.asset].extra = describe(snapshot)
         collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
         collector.add_input_asset(context=self, uri=self.asset.uri)
         collector.add_output_asset(context=self, uri=self.data_uri)
@@ -355,7 +369,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         is_link = url is not None and urlsplit(url).scheme in {"http", "https", "file"}
         self.report_url = url if is_link else None
         # For Airflow 2, whose web server asks for it.
-        context["ti"].xcom_push(key=REPORT_URL_KEY, value=self.report_url or "")
+        if context:
+            context["ti"].xcom_push(key=REPORT_URL_KEY, value=self.report_url or "")
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return the lineage for OpenLineage; called only if its provider is installed."""
@@ -602,7 +617,7 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
 
 def _writer(context: Context) -> str | None:
     """Return what all tries of a task of a run have in common, or None outside of a run."""
-    found = [getattr(context["ti"], name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
+    found = [getattr(context.get("ti"), name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
     return None if None in found else json.dumps(found, default=str)
 
 

@@ -164,7 +164,7 @@ class _SettingsOperator(AnalyticsOperator):
         return {name: value for name, value in settings.items() if value is not None}
 
     def _rendered_password(self, template: str, context: Context) -> str:
-        from jinja2 import TemplateSyntaxError
+        from jinja2 import TemplateSyntaxError, UndefinedError
 
         try:
             password = self.render_template(template, context)
@@ -173,6 +173,8 @@ class _SettingsOperator(AnalyticsOperator):
             raise ValueError(
                 "password (value not shown) is not a valid template; allowed: plain text, or a Jinja template"
             ) from None
+        except UndefinedError as error:
+            raise ValueError(f"password (value not shown) cannot be rendered: {error}") from None
         if not isinstance(password, str) or password == "None":  # noqa: S105 - Jinja's text for a missing value
             raise ValueError("password was rendered to no text; check that its connection or variable has a value")
         mask_secret(password)

@@ -18,6 +18,7 @@ from airflow_provider_analytics.operators.planning import (
     account_of,
     markdown_path,
     read_approved,
+    require_run_to_apply,
     same_scope,
     write_plan,
 )
@@ -132,13 +133,15 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
 
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         websites_file = self._file()
+        if websites_file.managed and to_apply_in is not None:
+            require_run_to_apply(to_apply_in, ledger=True)
         # A plan that was made for another service or account is another plan.
         service = {"service": hook.client.base_url, "account": account_of(hook)}
         if approved:
             same_scope(approved, service)
         scope = {**service, **{name: value for name, value in settings._asdict().items() if value is not None}}
         ledger_file = self._ledger(websites_file, settings, service)
-        if ledger_file and to_apply_in:
+        if ledger_file and to_apply_in is not None:
             ledger_file.take_over(to_apply_in, hook.client)
         everything = hook.list_websites()
         websites = Websites(hook.client, everything, complete=True, workers=workers)
@@ -398,6 +401,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
 
         with self.connected() as hook:
             settings, force = self._settings(), flag("force", self.force)
+            require_run_to_apply(context, audit_path=self.audit_path)
             approved = read_approved(self.plan_path, self.expected_digest)
             if approved:
                 settings = self._approved_settings(approved.plan, settings, force=force)

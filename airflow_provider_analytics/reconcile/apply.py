@@ -269,7 +269,7 @@ def apply_plan(
         unclear.add(key)
         failures[change.website] = _UNDER_WAY
     # Copies: a request that is still under way may end now.
-    return Outcome(
+    outcome = Outcome(
         tuple(sender.sent),
         failures,
         frozenset(unclear),
@@ -277,6 +277,9 @@ def apply_plan(
         tuple(checked.differing.values()),
         interrupted,
     )
+    websites.client.stats.count("changes_applied", outcome.applied)
+    websites.client.stats.count("changes_failed", len(outcome.failures))
+    return outcome
 
 
 @dataclass

@@ -32,6 +32,7 @@ SETTABLE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_updat
 _ALSO = "also_"
 #: What a layer may hold besides settings.
 _IGNORE, _PROTECT = "ignore", "protect"
+_NO_ENTRIES = "has no entries: write [] to clear the list, or leave it out"
 _SHOWN_PROBLEMS = 20
 _SHOWN_CHARACTERS = 180
 _PATTERN = re.compile(r"[*?]")
@@ -381,6 +382,8 @@ def _check_shape(data: object, places: _Places) -> None:
             # What stands there instead may hold a password.
             kind = "settings by name" if "object" in error.validator_value else "a list"
             places.problem(path, f"{where} (value not shown) is not allowed; allowed: {kind}")
+        elif error.validator == "pattern":
+            places.problem(path, f"{where} {_NO_ENTRIES}")
         else:
             allowed = error.schema.get("enum") or {"boolean": ["true", "false"]}.get(error.schema.get("type"))
             told = f"; allowed: {', '.join(map(str, allowed))}" if allowed else ""
@@ -445,7 +448,7 @@ def _layer(value: Mapping[str, Any] | None, path: Path, networks: str, places: _
         try:
             layer[name] = LINE_FIELDS[field_name].parse(name, setting, networks)
             if not layer[name] and setting != []:
-                places.problem((*path, name), f"{name} has no entries: write [] to clear the list, or leave it out")
+                places.problem((*path, name), f"{name} {_NO_ENTRIES}")
         except UnusableEntriesError as error:
             for number, problem in error.problems:
                 places.problem((*path, name, number - 1), f"{name}: {problem}")

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.redaction import without_secrets
+from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import formats, guards, rows
 from airflow_provider_analytics.snapshots.diff import Selection, diff, in_words, read_changes, write_changes
@@ -93,20 +94,13 @@ class Options:
                 formats.need_extra(module, "report", "report=True")
 
 
-class Stats(Protocol):
-    """Request counts of a client, such as ``AnalyticsClient.stats``."""
-
-    requests: int
-    retries: int
-
-
 @dataclass(frozen=True)
 class Origin:
     """What is read, and by whom.
 
     :param make_listing: starts reading the list; called again if the list changed while it was read.
     :param source: where the list comes from.
-    :param stats: request counts of the client.
+    :param stats: what the client has done so far.
     :param filters: filters of the list.
     :param clean: removes secrets from a record, such as ``AnalyticsClient.for_output``.
     """

@@ -61,6 +61,9 @@ needs_answers_in_dag_test = pytest.mark.skipif(
 needs_the_screens_of_3_3 = pytest.mark.skipif(
     VERSION < (3, 3), reason="the demo and the web interface are those of Airflow 3.3"
 )
+needs_examples_of_providers = pytest.mark.skipif(
+    VERSION < (3, 3), reason="Airflow lists the examples of providers outside of its own packages from 3.3 on"
+)
 needs_what_is_measured = pytest.mark.skipif(VERSION < (3, 3), reason="the newest Airflow is what is measured")
 needs_known_screens = pytest.mark.skipif(
     (3, 0) <= VERSION < (3, 3), reason="tests/support knows the screens of the oldest and of the newest Airflow"

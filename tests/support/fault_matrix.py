@@ -2,7 +2,8 @@
 
 Each case of a list holds when the client returns exactly the websites the server had, or refuses with a typed error;
 and when a well-behaved server is asked no more often than arithmetic demands. Moving lists hold when nothing that was
-there all the time is missing and nothing that never was is present. For writes see ``write_matrix.py``.
+there all the time is missing and nothing that never was is present; and, if the reading was closed by a second head
+while the totals are right, when it returns the list as it was at that moment. For writes see ``write_matrix.py``.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class Move:
     shows_favorite: bool = True
     parallel: int = 1
     quiet: int = 2
+    lag: int = 0
 
     def try_once(self, seed: int) -> tuple[str | None, bool]:
         """Return what did not hold in one reading (None if all did), and whether the list was taken."""
@@ -118,11 +120,11 @@ class Move:
         moving = MovingList(
             chance, ids, self.total, self.kinds, self.page_size, chance.choice((1, 2, 4)), self.shows_favorite,
             favorites=set(ids) if "favorite" in query else set(), filtered="favorite" in query,
-            quiet=self.quiet,
+            quiet=self.quiet, lag=self.lag,
         )  # fmt: skip
         try:
             with mock.patch.object(listing, "ThreadPoolExecutor", OutOfOrder(chance)):
-                found, _ = read(moving.answer, {"per_page": "10", **query}, self.parallel)
+                found, reading = read(moving.answer, {"per_page": "10", **query}, self.parallel)
             got = {int(website_id) for website_id in found}
         except IncompleteListError:
             return None, False
@@ -130,6 +132,9 @@ class Move:
             return f"lost {sorted(lost)}", True
         if invented := got - moving.existed:
             return f"invented {sorted(invented)}", True
+        is_closed = reading.proof is not None and reading.proof.method == "closed reading" and "favorite" not in query
+        if is_closed and not self.lag and got != moving.shown:
+            return f"the list at its end lacks {sorted(got - moving.shown)}, and has {sorted(moving.shown - got)}", True
         return None, True
 
 
@@ -138,12 +143,20 @@ _FLIPS = ("create", "delete", "flip", "flip", "flip", "flip")
 MOVES = {
     "newest first, with total": Move(),
     "newest first, out of order": Move(kinds=_SWAPS, parallel=4, quiet=12),
+    "newest first, late totals": Move(kinds=_SWAPS, parallel=4, quiet=12, lag=3),
+    "newest first, total of the first page": Move(kinds=_SWAPS, parallel=4, quiet=12, lag=10_000),
     "newest first, no total": Move(total=False),
     "oldest first, with total": Move((("sort", "asc"),)),
     "oldest first, out of order": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12),
+    "oldest first, late totals": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12, lag=3),
+    "oldest first, total of the first page": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12, lag=10_000),
     "oldest first, no total": Move((("sort", "asc"),), total=False),
     "by domain, with total": Move((("sort_by", "domain"),)),
     "by domain, out of order": Move((("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12),
+    "by domain, late totals": Move((("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12, lag=3),
+    "by domain, total of the first page": Move(
+        (("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12, lag=10_000
+    ),
     "by domain, no total": Move((("sort_by", "domain"),), total=False),
     "favourites, with total": Move((("favorite", "true"),), kinds=_FLIPS),
     "favourites, no total": Move((("favorite", "true"),), total=False, kinds=_FLIPS),

@@ -208,12 +208,17 @@ class MovingList:
     filtered: bool = False
     #: How much more often nothing changes than something: a single change is the hardest to see.
     quiet: int = 2
+    #: How many answers ago a total was right: it comes from a cache, which is right at the first answer.
+    lag: int = 0
     off: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.existed = set(self.ids)
         self.stayed = self._matching()
         self._next = max(self.ids, default=0) + 1
+        self._totals: list[int] = []
+        #: The ids in the list that the last answer was cut from.
+        self.shown: set[int] = set()
         #: How many websites had an id before.
         self._given: Counter[int] = Counter()
 
@@ -228,10 +233,13 @@ class MovingList:
             for n in ids[first : first + self.page_size]
         ]
         body: dict[str, Any] = {"data": rows}
+        self._totals.append(len(ids))
+        self.shown = set(ids)
         if self.total:
-            body["total"] = len(ids)
+            total = self._totals[max(0, len(self._totals) - 1 - self.lag)]
+            body["total"] = total
             body["per_page"] = self.page_size
-            body["last_page"] = max(1, -(-len(ids) // self.page_size))
+            body["last_page"] = max(1, -(-total // self.page_size))
         for _ in range(self.random.choice((*[0] * self.quiet, 1, self.most_changes))):
             self._change()
             self.stayed &= self._matching()

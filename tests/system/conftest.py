@@ -3,6 +3,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -62,3 +65,10 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def chromedriver() -> str:
     return tool("chromedriver")
+
+
+@pytest.fixture(scope="module")
+def in_pictures() -> Iterator[Callable[[str], Path]]:
+    """Make folders whose paths stand in pictures of the documents: short, and without the name of who ran the test."""
+    with ExitStack() as stack:
+        yield lambda name: Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-")))

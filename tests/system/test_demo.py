@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,8 +19,13 @@ def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "nightly_website_snapshot is in state success" in answer.stdout
     assert "Websites on disk: 250, distinct ids: 250" in answer.stdout
-    # Quiet: what a person can follow, not Airflow's log.
+    # Quiet: what a person can follow, not Airflow's log; what to do next comes last, and names what is there.
     assert len(answer.stdout.splitlines()) < 20
+    end = answer.stdout.partition("What to do next:")[2]
+    assert "make ui" in end
+    named = re.findall(r"(?:docs|dags)/\w+\.\w+", end)
+    assert len(named) == 2
+    assert all((checkout / name).exists() for name in named)
 
     place = next(line.removeprefix("Snapshot: ") for line in answer.stdout.splitlines() if "Snapshot: " in line)
     [data] = Path(place).glob("*.jsonl")

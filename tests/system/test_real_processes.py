@@ -18,6 +18,7 @@ import pytest
 from airflow_processes import AirflowApi, AirflowProcesses, RunState, wait_for
 from airflow_versions import needs_approvals, needs_clearing_while_it_runs
 from local_airflow import free_port, processes_of
+from statsd_server import StatsD
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -29,6 +30,7 @@ from datetime import datetime, timezone
 from airflow.providers.common.compat.sdk import DAG
 
 from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
 
 with DAG("report", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
@@ -44,6 +46,14 @@ with DAG("report", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezon
             params={"base_path": ""},
         )
 
+with DAG("metrics", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
+    SnapshotWebsitesOperator(
+        task_id="snapshot",
+        base_path="{{ params.base_path }}",
+        params={"base_path": ""},
+        asset=snapshot_asset("metrics"),
+    ) >> SyncExcludedIpsOperator(task_id="sync", excluded_ips=["198.51.100.77"], mode="merge")
+
 with DAG("ways", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
     GetAccountOperator.partial(task_id="ask").expand(analytics_conn_id=["in_json", "as_uri", "in_file", "by_rest"])
 """
@@ -56,6 +66,7 @@ class Service:
     airflow: AirflowProcesses
     sandbox: SandboxServer
     dags: Path
+    statsd: StatsD
 
     @property
     def api(self) -> AirflowApi:
@@ -91,13 +102,14 @@ def service(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     dags = home / "dags"
     shutil.copytree(checkout / "dags", dags)
     (dags / "more.py").write_text(MORE)
-    with SandboxServer() as sandbox:
+    with SandboxServer() as sandbox, StatsD() as statsd:
         sandbox.seed(WEBSITES)
         secrets = tmp_path_factory.mktemp("secrets") / "connections.json"
         secrets.write_text(json.dumps({"in_file": connection(sandbox, "in_file")}))
         way = quote(json.dumps({"X-Way": "as_uri"}))
         settings = {
             **sandbox.connection_env,
+            **statsd.settings,
             # A cache of fonts in the home of the user would keep Matplotlib quiet.
             "MPLCONFIGDIR": str(home / "matplotlib"),
             "AIRFLOW_CONN_IN_JSON": json.dumps(connection(sandbox, "in_json")),
@@ -106,7 +118,7 @@ def service(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(secrets)}),
         }
         with AirflowProcesses(home, dags, settings) as airflow:
-            yield Service(airflow, sandbox, dags)
+            yield Service(airflow, sandbox, dags, statsd)
         # Also not in rendered fields and XComs, nor in what the processes wrote.
         key = sandbox.api_key.encode()
         assert not [path for path in home.rglob("*") if path.is_file() and key in path.read_bytes()]
@@ -164,6 +176,29 @@ def test_each_night_is_loaded_after_it_was_written(service: Service, tmp_path: P
         "public": sum(website["privacy"] == 0 for website in expected),
         "new": len(expected),
     } in answered
+
+
+def test_tasks_tell_the_metrics_of_airflow_what_they_did(service: Service, tmp_path: Path) -> None:
+    """What arrives at StatsD is what the service has seen."""
+    service.api.unpause("metrics")
+    service.sandbox.clear_requests()
+    service.sandbox.fault("list", skip=1, status=503, headers={"Retry-After": "1"})
+    before = service.statsd.sums("airflow.analytics.")
+    service.run("metrics", base_path=tmp_path.as_uri())
+    after = service.statsd.sums("airflow.analytics.")
+    told = {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
+    asked = Counter(request.operation for request in service.sandbox.requests)
+    websites = len(service.sandbox.websites())
+    assert told.pop("waited") >= 1000
+    assert told == {
+        "requests": asked.total(),
+        "retries": 1,
+        "pages": asked["list"] - 1,
+        "websites": told["websites"],
+        "changes_applied": websites,
+    }
+    assert told["websites"] >= 2 * websites  # of the snapshot, and of the list before and after the changes
+    assert len(rows(tmp_path)) == asked["update"] == websites
 
 
 def test_a_report_is_linked_and_a_night_that_fails_says_why_and_no_more(service: Service, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -213,8 +213,8 @@ def stage(home: Path, dags: Path) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def staged(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    home = tmp_path_factory.mktemp("stage")
+def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage]:
+    home = in_pictures("airflow")
     (home / "airflow").mkdir()
     shutil.copytree(checkout / "dags", home / "dags")
     with stage(home, home / "dags") as running:

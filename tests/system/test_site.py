@@ -67,7 +67,7 @@ def configuration() -> dict[str, object]:
 def site(checkout: Path, environment: dict[str, str]) -> Path:
     done = subprocess.run(["make", "docs"], cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.replace("Setting up .tools\n", "").replace("Setting up .venv-docs\n", "") == ""
+    assert done.stdout.replace("Setting up .tools\n", "").replace("Setting up .tools/docs\n", "") == ""
     return checkout / "site"
 
 
@@ -187,7 +187,7 @@ def test_what_leads_nowhere_stops_the_build(site: Path, checkout: Path, tmp_path
     with (tmp_path / "docs" / "alerting.md").open("a") as page:
         page.writelines(f"\n[gone]({link})\n" for link in dead)
     (tmp_path / "docs" / "in_no_navigation.md").write_text("# Forgotten\n\nA page.\n")
-    python = checkout / ".venv-docs" / "bin" / "python"
+    python = checkout / ".tools" / "docs" / "bin" / "python"
     done = subprocess.run(
         [python, "-m", "mkdocs", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

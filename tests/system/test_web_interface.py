@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,9 @@ def interface(
     environment: dict[str, str],
     chromium: str,
     chromedriver: str,
-    tmp_path_factory: pytest.TempPathFactory,
+    in_pictures: Callable[[str], Path],
 ) -> Iterator[Interface]:
-    copy = tmp_path_factory.mktemp("checkout")
+    copy = in_pictures("checkout")
     for folder in ("scripts", "dags"):
         shutil.copytree(checkout / folder, copy / folder)
     with subprocess.Popen(
@@ -204,7 +204,13 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
 
         assert WebDriverWait(screen.driver, 2 * PATIENCE).until(settled) == "awaiting_input"
 
-    screen.driver.get(f"{interface.url}/required_actions?response_received=false")
+    ways = Screens(screen, interface.url)
+    ways.log("websites_as_code", run_id, "plan")
+    screen.sees("2 to create, 3 to update, 0 to delete")
+    screen.picture("approve_1_planned")
+    screen.open(f"{interface.url}/required_actions?response_received=false")
+    screen.shown("//td//a[normalize-space()='Change the websites?']")
+    screen.picture("approve_2_asked")
     screen.click("//td//a[normalize-space()='Change the websites?']")
     screen.wait(lambda _: any(approve.is_enabled() for approve in screen.all(button("Approve"))))
     # Rendered, and not as the Markdown's own signs.
@@ -221,6 +227,9 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     screen.click(button("Approve"))
     run = ended_run(interface, screen, "websites_as_code", "manual")
     assert (run["dag_run_id"], run["state"]) == (run_id, "success")
+    ways.log("websites_as_code", run_id, "apply")
+    screen.sees("Applied 5 of 5 changes, 0 failed")
+    screen.picture("approve_3_applied")
     after = interface.sandbox("websites")
     assert after[: len(before)] == [{**website, **UPDATED.get(website["domain"], {})} for website in before]
     created = {website["domain"]: website for website in after[len(before) :]}
@@ -231,11 +240,30 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert all(domain in audited for domain in (*CREATED, *UPDATED))
 
 
+def test_the_sample_dags_run_at_the_first_click(interface: Interface, screen: Screen) -> None:
+    """What they ask for is there: connection, Variables and pool; a form that is sent as it is leads to success."""
+    clicked = ("sync_excluded_ips", "sync_excluded_ips_in_chunks", "many_instances", "onboard_website")
+    with interface.api() as api:
+        for dag_id in clicked:
+            interface.unpause(dag_id)
+            runs = f"{interface.url}/api/v2/dags/{dag_id}/dagRuns"
+            api.post(runs, json={"logical_date": None}, timeout=PATIENCE).raise_for_status()
+    assert {dag_id: ended_run(interface, screen, dag_id, "manual")["state"] for dag_id in clicked} == dict.fromkeys(
+        clicked, "success"
+    )
+
+
 def test_ctrl_c_stops_everything(interface: Interface) -> None:
     started = psutil.Process(interface.process.pid).children(recursive=True)
     assert started
+    home = Path(started[0].environ()["AIRFLOW_HOME"])
+    assert home.is_dir()
     interface.process.send_signal(signal.SIGINT)
+    # At once, while the processes end.
+    assert interface.process.stdout is not None
+    assert [interface.process.stdout.readline() for _ in range(2)] == ["\n", "Stopping.\n"]
     assert interface.process.wait(timeout=PATIENCE) == 0
+    assert not home.exists()
     # A process that has ended is still seen until init has collected it.
     _, left = psutil.wait_procs(started, timeout=5)
     assert not left

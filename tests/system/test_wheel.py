@@ -8,19 +8,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_versions import AIRFLOW_VERSION
+from airflow_versions import AIRFLOW_VERSION, needs_examples_of_providers
+from release_check import content_problems
 
 from airflow_provider_analytics import __version__
 
 
-def test_the_wheel_holds_the_package_only(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "airflow_provider_analytics/py.typed" in names
-    assert {name.partition("/")[0] for name in names} == {
-        "airflow_provider_analytics",
-        f"airflow_provider_analytics-{__version__}.dist-info",
-    }
-    assert not [name for name in names if "__pycache__" in name]
+def test_the_wheel_holds_what_is_expected_and_nothing_else(wheel: Path) -> None:
+    assert content_problems(wheel) == []
+    assert f"airflow_provider_analytics-{__version__}.dist-info/METADATA" in zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_wheel_holds_the_samples(wheel: Path, checkout: Path) -> None:
+    archive, folder = zipfile.ZipFile(wheel), "airflow_provider_analytics/example_dags/"
+    shipped = {name.removeprefix(folder): archive.read(name) for name in archive.namelist() if name.startswith(folder)}
+    assert shipped == {file.name: file.read_bytes() for file in (checkout / "dags").iterdir() if file.is_file()}
+
+
+def test_the_source_distribution_makes_the_same_wheel(wheel: Path, checkout: Path, uv: str, tmp_path: Path) -> None:
+    subprocess.run([uv, "build", "--quiet", "--sdist", "--out-dir", str(tmp_path), str(checkout)], check=True)
+    [archive] = tmp_path.glob("*.tar.gz")
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path), str(archive)], check=True)
+    assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
+
+
+def test_an_editable_install_has_no_copies_of_the_samples(checkout: Path, uv: str, tmp_path: Path) -> None:
+    install = [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path)]
+    subprocess.run([*install, "--editable", str(checkout)], check=True)
+    assert not (tmp_path / "airflow_provider_analytics").exists()
+    [path] = tmp_path.glob("*.pth")
+    assert Path(path.read_text().strip()) == checkout
 
 
 @pytest.fixture(scope="module")
@@ -39,27 +56,48 @@ def installed(
     install = [uv, "pip", "install", "--quiet", "--python", str(python), "--constraint", str(constraints)]
     subprocess.run([*install, str(wheel), f"apache-airflow=={AIRFLOW_VERSION}"], check=True)
 
-    def ask(*arguments: str) -> list[dict[str, str]]:
+    def ask(*arguments: str, **variables: str) -> str:
         answer = subprocess.run(
-            [str(python), "-m", "airflow", *arguments, "--output", "json"],
-            env={**environment, "AIRFLOW_HOME": str(directory)},
+            [str(python), "-m", "airflow", *arguments],
+            env={**environment, "AIRFLOW_HOME": str(directory), **variables},
             cwd=directory,
             capture_output=True,
             text=True,
             check=True,
         )
-        found: list[dict[str, str]] = json.loads(answer.stdout[answer.stdout.index("[{") :])
-        return found
+        return answer.stdout
 
     return ask
 
 
+def rows(answer: str) -> list[dict[str, str]]:
+    """Return what ``--output json`` prints after what Airflow logs."""
+    found: list[dict[str, str]] = json.loads(answer[answer.index("[{") :])
+    return found
+
+
 def test_airflow_lists_the_provider(installed: Any) -> None:
-    [provider] = [row for row in installed("providers", "list") if row["package_name"] == "airflow-provider-analytics"]
+    listed = rows(installed("providers", "list", "--output", "json"))
+    [provider] = [row for row in listed if row["package_name"] == "airflow-provider-analytics"]
     assert provider["version"] == __version__
 
 
 def test_airflow_lists_the_hook(installed: Any) -> None:
-    [hook] = [row for row in installed("providers", "hooks") if row["connection_type"] == "analytics"]
+    listed = rows(installed("providers", "hooks", "--output", "json"))
+    [hook] = [row for row in listed if row["connection_type"] == "analytics"]
     assert hook["class"] == "airflow_provider_analytics.hooks.analytics.AnalyticsHook"
     assert hook["hook_name"] == "Website Analytics"
+
+
+@needs_examples_of_providers
+def test_airflow_lists_the_samples_as_examples(installed: Any, checkout: Path) -> None:
+    from airflow.models import DagBag
+
+    settings = {"AIRFLOW__CORE__LOAD_EXAMPLES": "True"}
+    installed("db", "migrate", **settings)
+    bundle = ["--local", "--bundle-name", "airflow-provider-analytics-example-dags"]
+    listed = rows(installed("dags", "list", *bundle, "--output", "json", **settings))
+    samples = DagBag(checkout / "dags").dags
+    assert all("example" in dag.tags for dag in samples.values())
+    assert sorted(dag["dag_id"] for dag in listed) == sorted(samples)
+    assert {Path(dag["fileloc"]).parent.name for dag in listed} == {"example_dags"}

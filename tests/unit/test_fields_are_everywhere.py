@@ -19,6 +19,7 @@ import pytest
 
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS, WEBSITE_FIELDS, Field
+from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import exclusions
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
@@ -51,6 +52,7 @@ class Recorder:
 
     def __init__(self, *_: Any) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
+        self.stats = Stats()
 
     @property
     def client(self) -> Self:

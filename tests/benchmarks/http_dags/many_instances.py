@@ -113,7 +113,7 @@ def many_instances():
             task_id="sync",
             method="PUT",
             data={
-                "exclude_ips": "{{ var.value.get('excluded_ips', '') }}",
+                "exclude_ips": "{{ var.value.excluded_ips }}",
                 "ledger_path": ledger_path,
                 "list_name": list_name,
                 "audit_path": audit_path,

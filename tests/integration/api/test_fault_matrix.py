@@ -35,6 +35,15 @@ def test_every_case_holds(group: str) -> None:
         assert counts["taken"] > counts["tried"] / 20
 
 
+@pytest.mark.parametrize(("part", "kind"), [("close", "out of order"), ("_check_total", "total of the first page")])
+def test_the_moving_lists_fail_without_a_part_of_the_proof(
+    part: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing_module._Reading, part, lambda reading: None)
+    for order in ("newest first", "oldest first", "by domain"):
+        assert fault_matrix.run(_GROUPS[f"moving: {order}, {kind}"])[1]
+
+
 @pytest.mark.parametrize(
     ("server", "requests"),
     [

@@ -234,3 +234,16 @@ def test_command_line_and_secrets_backend_give_the_same_client(tmp_path: Path) -
         assert re.search(r"'wrong'\s+Testing\.\.\.\s+Connection failed!\s.*401 Unauthorized", said)
         assert sandbox.api_key not in said
         assert "wr0ng-key" not in said
+
+
+def test_the_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
+    """The code of docs/hook.md."""
+    text = (Path(__file__).parents[3] / "docs" / "hook.md").read_text(encoding="utf-8")
+    analytics_sandbox.add_website("open.example", privacy=0)
+    analytics_sandbox.add_website("closed.example", privacy=1)
+    found: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, found)
+    assert found["private"] == ["closed.example"]
+    named = set(re.findall(r"`(\w+)`", text.partition("```")[0])) - {"AnalyticsHook"}
+    assert all(callable(getattr(AnalyticsHook, name)) for name in named)

@@ -271,6 +271,7 @@ def test_a_day_with_a_changed_byte_is_skipped_until_it_is_whole(
 def test_another_format_makes_no_new_version(tmp_path: Path) -> None:
     from airflow_provider_analytics.api.dialect import Page
     from airflow_provider_analytics.api.listing import Listing
+    from airflow_provider_analytics.api.stats import Stats
     from airflow_provider_analytics.snapshots.layout import dataset_of
     from airflow_provider_analytics.snapshots.manifest import Source
     from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
@@ -282,7 +283,7 @@ def test_another_format_makes_no_new_version(tmp_path: Path) -> None:
         origin = Origin(
             lambda: Listing(lambda _: page, {}, "page"),
             Source(url="https://sandbox", account_id=None),
-            SimpleNamespace(requests=1, retries=0),
+            Stats(requests=1),
         )
         options = Options(file_format=file_format)
         take_snapshot(dataset_of(str(base)), now.date(), origin, now=now, options=options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from typing import Any
 
 import pendulum
 import pytest
-from airflow.providers.common.compat.sdk import DAG
+from airflow.providers.common.compat.sdk import DAG, AirflowFailException
 from airflow_versions import allow_execute_in_this_thread, last_asset_event, register_assets
 from dag_runs import OutletEvents, RunDag
 
@@ -288,6 +289,25 @@ def test_two_snapshots_are_compared(
         assert (task.returned["previous"], task.returned["added"]) == (yesterday, 1)
         assert task.returned["changes"][0]["domain"] == "new.example.com"
         assert "new.example.com" in Path(task.returned["markdown"]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("base_path", "remedy"),
+    [
+        ("gs://bucket/path", "install apache-airflow-providers-google on the workers"),
+        ("abfss://conn@container/path", "install apache-airflow-providers-microsoft-azure on the workers"),
+        ("webhdfs9://host/path", "allowed: file, s3, gs, abfs, abfss, adl"),
+    ],
+)
+def test_a_scheme_without_a_provider_names_the_package(analytics_sandbox: Any, base_path: str, remedy: str) -> None:
+    operator = SnapshotWebsitesOperator(task_id="snapshot", base_path=base_path)
+    with pytest.raises(
+        AirflowFailException, match=re.escape(f"no file system for {base_path.partition(':')[0]}://")
+    ) as raised:
+        operator.execute({})
+    assert remedy in str(raised.value)
+    assert f"base_path={base_path!r}" in str(raised.value)
+    assert analytics_sandbox.requests == []
 
 
 def test_no_connection_is_named_in_what_is_handed_on() -> None:

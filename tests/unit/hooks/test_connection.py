@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -412,3 +414,36 @@ def test_a_secret_before_the_host_is_not_shown_where_the_rest_is_no_url() -> Non
 def test_an_empty_ca_path_never_turns_verification_off() -> None:
     with pytest.raises(AnalyticsConfigError, match="verify=''"):
         Settings(base_url="https://stats.example.com", api_key=KEY, verify="")
+
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "connection.md").read_text(encoding="utf-8")
+
+
+def test_the_documented_variables_are_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    install, variables = re.findall(r"```console\n(.*?)```", DOCUMENT, re.DOTALL)
+    found = []
+    for line in variables.splitlines():
+        export, assignment = shlex.split(line)
+        name, _, value = assignment.partition("=")
+        monkeypatch.setenv(name, value)
+        connection = AnalyticsHook.get_connection("analytics_default")
+        found.append(settings_from_connection(connection, "analytics_default"))
+        assert export == "export"
+    wanted = Settings(
+        base_url="https://stats.example.com/app", api_key="KEY", timeout=10, source="connection 'analytics_default'"
+    )
+    assert found == [wanted, wanted]
+    assert {settings.api_key for settings in found} == {"KEY"}
+    assert install == "pip install airflow-provider-analytics\n"
+
+
+def test_the_documented_fields_are_those_of_the_form() -> None:
+    fields = re.findall(
+        r"`(\w+)`",
+        "".join(
+            re.findall(
+                r"^\| ([^|]*)\| (?!Default)", DOCUMENT.partition("## Fields")[2].partition("<!--")[0], re.MULTILINE
+            )
+        ),
+    )
+    assert set(fields) == {"host", "password", "port", "login", "schema"}

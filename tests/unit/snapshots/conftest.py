@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from upath import UPath
 
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.listing import Listing
+from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
@@ -74,7 +74,7 @@ def take() -> Callable[..., Any]:
         origin = Origin(
             make_listing=lambda: listing(records),
             source=options.pop("source", SOURCE),
-            stats=SimpleNamespace(requests=3, retries=1),
+            stats=Stats(requests=3, retries=1),
             filters=options.pop("filters", {}),
         )
         return take_snapshot(

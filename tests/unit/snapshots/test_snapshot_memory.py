@@ -12,6 +12,7 @@ TWO_NIGHTS = """
 import resource, sys
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.snapshots.layout import dataset_of
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
@@ -35,11 +36,11 @@ class Listing:
     def __next__(self):
         return next(self.records)
 
-    def close(self):
+    def close(self, wait=True):
         pass
 
 source = Source(url="https://stats.example.com", account_id=None)
-origin = Origin(Listing, source, SimpleNamespace(requests=1, retries=0))
+origin = Origin(Listing, source, Stats(requests=1))
 for night in range(2):
     now = datetime(2026, 11, 20 + night, tzinfo=UTC)
     take_snapshot(dataset_of(base), now.date(), origin, now=now, options=Options(file_format=file_format))

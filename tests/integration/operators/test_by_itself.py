@@ -1,0 +1,147 @@
+"""docs/operators.md: each operator by itself, as ``execute({})``, and in a run, as ``dag.test()``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG, AirflowFailException, BaseOperator
+from airflow_versions import asset_events, register_assets
+from dag_runs import RunDag
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+TEXT = (Path(__file__).parents[3] / "docs" / "operators.md").read_text(encoding="utf-8")
+_, SECTIONS = TEXT.split("\n## Each operator\n")
+ALONE, IN_A_RUN = SECTIONS.split("\n### What needs a run\n")
+
+
+def code(text: str, folder: Path) -> str:
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    return "".join(blocks).replace("/data/", f"{folder}/")
+
+
+def tasks(text: str, folder: Path) -> Iterator[Any]:
+    """Yield the tasks of a part of the document, with /data in a folder of the test."""
+    namespace: dict[str, Any] = {}
+    exec(code(text, folder), namespace)
+    yield from (value for value in namespace.values() if isinstance(value, BaseOperator))
+
+
+@pytest.fixture(autouse=True)
+def nobody_else_writes(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.SETTLE_SECONDS", 0)
+    analytics_sandbox.seed(12)
+
+
+def test_the_document_has_a_task_of_each_operator_and_says_what_it_does_alone(tmp_path: Path) -> None:
+    in_use = {type(task).__name__ for task in tasks(ALONE, tmp_path)}
+    listed = set(re.findall(r"`(\w+Operator)`", TEXT.partition("\n## Run one")[0]))
+    told = set(re.findall(r"`(\w+Operator)`", ALONE.partition("\n### ")[0]))
+    assert in_use == listed == told
+
+
+def test_each_is_executed_by_itself(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
+    found = {task.task_id: task.execute({}) for task in tasks(ALONE, tmp_path)}
+    assert found["read"]["domain"] == "shop.example.com"
+    assert found["snapshot"]["count"] == 12
+    assert found["ips"]["applied"] == 12
+    assert found["apply"]["applied"] == 1
+    assert (tmp_path / "websites.yaml").exists()
+    assert {website["domain"] for website in analytics_sandbox.websites()} >= {"blog.example.com"}
+
+
+@pytest.mark.slow  # as many tasks as there are operators
+def test_all_run_in_one_dag(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.operators.planning.HANDOVER_SECONDS", 0)
+    with DAG("each_operator", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        before = None
+        for task in tasks(ALONE + IN_A_RUN, tmp_path):
+            if before is not None:
+                before >> task
+            before = task
+    register_assets(dag)
+    outcome = run_dag(dag)
+    assert {name: task.state for name, task in outcome.tasks.items() if task.state != "success"} == {}
+    assert (tmp_path / "ledger.json").exists()
+    assert len(list((tmp_path / "audit").rglob("*.jsonl"))) == 2
+    assert asset_events("analytics://analytics_default/websites")[-1]["count"] == 12
+
+
+def test_what_needs_a_run_says_so_before_anything_is_sent(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
+    for task in tasks(IN_A_RUN, tmp_path):
+        with pytest.raises(AirflowFailException, match=r"needs the context .* missing: ti\. Call dag\.test\(\)"):
+            task.execute({})
+    assert analytics_sandbox.requests == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_message_in_the_document_is_the_one_that_is_raised(tmp_path: Path) -> None:
+    quoted = " ".join(line.removeprefix("> ") for line in TEXT.splitlines() if line.startswith("> "))
+    managed, *_ = tasks(IN_A_RUN, tmp_path)
+    with pytest.raises(AirflowFailException, match=re.escape(quoted)):
+        managed.execute({})
+
+
+def test_a_file_with_a_managed_list_needs_a_run(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
+    file = tmp_path / "websites.yaml"
+    file.write_text("modes: {exclude_ips: managed}\nwebsites:\n  a.example: {exclude_ips: [192.0.2.1]}\n")
+    task = ApplyWebsitesOperator(
+        task_id="apply", config_path=str(file), ledger_path=f"{tmp_path}/ledger.json", list_name="a_list"
+    )
+    with pytest.raises(AirflowFailException, match="missing: ti"):
+        task.execute({})
+    assert analytics_sandbox.requests == []
+
+
+def test_a_plan_of_a_managed_list_needs_a_name_for_it(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {
+        "excluded_ips": ["192.0.2.8"],
+        "mode": "managed",
+        "ledger_path": f"{tmp_path}/ledger.json",
+        "dry_run": True,
+    }
+    with pytest.raises(AirflowFailException, match="mode managed without list_name needs the context"):
+        SyncExcludedIpsOperator(task_id="sync", **arguments).execute({})
+    planned = SyncExcludedIpsOperator(task_id="sync", list_name="a_list", **arguments).execute({})
+    assert planned["updates"] == 12
+
+
+@pytest.mark.parametrize("missing", ["dag", "dag_run", "outlet_events", "ti"])
+def test_a_part_of_a_context_is_none(tmp_path: Path, analytics_sandbox: SandboxServer, missing: str) -> None:
+    context: Any = {name: SimpleNamespace() for name in ("dag", "dag_run", "outlet_events", "ti") if name != missing}
+    with pytest.raises(AirflowFailException, match=rf"A snapshot needs .* missing: {missing}\."):
+        SnapshotWebsitesOperator(task_id="snapshot", base_path=str(tmp_path)).execute(context)
+    assert analytics_sandbox.requests == []
+
+
+def test_the_day_of_a_snapshot_without_a_run(tmp_path: Path) -> None:
+    today = datetime.now(UTC).date()
+    alone = SnapshotWebsitesOperator(task_id="snapshot", base_path=str(tmp_path)).execute({})
+    # Midnight may have passed meanwhile.
+    assert alone["snapshot_date"] in {today.isoformat(), datetime.now(UTC).date().isoformat()}
+    given = SnapshotWebsitesOperator(
+        task_id="snapshot", base_path=str(tmp_path), partition_date="2026-01-02", late="label"
+    ).execute({})
+    assert (given["snapshot_date"], given["late"]) == ("2026-01-02", True)
+
+
+def test_a_password_of_a_connection_needs_a_run(analytics_sandbox: SandboxServer) -> None:
+    task = CreateWebsiteOperator(
+        task_id="create", domain="a.example", privacy="password", password="{{ conn.page.password }}"
+    )
+    with pytest.raises(AirflowFailException, match=r"password \(value not shown\) cannot be rendered: 'conn'"):
+        task.execute({})
+    assert analytics_sandbox.requests == []

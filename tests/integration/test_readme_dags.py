@@ -1,0 +1,183 @@
+"""The two DAGs of README.md through the nights of its table: the one that people write, and the one of this package."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG
+from dag_runs import DagOutcome, RunDag
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+pytest.importorskip("airflow.providers.http", reason="the DAG that people write needs the http provider")
+pytestmark = pytest.mark.slow
+
+TEXT = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+THEIRS, OURS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+#: The rows of the table: what happens, and what becomes of each DAG.
+NIGHTS = re.findall(
+    r"^\| (\w.*?) \| (\w.*?) \| (\w.*?) \|$", TEXT.partition("| in that night |")[2].partition("\n\n")[0], re.M
+)
+OFFICE, BY_HAND = "192.0.2.7", "198.51.100.1"
+
+#: Run one of the DAGs against the sandbox.
+Night = Callable[[str], DagOutcome]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """What /data is in the DAGs."""
+    return tmp_path
+
+
+@pytest.fixture
+def night(run_dag: RunDag, analytics_sandbox: SandboxServer, data: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
+    connection = {"conn_type": "http", "host": analytics_sandbox.url}
+    monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_HTTP", json.dumps(connection))
+    monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_KEY", analytics_sandbox.api_key)
+    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.SETTLE_SECONDS", 0)
+    # Nothing in the interface says that a domain may be there once only.
+    analytics_sandbox.configure(allow_duplicates=True)
+
+    def run(code: str) -> DagOutcome:
+        file = data / "a_dag.py"
+        file.write_text(code.replace("/data/", f"{data}/"))
+        [dag] = [value for value in _values(file) if isinstance(value, DAG)]
+        for task in dag.tasks:
+            task.retry_delay = timedelta(0)
+        return run_dag(dag)
+
+    return run
+
+
+def _values(file: Path) -> list[Any]:
+    # A DAG file leaves its DAG to whom parses it; here it is asked for by name.
+    file.write_text(re.sub(r"^(websites\w*)\(\)$", r"the_dag = \1()", file.read_text(), flags=re.MULTILINE))
+    return list(runpy.run_path(str(file)).values())
+
+
+def states(outcome: DagOutcome) -> set[str]:
+    return {task.state for task in outcome.tasks.values()}
+
+
+def published(data: Path) -> list[Any]:
+    """Return the websites that are published, by whichever DAG."""
+    found = [*data.glob("websites.json"), *data.glob("analytics/websites/dt=*/*.jsonl")]
+    text = "".join(file.read_text() for file in found)
+    return json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
+
+
+def without_the_address(sandbox: SandboxServer) -> int:
+    return sum(OFFICE not in (website["exclude_ips"] or "") for website in sandbox.websites())
+
+
+def shops(sandbox: SandboxServer) -> int:
+    return sum(website["domain"] == "shop.example.com" for website in sandbox.websites())
+
+
+def test_every_night_of_the_table_is_here() -> None:
+    assert NIGHTS == [
+        ("the answer to the create is lost", "green, two websites", "green, one website: it was looked up"),
+        (
+            "30 of 60 websites are shown",
+            "green, 30 published, 30 without the address",
+            "red with `IncompleteListError`, nothing sent or published",
+        ),
+        ("an address was entered by hand", "green, the address is gone", "green, the address is there"),
+        (
+            "the service answers with an error that repeats the header",
+            "red, the key is in the log",
+            "red, `***` is in the log",
+        ),
+    ]
+
+
+class TestALostAnswer:
+    @pytest.fixture(autouse=True)
+    def lose_it(self, analytics_sandbox: SandboxServer) -> None:
+        analytics_sandbox.fault("create", drop=True, commit=True)
+
+    def test_the_dag_that_people_write(self, night: Night, analytics_sandbox: SandboxServer) -> None:
+        outcome = night(THEIRS)
+        assert states(outcome) == {"success"}
+        assert shops(analytics_sandbox) == 2
+
+    def test_the_dag_of_this_package(self, night: Night, analytics_sandbox: SandboxServer) -> None:
+        outcome = night(OURS)
+        assert states(outcome) == {"success"}
+        assert shops(analytics_sandbox) == 1
+
+
+class TestHalfOfTheList:
+    @pytest.fixture(autouse=True)
+    def show_half(self, analytics_sandbox: SandboxServer) -> None:
+        for number in range(59):
+            analytics_sandbox.add_website(f"{number}.example")
+        analytics_sandbox.configure(row_cap=30)
+
+    def test_the_dag_that_people_write(self, night: Night, analytics_sandbox: SandboxServer, data: Path) -> None:
+        outcome = night(THEIRS)
+        assert states(outcome) == {"success"}
+        assert len(analytics_sandbox.websites()) == 60
+        assert len(published(data)) == 30
+        assert without_the_address(analytics_sandbox) == 30
+
+    def test_the_dag_of_this_package(
+        self, night: Night, analytics_sandbox: SandboxServer, data: Path, task_log: Callable[[], str]
+    ) -> None:
+        before = analytics_sandbox.websites()
+        outcome = night(OURS)
+        assert {name: task.state for name, task in outcome.tasks.items()} == {
+            "create": "failed",
+            "office": "upstream_failed",
+            "snapshot": "upstream_failed",
+        }
+        assert "IncompleteListError" in task_log()
+        assert {request.method for request in analytics_sandbox.requests} == {"GET"}
+        assert analytics_sandbox.websites() == before
+        assert published(data) == []
+
+
+class TestAnAddressByHand:
+    @pytest.fixture(autouse=True)
+    def enter_it(self, analytics_sandbox: SandboxServer) -> None:
+        analytics_sandbox.add_website("by-hand.example", exclude_ips=BY_HAND)
+
+    def lists(self, sandbox: SandboxServer) -> list[str]:
+        return [website["exclude_ips"] for website in sandbox.websites()]
+
+    def test_the_dag_that_people_write(self, night: Night, analytics_sandbox: SandboxServer) -> None:
+        assert states(night(THEIRS)) == {"success"}
+        assert self.lists(analytics_sandbox) == [OFFICE, OFFICE]
+
+    def test_the_dag_of_this_package(self, night: Night, analytics_sandbox: SandboxServer, data: Path) -> None:
+        assert states(night(OURS)) == {"success"}
+        assert self.lists(analytics_sandbox) == [f"{BY_HAND}\n{OFFICE}", OFFICE]
+        assert len(published(data)) == 2
+
+
+class TestAnErrorThatRepeatsTheHeader:
+    @pytest.fixture(autouse=True)
+    def repeat_it(self, analytics_sandbox: SandboxServer) -> None:
+        analytics_sandbox.fault("create", status=422, echo=True, times=None)
+
+    def test_the_dag_that_people_write(
+        self, night: Night, analytics_sandbox: SandboxServer, task_log: Callable[[], str]
+    ) -> None:
+        assert "failed" in states(night(THEIRS))
+        assert f"Authorization: Bearer {analytics_sandbox.api_key}" in task_log()
+
+    def test_the_dag_of_this_package(
+        self, night: Night, analytics_sandbox: SandboxServer, task_log: Callable[[], str]
+    ) -> None:
+        assert "failed" in states(night(OURS))
+        log = task_log()
+        assert analytics_sandbox.api_key not in log
+        assert "Authorization: Bearer ***" in log

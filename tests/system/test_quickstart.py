@@ -1,0 +1,146 @@
+"""docs/quickstart.md, docs/operators.md and docs/testing.md, word for word, in shells and processes of their own."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from airflow_versions import AIRFLOW_VERSION
+from local_airflow import free_port
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART, OPERATORS, TESTING = (
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("quickstart", "operators", "testing")
+)
+#: Where a user finds the constraints, which is another host.
+CONSTRAINTS = "https://raw.githubusercontent.com/airflow-provider-analytics/airflow-provider-analytics/main/constraints"
+
+
+def steps(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the commands of each console block, and the lines that the text says are among what they print."""
+    for commands, _, printed in re.findall(r"```console\n(.*?)```(\n\n[^`#]*?```text\n(.*?)```)?", text, re.DOTALL):
+        yield commands, printed.splitlines()
+
+
+def loosely(line: str) -> str:
+    """Return a pattern for a line of the document: the day is another one, and so is the home.
+
+    Airflow writes the time before it and the place behind it, but a bare number is a line of its own.
+    """
+    if line.isdecimal():
+        return rf"(?m)^\s*{line}$"
+    pattern = re.escape(line.replace("/home/you/", "HOME"))
+    return pattern.replace("HOME", r"/\S*").replace(re.escape("2026-11-21"), r"\d{4}-\d\d-\d\d")
+
+
+def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
+    """Run the console blocks of a document in one shell, and hold what each prints to the document."""
+    found = list(steps(text))
+    marks = [f"=== step {number} ===" for number in range(len(found))]
+    script = ["set -e", "exec 2>&1"]
+    for mark, (commands, _) in zip(marks, found, strict=True):
+        script += [f"echo {shlex.quote(mark)}", commands]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    for number, (commands, lines) in enumerate(found):
+        said = done.stdout.partition(marks[number])[2].partition("\n=== step ")[0]
+        for line in lines:
+            assert re.search(loosely(line), said), f"{commands}\ndoes not print\n{line}\nbut\n{said[-5000:]}"
+
+
+def test_every_expected_output_belongs_to_a_command() -> None:
+    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```text\n") == 4
+
+
+def test_the_readme_begins_as_the_quickstart_does() -> None:
+    [(commands, _)] = steps((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert commands == next(steps(QUICKSTART))[0]
+
+
+@pytest.mark.skipif(f"=={AIRFLOW_VERSION}" not in QUICKSTART, reason="the quickstart is run with the Airflow it names")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
+def test_the_quickstart(uv: str, wheel: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    folder, programs = tmp_path / "empty", tmp_path / "programs"
+    folder.mkdir()
+    programs.mkdir()
+    (programs / "python3").symlink_to(Path(sys.executable).resolve())
+    assert CONSTRAINTS in QUICKSTART
+    # uv does what pip does, in a tenth of the time.
+    wrapper = shlex.quote(f'#!/bin/sh\nexec {shlex.quote(uv)} pip "$@"\n')
+    make, install = next(steps(QUICKSTART))[0].splitlines()
+    text = QUICKSTART.replace(f"{make}\n{install}", f"{make}\nprintf %s {wrapper} > venv/bin/pip\n{install}")
+    text = text.replace(CONSTRAINTS, str(ROOT / "constraints")).replace("8500", str(free_port()))
+    run_all(
+        text,
+        folder,
+        {
+            **environment,
+            "PATH": f"{programs}:{environment['PATH']}",
+            "UV_FIND_LINKS": str(wheel.parent),  # where this package is found before it is published
+            "NO_PROXY": "127.0.0.1",
+        },
+    )
+
+
+@pytest.fixture
+def shell(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The environment of a shell in which this Airflow is installed, with a home of its own."""
+    return {
+        **environment,
+        "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
+def test_one_operator_by_itself(shell: dict[str, str], tmp_path: Path) -> None:
+    section = OPERATORS.partition("\n## Run one by itself\n")[2].partition("\n## ")[0].replace("/data/", f"{tmp_path}/")
+    by_execute, by_test = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    [start] = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    (tmp_path / "by_execute.py").write_text(by_execute)
+    (tmp_path / "airflow" / "dags").mkdir(parents=True)
+    (tmp_path / "airflow" / "dags" / "try_it.py").write_text(by_test)
+    commands = f"""{start}
+trap 'kill %1' EXIT
+until (echo > /dev/tcp/127.0.0.1/8500) 2>/dev/null; do :; done
+python by_execute.py
+airflow db migrate
+cd "$(airflow config get-value core dags_folder 2>/dev/null | tail -n 1)"
+python try_it.py"""
+    run_all(
+        f"```console\n{commands}\n```\n\n```text\n60\nPublished 60 websites\n```\n".replace("8500", str(free_port())),
+        tmp_path,
+        shell,
+    )
+
+
+def test_a_sample_is_copied(uv: str, wheel: Path, shell: dict[str, str], tmp_path: Path) -> None:
+    # The wheel alone has the samples, and what it needs is here already.
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "lib"), str(wheel)], check=True
+    )
+    *_, copy = re.findall(r"```console\n(.*?)```", OPERATORS, re.DOTALL)
+    run_all(f"```console\n{copy}```\n", tmp_path, {**shell, "PYTHONPATH": str(tmp_path / "lib")})
+    assert (tmp_path / "nightly_website_snapshot.py").read_bytes() == (
+        ROOT / "dags/nightly_website_snapshot.py"
+    ).read_bytes()
+
+
+def test_dags_in_pytest(shell: dict[str, str], tmp_path: Path) -> None:
+    conftest, tests = re.findall(r"```python\n(.*?)```", TESTING, re.DOTALL)
+    for folder in ("dags", "tests"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(ROOT / "dags" / "nightly_website_snapshot.py", tmp_path / "dags")
+    (tmp_path / "tests" / "conftest.py").write_text(conftest)
+    (tmp_path / "tests" / "test_nightly.py").write_text(tests)
+    [command] = re.findall(r"```console\n(.*?)```", TESTING, re.DOTALL)
+    run_all(f"```console\n{command}```\n\n```text\n3 passed\n```\n", tmp_path, shell)
