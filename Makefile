@@ -23,8 +23,8 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate help install test test-fast test-oldest test-matrix test-distributed lint fault-matrix formats \
-	coverage demo ui screenshots constraints dist release-check clean
+.PHONY: bench generate docs help install test test-fast test-oldest test-matrix test-distributed lint fault-matrix \
+	formats coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -109,6 +109,21 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and p
 	@$(PY) -m pytest $(SCREENSHOTS)
 	@$(PY) scripts/screenshots.py $(NEWEST)
 
+# The reference is written from the sources, so neither Airflow nor this package is installed for it.
+.tools/docs/.installed: constraints/docs.txt | .tools/bin/uv
+	@echo "Setting up .tools/docs"
+	@test -x .tools/docs/bin/python || $(UV) venv --allow-existing \
+		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/docs
+	@$(UV) pip sync --python .tools/docs/bin/python constraints/docs.txt
+	@touch $@
+
+# Not --quiet: what is not said is not counted by --strict. The variable is Material's, which says at each start when it
+# will end; what comes after it reads the same mkdocs.yml.
+docs: .tools/docs/.installed  ## Build the documentation site into site/; a link that leads nowhere is an error
+	@mkdir -p build
+	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
+		{ cat build/docs.log; exit 1; }
+
 .tools/release/.installed: constraints/release.txt | .tools/bin/uv
 	@echo "Setting up .tools/release"
 	@test -x .tools/release/bin/python || $(UV) venv --allow-existing \
@@ -122,8 +137,10 @@ dist: .tools/release/.installed  ## Build wheel, sdist and SBOM of the last comm
 release-check: dist coverage  ## All of it: make dist, and the floor of the coverage
 
 constraints: .tools/bin/uv  ## Pin the newest versions of everything anew, per supported Airflow (constraints/*.in)
-	@$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade constraints/release.in \
-		--output-file constraints/release.txt > /dev/null
+	@for tools in docs release; do \
+		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade \
+			constraints/$$tools.in --output-file constraints/$$tools.txt > /dev/null || exit 1; \
+	done
 	@for pins in $(patsubst %.in,%,$(wildcard constraints/airflow-*.in)); do \
 		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --all-extras \
 			--group dev --no-emit-package airflow-provider-analytics pyproject.toml $$pins.in \
@@ -131,5 +148,5 @@ constraints: .tools/bin/uv  ## Pin the newest versions of everything anew, per s
 	done
 
 clean:  ## Remove what the other targets made, the virtual environments too
-	@rm -rf .tools .venv .venv-* .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist
+	@rm -rf .tools .venv .venv-* .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .demo .ui build dist site
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -10,6 +10,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,81 @@ def extras() -> Iterator[str]:
         yield f"| `{name}` | {stated.removesuffix(' if empty')} | {meaning} |"
 
 
+def keys_of_a_manifest() -> Iterator[str]:
+    """Yield a table for each object of a manifest: its keys, their types and meanings."""
+    for name, definition in manifest.json_schema()["$defs"].items():
+        _, *parameters = re.split(r"^:param (?=\w+: )", definition["description"], flags=re.MULTILINE)
+        meanings = dict(parameter.split(": ", 1) for parameter in parameters)
+        yield from (f"### {name}", "", "| key | type | |", "|---|---|---|")
+        for key, schema in definition["properties"].items():
+            yield f"| `{key}` | {_type(schema)} | {' '.join(meanings[key].replace('``', '`').split()).rstrip('.')} |"
+        yield ""
+
+
+def keys_of_a_file() -> Iterator[str]:
+    """Yield a table of the keys at each place of a file of websites."""
+    schema = websites_file.schema()
+    places = {
+        "At the top of the file": schema,
+        "In `defaults` and in each of `groups`": schema["definitions"]["settings"],
+        "In each of `websites`": schema["definitions"]["website"],
+    }
+    for place, found in places.items():
+        yield from (f"### {place}", "", "| key | allowed | |", "|---|---|---|")
+        for key, schema_of_key in found["properties"].items():
+            reference = schema_of_key.get("$ref", "").rpartition("/")[2]
+            one = schema["definitions"].get(reference, {}) | {"description": ""} | schema_of_key
+            meaning = schema_of_key.get("description") or schema["definitions"][reference]["description"]
+            yield f"| `{key}` | {_allowed(one)} | {meaning.rstrip('.')} |"
+        yield ""
+
+
+#: Minor version of Airflow that is pinned in constraints/ to the day of its first release, and for 2.11 to the day on
+#: which Airflow ended its support of Airflow 2.
+AIRFLOW_DAYS = {
+    "2.11": date(2026, 4, 22),
+    "3.0": date(2025, 4, 22),
+    "3.1": date(2025, 9, 25),
+    "3.2": date(2026, 4, 7),
+    "3.3": date(2026, 7, 6),
+}
+
+
+def policy() -> Iterator[str]:
+    """Yield the rows of the table of supported versions of Airflow; a pinned one without a date is an error."""
+    yield "| Airflow | tested with | counted from | supported until at least |"
+    yield "|---|---|---|---|"
+    for pins in sorted((CHECKOUT / "constraints").glob("airflow-*.[0-9].in")):
+        version = pins.stem.removeprefix("airflow-")
+        minor = version.rpartition(".")[0]
+        day = AIRFLOW_DAYS[minor]
+        what, years = ("end of support of Airflow 2", 1) if minor == "2.11" else ("first release", 2)
+        yield f"| {minor} | {version} | {day} ({what}) | {day.replace(year=day.year + years)} |"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if schema["type"] == "array":
+        return f"array of {_type(schema['items'])}"
+    return str(schema.get("format", schema["type"]))
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{one}`" for one in schema["enum"])
+    if "const" in schema:
+        return f"`{_text(schema['const'])}`"
+    if "items" in schema and "enum" in schema["items"]:
+        return f"a list of {_allowed(schema['items'])}"
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    names = {"array": "a list", "string": "text", "boolean": "`true` or `false`", "object": "a mapping"}
+    return " or ".join(names[one] for one in types if one != "null")
+
+
 def metrics() -> Iterator[str]:
     """Yield the rows of the table of metrics."""
     yield "| Metric | Kind | Meaning |"
@@ -78,6 +154,9 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "columns": columns,
     "settings": settings_of_a_file,
     "extras": extras,
+    "manifest": keys_of_a_manifest,
+    "keys": keys_of_a_file,
+    "policy": policy,
     "metrics": metrics,
 }
 
@@ -126,7 +205,7 @@ def contents() -> Iterator[tuple[Path, str]]:
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
     yield CHECKOUT / "docs" / "interface.md", contract_table.render()
     yield CHECKOUT / ".airflow-registry.yaml", registry()
-    for document in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))):
+    for document in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):
         text = document.read_text(encoding="utf-8")
         filled = _BLOCK.sub(lambda found: found[1] + "\n".join(BLOCKS[found[2]]()) + "\n" + found[3], text)
         if _BLOCK.search(text):

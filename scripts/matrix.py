@@ -369,9 +369,10 @@ HEAD = """\
 # Compatibility
 
 Written by `make test-matrix`, which builds the wheel, installs it beside each Airflow with the pins of
-[`constraints/`](../constraints), and runs the tests from a folder without this checkout's package. Numbers are tests
-that passed; those that kill processes are left out, as what they hold does not depend on Airflow. *Discovery* means
-that Airflow lists the provider and its connection type.
+[`constraints/`](https://github.com/airflow-provider-analytics/airflow-provider-analytics/tree/main/constraints),
+and runs the tests from a folder without this checkout's package. Numbers are tests that passed; those that kill
+processes are left out, as what they hold does not depend on Airflow. *Discovery* means that Airflow lists the provider
+and its connection type.
 """
 
 

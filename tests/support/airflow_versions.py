@@ -52,6 +52,9 @@ needs_the_form_of_the_provider_info = pytest.mark.skipif(
 )
 needs_wtforms = pytest.mark.skipif(find_spec("wtforms") is None, reason="wtforms comes with Airflow 2 only")
 needs_approvals = pytest.mark.skipif(not HAS_APPROVALS, reason="approvals came with Airflow 3.1")
+needs_deadlines = pytest.mark.skipif(
+    VERSION < (3, 3), reason="deadlines came with Airflow 3.1; the models that a test needs are those of 3.3"
+)
 needs_answers_in_dag_test = pytest.mark.skipif(
     VERSION < (3, 3), reason="DAG.test waits for an answer from Airflow 3.3 on"
 )

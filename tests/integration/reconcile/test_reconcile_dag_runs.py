@@ -12,17 +12,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from email import message_from_bytes, policy
-from email.message import EmailMessage
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
 from airflow.providers.common.compat.sdk import DAG, BaseOperator, ParamValidationError, task
 from airflow_versions import (
     HAS_APPROVALS,
@@ -32,7 +28,7 @@ from airflow_versions import (
 )
 from dag_runs import RunDag
 from distortion import Distortion
-from local_airflow import free_port
+from mail import mail_server
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -55,18 +51,6 @@ def sample(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@contextmanager
-def mail_server(handler: Any) -> Iterator[int]:
-    """Run a mail server, and return its port."""
-    port = free_port()
-    controller = Controller(handler, hostname="127.0.0.1", port=port)
-    controller.start()
-    try:
-        yield port
-    finally:
-        controller.stop()
 
 
 def a_dag(*chain: Callable[[], BaseOperator]) -> DAG:
@@ -347,26 +331,14 @@ def test_sample_notify_on_drift(
     run_dag: RunDag, analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     analytics_sandbox.add_website("www.example.com", privacy=0)
-    received: list[EmailMessage] = []
-
-    class Inbox:
-        async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
-            received.append(message_from_bytes(envelope.content, policy=policy.default))
-            return "250 OK"
-
-    with mail_server(Inbox()) as port:
-        extra = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com"}
-        smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": port, "extra": extra}
-        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(smtp))
+    with mail_server() as inbox:
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
         monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
         outcome = run_dag(sample("notify_on_drift").notify_on_drift())
     assert (outcome.tasks["check"].state, outcome.tasks["check"].try_number) == ("failed", 1)
-    (mail,) = received
+    mail, text = inbox.only_mail()
     assert (mail["To"], mail["From"]) == ("team@example.com", "airflow@example.com")
     assert "2 to create, 1 to update, 0 to delete" in mail["Subject"]
-    part = mail.get_body(("html",))
-    assert part is not None
-    text = part.get_content()
     assert (
         "update www.example.com (id 1): exclude_ips +1 -0, favorite False -&gt; True, privacy public -&gt; private"
         in text

@@ -1,0 +1,223 @@
+"""The how-to guides: the DAGs of their code blocks are run, with other places for their files."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_versions import needs_deadlines, needs_exceptions_in_callbacks, register
+from dag_runs import RunDag
+from mail import Inbox, mail_server
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+Blocks = Callable[[str, str], list[str]]
+#: Of a day that is far away, so that no scheduler of these tests thinks that it is over.
+MIDNIGHT = datetime(2031, 3, 1, 23, tzinfo=UTC)  # 00:00 of the next day in Berlin
+
+
+@pytest.fixture
+def module_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    """Import a code block as Airflow imports a DAG file, with its places replaced by such of this test."""
+
+    def load(code: str, **places: str) -> Any:
+        for there, here in {
+            "s3://my-bucket": tmp_path.as_uri(),
+            "s3://analytics-state": tmp_path.as_uri(),
+            **places,
+        }.items():
+            code = code.replace(there, here)
+        module = ModuleType("a_page_of_the_docs")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(compile(code, "docs", "exec"), module.__dict__)
+        return module
+
+    return load
+
+
+@pytest.fixture
+def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
+    """The mail server of the connection smtp_default."""
+    with mail_server() as inbox:
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
+        yield inbox
+
+
+def test_several_connections(
+    run_dag: RunDag,
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    blocks: Blocks,
+    module_of: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    analytics_sandbox.seed(3)
+    connect("client_a")
+    connect("client_b", password="revoked")
+    connect("client_c")
+    monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_INSTANCES", '["client_a", "client_b", "client_c"]')
+    [code] = blocks("several_connections", "python")
+    tasks = run_dag(module_of(code).every_instance()).tasks
+    assert {name: task.state for name, task in tasks.items()} == {
+        "instances": "success",
+        "snapshot[0]": "success",
+        "snapshot[1]": "failed",
+        "snapshot[2]": "success",
+    }
+    assert sorted(path.name for path in (tmp_path / "analytics").iterdir()) == ["client_a", "client_c"]
+    assert tasks["snapshot[0]"].label == "client_a"
+
+
+@needs_exceptions_in_callbacks
+def test_a_failure_calls_a_function(
+    run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    connect(password="revoked")
+    run_dag(module_of(blocks("alerting", "python")[0]).alert_by_function())
+    said = capfd.readouterr()
+    assert "ALERT alert_by_function.snapshot: The API key was not accepted" in said.out + said.err
+
+
+@needs_exceptions_in_callbacks
+def test_a_failure_sends_a_mail(
+    run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, inbox: Inbox
+) -> None:
+    connect(password="revoked")
+    run_dag(module_of(blocks("alerting", "python")[1]).alert_by_mail())
+    mail, _ = inbox.only_mail()
+    assert mail["To"] == "team@example.com"
+    assert "The API key was not accepted" in mail["Subject"]
+    assert "revoked" not in mail.as_string()
+
+
+@pytest.fixture
+def planned_run(airflow_database: None, blocks: Blocks, module_of: Any) -> Callable[[Any], Any]:
+    """Make the run of the DAG of docs/deadline.md that the scheduler would make at a midnight in Berlin."""
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.utils.state import DagRunState
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    [code] = blocks("deadline", "python")
+    dag = module_of(code).snapshot_by_six()
+    register(dag)
+
+    def make(session: Any) -> Any:
+        stored = SerializedDagModel.get(dag.dag_id, session=session)
+        assert stored is not None
+        run = stored.dag.create_dagrun(
+            run_id="of_the_night",
+            logical_date=MIDNIGHT,
+            data_interval=(MIDNIGHT, MIDNIGHT),
+            run_after=MIDNIGHT,
+            run_type=DagRunType.SCHEDULED,
+            triggered_by=DagRunTriggeredByType.TEST,
+            state=DagRunState.RUNNING,
+            session=session,
+        )
+        session.flush()
+        run.dag = stored.dag
+        return run
+
+    return make
+
+
+def deadlines_of(run: Any, session: Any) -> list[Any]:
+    from airflow.models.deadline import Deadline
+
+    return list(session.query(Deadline).filter(Deadline.dagrun_id == run.id))
+
+
+@needs_deadlines
+def test_the_alert_of_a_deadline_is_sent(planned_run: Callable[[Any], Any], inbox: Inbox) -> None:
+    """What the scheduler and then the triggerer do: the deadline passes, and its callback is awaited."""
+    from airflow.triggers.callback import CallbackTrigger
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        run = planned_run(session)
+        [deadline] = deadlines_of(run, session)
+        assert deadline.deadline_time == MIDNIGHT + timedelta(hours=6)
+        deadline.handle_miss(session)
+        data = deadline.callback.data
+        session.rollback()
+
+    async def trigger() -> list[str]:
+        return [event.payload["state"] async for event in CallbackTrigger(data["path"], data["kwargs"]).run()]
+
+    assert asyncio.run(trigger()) == ["running", "success"]
+    mail, text = inbox.only_mail()
+    assert mail["Subject"] == "No snapshot by 06:00: snapshot_by_six"
+    assert "The run of_the_night is running." in text
+
+
+@needs_deadlines
+@pytest.mark.parametrize(("state", "left"), [("success", 0), ("failed", 1)])
+def test_only_a_run_that_succeeds_in_time_has_no_alert(
+    planned_run: Callable[[Any], Any], state: str, left: int
+) -> None:
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        run = planned_run(session)
+        for task in run.get_task_instances(session=session):
+            task.state = state
+        session.flush()
+        run.update_state(session=session)
+        session.flush()
+        assert (run.state, len(deadlines_of(run, session))) == (state, left)
+        session.rollback()
+
+
+def test_a_second_dag_may_look_for_the_snapshot(execute: Callable[..., Any], tmp_path: Path) -> None:
+    from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator
+
+    with pytest.raises(AirflowFailException, match="2026-11-20"):
+        execute(CompareSnapshotsOperator, base_path=str(tmp_path), current="2026-11-20")
+
+
+def test_staging_comes_before_production(
+    run_dag: RunDag, blocks: Blocks, module_of: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "websites.yaml"
+    file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
+    promote, _ = blocks("staging", "python")
+    with SandboxServer() as staging, SandboxServer() as production:
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_STAGING", staging.connection_json())
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_PRODUCTION", production.connection_json())
+        places = {"/opt/airflow/dags/websites.yaml": str(file)}
+        staging.configure(ignored_fields=["privacy"])
+        assert run_dag(module_of(promote, **places).promote_websites()).state == "failed"
+        assert production.websites() == []
+        staging.reset()
+        assert run_dag(module_of(promote, **places).promote_websites()).state == "success"
+        for server in (staging, production):
+            assert [(one["domain"], one["privacy"]) for one in server.websites()] == [("www.example.com", 1)]
+
+
+def test_a_file_of_what_is_there(
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    blocks: Blocks,
+    module_of: Any,
+    execute: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
+
+    analytics_sandbox.seed(5)
+    connect("analytics_production")
+    _, code = blocks("staging", "python")
+    task = vars(module_of(code.replace("ExportWebsitesOperator(", "task = ExportWebsitesOperator(", 1)))["task"]
+    execute(ExportWebsitesOperator, analytics_conn_id=task.analytics_conn_id, config_path=task.config_path)
+    planned = execute(
+        PlanWebsitesOperator, analytics_conn_id="analytics_production", config_path=str(tmp_path / "websites.yaml")
+    )
+    assert (planned["creates"], planned["updates"], planned["deletes"]) == (0, 0, 0)

@@ -1,0 +1,157 @@
+"""docs/runbook.md: each situation is brought about, and what the page says is done."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from dag_runs import DagOutcome, RunDag
+
+from airflow_provider_analytics.exceptions import AmbiguousWriteError
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)+)", TEXT, re.MULTILINE))
+
+
+def code(section: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", SECTIONS[section], re.DOTALL)
+
+
+def run_code(text: str, **names: Any) -> dict[str, Any]:
+    exec(compile(text, "docs/runbook.md", "exec"), names)
+    return names
+
+
+def trigger(run_dag: RunDag, command: str, **conf: Any) -> DagOutcome:
+    """Do what ``airflow dags trigger`` of the page does with a sample DAG."""
+    *begin, dag_id, option, text = shlex.split(command)
+    assert (begin, option) == (["airflow", "dags", "trigger"], "--conf")
+    return run_sample(run_dag, dag_id, **json.loads(text), **conf)
+
+
+def run_sample(run_dag: RunDag, dag_id: str, **conf: Any) -> DagOutcome:
+    spec = importlib.util.spec_from_file_location(dag_id, ROOT / "dags" / f"{dag_id}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    dag = getattr(module, dag_id)()
+    for task in dag.tasks:
+        task.retries = 0
+    return run_dag(dag, conf=conf)
+
+
+def test_a_list_that_has_shrunk(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = tmp_path.as_uri()
+    analytics_sandbox.seed(20)
+    assert run_sample(run_dag, "nightly_website_snapshot", base_path=base).state == "success"
+    gone = [website["domain"] for website in analytics_sandbox.websites()[:15]]
+    for website in analytics_sandbox.websites()[:15]:
+        analytics_sandbox.remove_website(website["id"])
+    assert run_sample(run_dag, "nightly_website_snapshot", base_path=base).state == "failed"
+
+    capsys.readouterr()
+    [look] = code("A list that has shrunk", "python")
+    run_code(look.replace("s3://my-bucket/analytics", base))
+    assert f"20 then, 5 now, gone: {sorted(gone)}" in capsys.readouterr().out
+
+    [command] = code("A list that has shrunk", "console")
+    assert trigger(run_dag, command, base_path=base).state == "success"
+    assert run_sample(run_dag, "nightly_website_snapshot", base_path=base).state == "success"
+
+
+def test_status_401(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Callable[..., Any]
+) -> None:
+    connect(password="revoked")
+    with pytest.raises(AirflowFailException, match="The API key was not accepted"):
+        execute(CreateWebsiteOperator, domain="shop.example.com")
+    assert analytics_sandbox.websites() == []
+
+
+def test_the_commands_are_those_that_the_page_on_deployment_has_run(page: Callable[[str], str]) -> None:
+    """tests/system/test_deployment.py runs these; the others are variants of them."""
+    test, delete, add = (line for block in code("Status 401", "console") for line in block.splitlines())
+    assert test in page("deployment")
+    assert add in page("deployment")
+    assert delete == "airflow connections delete analytics_default"
+    assert code("An empty list", "console") == ["airflow variables get excluded_ips\n"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_create_whose_outcome_is_unknown(
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    execute: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    stored: bool,
+) -> None:
+    connect()
+    with AnalyticsHook() as hook:
+        hook.find_website("shop.example.com")
+    look_up = len(analytics_sandbox.requests)
+    analytics_sandbox.fault("create", status=502, commit=stored)
+    # The look-up after the create fails as well: if it found the website, nothing would be unknown.
+    analytics_sandbox.fault("list", skip=look_up, status=502, times=None)
+    with pytest.raises(AmbiguousWriteError, match=r"It is not known whether the website 'shop\.example\.com'"):
+        execute(CreateWebsiteOperator, domain="shop.example.com", privacy="private")
+    analytics_sandbox.clear_faults()
+
+    [look] = code("A create whose outcome is unknown", "python")
+    capsys.readouterr()
+    run_code(look)
+    assert ("'domain': 'shop.example.com'" in capsys.readouterr().out) == stored
+    execute(CreateWebsiteOperator, domain="shop.example.com", privacy="private", if_exists="update")
+    assert [website["domain"] for website in analytics_sandbox.websites()] == ["shop.example.com"]
+
+
+def test_an_empty_list(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, execute: Callable[..., Any], tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("shop.example.com", exclude_ips="192.0.2.1")
+    assert run_sample(run_dag, "sync_excluded_ips", state_path=tmp_path.as_uri()).state == "failed"
+    with pytest.raises(AirflowFailException, match="excluded_ips is empty"):
+        execute(SyncExcludedIpsOperator, excluded_ips="")
+    assert [request.method for request in analytics_sandbox.requests if request.method != "GET"] == []
+
+    execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+    analytics_sandbox.reset()
+    with pytest.raises(AirflowFailException, match="The list has 0 websites"):
+        execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+
+
+def test_a_lost_ledger(
+    analytics_sandbox: SandboxServer, execute: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    analytics_sandbox.add_website("shop.example.com", exclude_ips="203.0.113.9")  # typed by hand
+    ledger = tmp_path / "excluded_ips_ledger.json"
+
+    [text] = code("A lost ledger", "python")
+    text = text.replace("s3://analytics-state", tmp_path.as_uri())
+    task = run_code(text.replace("\nSyncExcludedIpsOperator(", "\ntask = SyncExcludedIpsOperator("))["task"]
+    page_says = {"mode": task.mode, "ledger_path": task.ledger_path}
+
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **page_says)
+    ledger.write_text("{")
+    with pytest.raises(AirflowFailException, match="The ledger cannot be read"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **page_says)
+    ledger.unlink()
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], adopt=task.adopt, **page_says)
+    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **page_says)
+    [website] = analytics_sandbox.websites()
+    assert website["exclude_ips"].splitlines() == ["203.0.113.9", "192.0.2.1"]

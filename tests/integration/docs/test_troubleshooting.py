@@ -1,0 +1,256 @@
+"""docs/troubleshooting.md: each of its headings is a piece of the text of an error that really occurs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import Authority
+from raw_server import RawServer, Reply, http
+
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    GetWebsiteOperator,
+    ListWebsitesOperator,
+    UpdateWebsiteOperator,
+)
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+TEXT = (Path(__file__).parents[3] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+HEADINGS = re.findall(r"^### (.+)$", TEXT, re.MULTILINE)
+
+
+@dataclass
+class World:
+    """What a case may use.
+
+    :param sandbox: the service.
+    :param connect: changes the connection: ``connect(password="wrong")``.
+    :param execute: runs an operator.
+    :param folder: an empty folder.
+    """
+
+    sandbox: SandboxServer
+    connect: Callable[..., None]
+    execute: Callable[..., Any]
+    folder: Path
+
+    def sync(self, addresses: list[str] | str, **arguments: Any) -> Any:
+        return self.execute(SyncExcludedIpsOperator, excluded_ips=addresses, **arguments)
+
+    def snapshot(self, **arguments: Any) -> Any:
+        return self.execute(SnapshotWebsitesOperator, **{"base_path": str(self.folder), **arguments})
+
+    def plan(self, config: Any, **arguments: Any) -> Any:
+        return self.execute(PlanWebsitesOperator, config=config, **arguments)
+
+    def account(self) -> Any:
+        return self.execute(GetAccountOperator)
+
+
+#: Heading to what makes its error.
+CASES: dict[str, Callable[[World], Any]] = {}
+
+
+def case(heading: str) -> Callable[[Callable[[World], Any]], Callable[[World], Any]]:
+    def keep(function: Callable[[World], Any]) -> Callable[[World], Any]:
+        CASES[heading] = function
+        return function
+
+    return keep
+
+
+def connection_case(heading: str, **changes: Any) -> None:
+    def provoke(world: World) -> None:
+        world.connect(**changes)
+        world.account()
+
+    CASES[heading] = provoke
+
+
+case("isn't defined")(lambda world: world.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"))
+connection_case("The connection is of type", conn_type="http")
+connection_case("The Base URL is missing", host="")
+connection_case("contains /api/v1, which is added automatically", host="https://stats.example.com/api/v1")
+connection_case("would send the key in clear text", host="http://stats.example.com")
+connection_case("The API key is missing", password="")
+connection_case("The API key is '***'", password="***")
+connection_case("The API key begins with 'Bearer'", password="Bearer 0123456789")
+connection_case("is unknown; did you mean", extra={"timout": 10})
+connection_case("The API key was not accepted", password="0123456789")
+
+
+def fault_case(heading: str, operator: type, arguments: dict[str, Any], operation: Any, **fault: Any) -> None:
+    def provoke(world: World) -> None:
+        world.connect()
+        world.sandbox.seed(3)
+        world.sandbox.fault(operation, times=None, **fault)
+        world.execute(operator, **arguments)
+
+    CASES[heading] = provoke
+
+
+fault_case("The API key lacks the permission for this request", GetAccountOperator, {}, "any", status=403)
+fault_case("A web page refused the request", GetAccountOperator, {}, "any", status=403, body="<h1>Log in</h1>")
+fault_case("The service limits the rate of requests", GetAccountOperator, {}, "any", status=429)
+fault_case("The service failed", GetAccountOperator, {}, "any", status=500)
+fault_case("The response is not JSON", GetAccountOperator, {}, "any", body="<h1>Back soon</h1>")
+fault_case(
+    "The service redirects", GetAccountOperator, {}, "any", status=302, headers={"Location": "https://x.example/"}
+)
+fault_case("The list may be incomplete", ListWebsitesOperator, {}, "any", options={"total_offset": 3})
+fault_case("It is not known whether the website", CreateWebsiteOperator, {"domain": "new.example"}, "create", drop=True)
+case("Not found: check")(lambda world: world.execute(GetWebsiteOperator, website_id=7))
+
+
+@case("cannot be reached")
+def nothing_listens(world: World) -> None:
+    with RawServer([http()]) as server:
+        url = server.url
+    world.connect(host=url)
+    world.account()
+
+
+@case("did not respond within")
+def silence(world: World) -> None:
+    with RawServer([Reply(then="hang")]) as server:
+        world.connect(host=server.url, extra={"max_retries": 0, "timeout": 0.05})
+        world.account()
+
+
+@case("is not trusted")
+def unknown_authority(world: World) -> None:
+    with RawServer([http(200, {})], tls=Authority(world.folder).server_context("127.0.0.1")) as server:
+        world.connect(host=server.url)
+        world.account()
+
+
+@case("does not speak https on this port")
+def plain_on_tls(world: World) -> None:
+    world.connect(host=world.sandbox.url.replace("http:", "https:"))
+    world.account()
+
+
+@case("The service accepted the write, but")
+def not_taken(world: World) -> None:
+    world.sandbox.add_website("shop.example", privacy=0)
+    world.sandbox.configure(ignored_fields=["privacy"])
+    world.execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
+
+
+@case("websites have the domain")
+def twice(world: World) -> None:
+    world.sandbox.add_website("shop.example")
+    world.sandbox.add_website("shop.example")
+    with AnalyticsHook() as hook:
+        hook.find_website("shop.example")
+
+
+@case("more than max_drop_fraction")
+def shrunk(world: World) -> None:
+    world.sandbox.seed(20)
+    world.snapshot()
+    world.sandbox.reset()
+    world.sandbox.seed(5)
+    world.snapshot()
+
+
+@case("is of another list")
+def another_list(world: World) -> None:
+    world.sandbox.seed(20)
+    world.snapshot()
+    world.snapshot(favorite=True)
+
+
+@case("is over and has its snapshot")
+def past_day(world: World) -> None:
+    world.sandbox.seed(3)
+    world.snapshot(partition_date="2026-01-02", late="label")
+    world.snapshot(partition_date="2026-01-02")
+
+
+@case("cannot write the snapshot to")
+def no_folder(world: World) -> None:
+    (world.folder / "file").write_text("in the way")
+    world.sandbox.seed(3)
+    world.snapshot(base_path=str(world.folder / "file"))
+
+
+@case("entries would be lost")
+def list_cut(world: World) -> None:
+    for number in range(5):
+        world.sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.1\n192.0.2.2\n192.0.2.3")
+    world.sync(["192.0.2.1"], mode="replace")
+
+
+case("is empty: is what it comes from there")(lambda world: world.sync(""))
+
+
+def ledger_case(world: World, text: Callable[[str], str]) -> None:
+    world.sandbox.seed(1)
+    path = world.folder / "ledger.json"
+    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(path)}
+    world.sync(["192.0.2.1"], **arguments)
+    path.write_text(text(path.read_text()))
+    world.sync(["192.0.2.1"], **arguments)
+
+
+case("The ledger belongs to another")(
+    lambda world: ledger_case(world, lambda text: text.replace(world.sandbox.url, "https://stats.example.com"))
+)
+case("The ledger cannot be read")(lambda world: ledger_case(world, lambda text: text[: len(text) // 2]))
+
+
+@case("no website matches")
+def misspelt_selector(world: World) -> None:
+    world.sandbox.seed(3)
+    world.sync(["192.0.2.1"], websites=["shpo.example"])
+
+
+case("is not known; did you mean")(lambda world: world.plan({"websites": {"shop.example": {"privcy": "private"}}}))
+
+
+@case("Planned now, but not approved")
+def more_than_approved(world: World) -> None:
+    path = str(world.folder / "plan.json")
+    websites = {"shop.example": {"privacy": "private"}}
+    digest = world.plan({"websites": websites}, plan_path=path)["digest"]
+    world.execute(
+        ApplyWebsitesOperator,
+        config={"websites": {**websites, "blog.example": {"privacy": "private"}}},
+        plan_path=path,
+        expected_digest=digest,
+    )
+
+
+@case("websites would be deleted")
+def file_cut(world: World) -> None:
+    world.sandbox.seed(20)
+    config = {"websites": {world.sandbox.websites()[0]["domain"]: {"privacy": "private"}}}
+    world.execute(ApplyWebsitesOperator, config=config, prune=True)
+
+
+def test_every_heading_has_a_case_and_every_case_a_heading() -> None:
+    assert sorted(HEADINGS) == sorted(CASES)
+
+
+@pytest.mark.parametrize("heading", CASES)
+def test_the_error_says_what_its_heading_says(
+    heading: str,
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    execute: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its text is what is looked at
+        CASES[heading](World(analytics_sandbox, connect, execute, tmp_path))
+    assert heading in str(caught.value)

@@ -1,0 +1,199 @@
+"""The documentation site: built strictly by ``make docs``; its pages, links, reference and llms.txt."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+import yaml
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_provider_analytics import exceptions
+from airflow_provider_analytics.get_provider_info import get_provider_info
+
+pytestmark = [pytest.mark.repository, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics"
+
+
+class Page(HTMLParser):
+    """What a page of the site links to, loads, and can be linked to.
+
+    :param path: file of the page.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if "id" in found:
+            self.anchors.add(found["id"])
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        if tag in ("img", "script") and "src" in found:
+            self.loaded.append(found["src"])
+        if tag == "link" and found.get("rel") in ("stylesheet", "icon"):
+            self.loaded.append(found["href"])
+
+
+class Configuration(yaml.SafeLoader):
+    """Reads mkdocs.yml, in which a tag names a function."""
+
+
+Configuration.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: suffix)
+
+
+@pytest.fixture(scope="module")
+def configuration() -> dict[str, object]:
+    found: dict[str, object] = yaml.load((ROOT / "mkdocs.yml").read_text(), Configuration)
+    return found
+
+
+@pytest.fixture(scope="module")
+def site(checkout: Path, environment: dict[str, str]) -> Path:
+    done = subprocess.run(["make", "docs"], cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.replace("Setting up .tools\n", "").replace("Setting up .tools/docs\n", "") == ""
+    return checkout / "site"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, Page]:
+    """The pages by their address below that of the site."""
+    return {
+        str(path.relative_to(site)).removesuffix("index.html"): Page(path)
+        for path in site.rglob("*.html")
+        if path.name != "404.html"
+    }
+
+
+def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[str, Page]) -> None:
+    dead = []
+    for address, page in pages.items():
+        for link in (*page.links, *page.loaded):
+            target = urlsplit(urljoin(f"https://site/{address}", link))
+            if target.netloc != "site":
+                continue
+            path, anchor = unquote(target.path.removeprefix("/")), unquote(target.fragment)
+            is_there = path in pages or (site / path).is_file()
+            if not is_there or (anchor and path in pages and anchor not in pages[path].anchors):
+                dead.append(f"{address}: {link}")
+    assert dead == []
+    assert sum(len(page.links) for page in pages.values()) > 1000
+
+
+def test_no_reader_is_told_to_anybody(pages: dict[str, Page]) -> None:
+    assert [link for page in pages.values() for link in page.loaded if urlsplit(link).netloc] == []
+
+
+def texts() -> Iterator[Path]:
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))
+    yield from (ROOT / "docs").rglob("*.md")
+
+
+def test_every_link_to_the_repository_has_its_file() -> None:
+    """Also those of README.md, which the package page shows, where no link is relative."""
+    address = re.compile(rf"{re.escape(REPOSITORY)}/(?:blob|tree|raw)/main/([^)#\s\"]+)")
+    linked = {(text.name, path) for text in texts() for path in address.findall(text.read_text(encoding="utf-8"))}
+    assert {(name, path) for name, path in linked if not (ROOT / path).exists()} == set()
+    assert linked
+
+
+def test_pages_are_linked_relatively_so_that_they_are_read_on_github_too() -> None:
+    for text in texts():
+        for link in re.findall(r"\]\(([^)\s]+)\)", text.read_text(encoding="utf-8")):
+            parts = urlsplit(link)
+            if not parts.scheme and parts.path and text.name != "CHANGELOG.md":
+                # changelog.md is made from a file at the top.
+                path = (text.parent / parts.path).resolve()
+                assert path.exists() or path == ROOT / "docs" / "changelog.md", f"{text.name}: {link}"
+
+
+def test_the_first_page_is_the_readme_and_the_changelog_is_that_of_the_repository(site: Path) -> None:
+    heading = (ROOT / "README.md").read_text().splitlines()[0].removeprefix("# ")
+    assert f">{heading}" in (site / "index.html").read_text()
+    version = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert version in (site / "changelog" / "index.html").read_text()
+
+
+def test_the_reference_has_every_operator_hook_method_and_exception(pages: dict[str, Page]) -> None:
+    info = get_provider_info()
+    modules = [import_module(name) for group in info["operators"] for name in group["python-modules"]]
+    operators = {
+        f"{found.__module__}.{name}"
+        for module in modules
+        for name, found in inspect.getmembers(module, inspect.isclass)
+        if issubclass(found, BaseOperator) and found.__module__ == module.__name__ and not name.startswith("_")
+    }
+    assert len(operators) > 10
+    assert operators <= pages["reference/operators/"].anchors
+    hook = "airflow_provider_analytics.hooks.analytics.AnalyticsHook"
+    operations = ("list", "iter", "get", "find", "create", "update", "delete")
+    from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+
+    methods = {f"{hook}.{name}" for name in vars(AnalyticsHook) if name.startswith(operations)}
+    assert methods <= pages["reference/hook/"].anchors
+    raised = {
+        f"{found.__module__}.{name}"
+        for name, found in inspect.getmembers(exceptions, inspect.isclass)
+        if issubclass(found, exceptions.AnalyticsError)
+    }
+    assert raised <= pages["reference/exceptions/"].anchors
+
+
+def test_no_rst_is_left_in_the_reference(site: Path) -> None:
+    for path in (site / "reference").rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r":(class|func|data|param|return|raises):?|\.\. code-block|``", text), path
+
+
+def test_llms_txt_names_every_page_with_what_it_is_about(
+    site: Path, pages: dict[str, Page], configuration: dict[str, object]
+) -> None:
+    lines = (site / "llms.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == f"# {configuration['site_name']}"
+    assert lines[2] == f"> {configuration['site_description']}"
+    listed = [re.fullmatch(r"- \[(.+)\]\((.+)\): (.+)", line) for line in lines if line.startswith("- ")]
+    addresses = [found[2] for found in listed if found]
+    assert len(addresses) == len(listed)
+    begin = str(configuration["site_url"])
+    in_navigation = {address for address in pages if address != "compatibility/"}
+    assert sorted(address.removeprefix(begin) for address in addresses) == sorted(in_navigation)
+    assert all(20 < len(found[3]) < 400 for found in listed if found)
+    sections = [name for entry in configuration["nav"] for name, value in entry.items() if isinstance(value, list)]  # type: ignore[attr-defined]
+    assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == sections
+
+
+def test_what_leads_nowhere_stops_the_build(site: Path, checkout: Path, tmp_path: Path) -> None:
+    for name in ("docs", "scripts", "airflow_provider_analytics"):
+        shutil.copytree(checkout / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("README.md", "CHANGELOG.md", "mkdocs.yml"):
+        shutil.copy(checkout / name, tmp_path / name)
+    dead = ["nowhere.md", "snapshots.md#nowhere", "../dags/websites.yaml", "/snapshots"]
+    with (tmp_path / "docs" / "alerting.md").open("a") as page:
+        page.writelines(f"\n[gone]({link})\n" for link in dead)
+    (tmp_path / "docs" / "in_no_navigation.md").write_text("# Forgotten\n\nA page.\n")
+    python = checkout / ".tools" / "docs" / "bin" / "python"
+    done = subprocess.run(
+        [python, "-m", "mkdocs", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
+    assert "Aborted with 5 warnings" in done.stdout + done.stderr, warnings
+    for link in dead:
+        assert any("alerting.md" in line and link in line for line in warnings), link
+    assert "in_no_navigation.md" in done.stderr
