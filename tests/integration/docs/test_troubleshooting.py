@@ -178,6 +178,9 @@ def past_day(world: World) -> None:
     world.snapshot(partition_date="2026-01-02")
 
 
+case("Airflow has no file system for")(lambda world: world.snapshot(base_path="gs://my-bucket/analytics"))
+
+
 @case("cannot write the snapshot to")
 def no_folder(world: World) -> None:
     (world.folder / "file").write_text("in the way")
