@@ -15,8 +15,7 @@ may change while it is read. So a list counts as complete only if the reading pr
     was cut from one and the same list. A total that is late, from a cache, is refused or does no harm, as long as it is
     right when the first head is read: then no more than these websites can fill it. Without a filter and with
     ``search`` nothing else moves a website in or out, since a domain cannot change. The head must show falling numbers
-    as ids, of which the first is the largest of all:
-    else the service does not sort, and this proves nothing.
+    as ids, of which the first is the largest of all: else the service does not sort, and this proves nothing.
 ``both directions``
     Everything else (no total, ids that are no numbers, a ``favorite`` filter on several pages): read until a page
     brings nothing new, then once more in the opposite direction; both readings must find the same ids. A row is lost
