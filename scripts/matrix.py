@@ -273,8 +273,7 @@ def run(cell: Cell, wheel: Path, copy: Path, *, quick: bool) -> Result:
         return read(report)
     report.unlink(missing_ok=True)
     # The folder of the tests is not put on the path: what is imported is what is installed.
-    spread = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
-    flags: list[str | Path] = ["-q", *spread, "--junit-xml", report, "-m", select]
+    flags: list[str | Path] = ["-q", "-n", "2", "--dist", "loadfile", "--junit-xml", report, "-m", select]
     suites = [f"tests/{suite}" for suite in SUITES]
     with log.open("w") as output:
         outcome([python, "-P", "-m", "pytest", *flags, *suites], cwd=copy, output=output)

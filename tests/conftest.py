@@ -62,16 +62,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the sample DAGs that a test runs in the report of the run; let the files that take long come first.
-
-    Two processes share the files: with a long one at the end, the other process would have nothing left to do.
-    """
-    takes_long = set()
+    """Name the sample DAGs that a test runs in the report of the run."""
     for item in items:
         item.user_properties.extend(("sample", mark.args[0]) for mark in item.iter_markers("sample"))
-        if any(item.iter_markers("kill")) or any(item.iter_markers("slow")):
-            takes_long.add(item.path)
-    items.sort(key=lambda item: 0 if "system" in item.path.parts else 1 if item.path in takes_long else 2)
 
 
 def _forget_what_stays() -> None:
