@@ -61,9 +61,12 @@ class AnalyticsError(Exception):
         """Return the message without service and connection."""
         return super().__str__()
 
+    @property
+    def _attempts(self) -> str:
+        return f"{len(self.earlier) + 1} attempts failed. " if self.earlier else ""
+
     def __str__(self) -> str:
-        attempts = f"{len(self.earlier) + 1} attempts failed. " if self.earlier else ""
-        return f"{self.problem()}\n{attempts}Service: {self.where}." if self.where else self.problem()
+        return f"{self.problem()}\n{self._attempts}Service: {self.where}." if self.where else self.problem()
 
 
 class AnalyticsConfigError(AnalyticsError):
@@ -331,6 +334,10 @@ class AmbiguousWriteError(AnalyticsError):
         self.domain = domain
         super().__init__(message, domain)
 
+    @property
+    def _attempts(self) -> str:
+        return ""  # of the earlier errors one is of the create itself, and the others of the look-up
+
     def problem(self) -> str:
         """Return why the outcome is unknown."""
         return f"It is not known whether the website {self.domain!r} was created: {self.message}"
@@ -403,13 +410,15 @@ class BulkError(AnalyticsError):
     :param failures: website (domain or id) to its error, also of the websites that were not tried.
     :param done: number of websites for which it succeeded.
     :param not_tried: how many of ``failures`` were not tried, because the service is down.
+    :param permanent: whether the service refused all of them for a reason that stays: a retry does not help.
     """
 
-    def __init__(self, failures: Mapping[str, str], done: int = 0, not_tried: int = 0) -> None:
+    def __init__(self, failures: Mapping[str, str], done: int = 0, not_tried: int = 0, permanent: bool = False) -> None:
         self.failures = dict(failures)
         self.done = done
         self.not_tried = not_tried
-        super().__init__(self.failures, done, not_tried)
+        self.permanent = permanent
+        super().__init__(self.failures, done, not_tried, permanent)
 
     def problem(self) -> str:
         """Return the failures by reason, with the first websites of each: less than 4 KB."""
@@ -422,7 +431,10 @@ class BulkError(AnalyticsError):
         failed = len(self.failures) - self.not_tried
         lines = [f"{failed:,} website{'' if failed == 1 else 's'} failed, {not_tried}{self.done:,} succeeded."]
         named = max(1, _SHOWN // max(1, len(by_reason)))
-        for why, websites in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        # Most first; that some were not tried is no reason why others failed.
+        for why, websites in sorted(
+            by_reason.items(), key=lambda item: (item[0].startswith("Not tried"), -len(item[1]))
+        ):
             more = f" and {len(websites) - named:,} more" if len(websites) > named else ""
             listed = ", ".join(website[:_LENGTH_OF_A_NAME] for website in websites[:named])
             line = f"{why[:_LENGTH_OF_A_REASON].rstrip('.')}: {listed}{more}."
@@ -430,7 +442,8 @@ class BulkError(AnalyticsError):
                 lines.append(f"And {len(by_reason) - len(lines) + 1:,} more reasons.")
                 break
             lines.append(line)
-        return "\n".join(lines)
+        # The first line is what an alert quotes: it holds a reason.
+        return "\n".join([" ".join(lines[:2]), *lines[2:]])
 
 
 class SnapshotError(AnalyticsError):

@@ -93,6 +93,8 @@ class FailWithoutRetry:
         reason = next((reason for permanent, reason in PERMANENT_ERRORS.items() if isinstance(error, permanent)), None)
         if isinstance(error, AnalyticsConnectionError) and not error.transient:
             reason = "the connection has to be corrected first"
+        if isinstance(error, BulkError) and error.permanent:
+            reason = "the service would refuse each of them again"
         if reason is not None:
             raise permanent_failure(self.redact(str(error)), reason) from None
 

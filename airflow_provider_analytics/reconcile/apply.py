@@ -30,9 +30,11 @@ from airflow_provider_analytics.exceptions import (
     DuplicateWebsiteError,
     NotAppliedError,
     NotFoundError,
+    PermissionDeniedError,
     RateLimitError,
     ServerError,
     StoppedError,
+    ValidationError,
 )
 from airflow_provider_analytics.reconcile.ledger import key_of
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
@@ -76,6 +78,7 @@ class Outcome:
     :param unclear: keys (:func:`ledger.key_of`) of the websites that may or may not have been changed.
     :param unshown: keys of the websites that do not show a field that was sent, so that it cannot be checked.
     :param differing: records of the websites that do not hold their change, as they were read last.
+    :param refused: websites among the failures whose change the service refused for a reason that stays.
     :param interrupted: what ended the work before all was done and checked, such as :class:`StoppedError`, or an API
         key that is not accepted any more; None if nothing did.
     """
@@ -85,6 +88,7 @@ class Outcome:
     unclear: frozenset[str] = frozenset()
     unshown: frozenset[str] = frozenset()
     differing: tuple[Mapping[str, Any], ...] = ()
+    refused: frozenset[str] = frozenset()
     interrupted: BaseException | None = None
 
     @property
@@ -97,7 +101,7 @@ class Outcome:
         """Raise :class:`BulkError` if any website failed."""
         if self.failures:
             not_tried = sum(why == _NOT_TRIED for why in self.failures.values())
-            raise BulkError(self.failures, self.applied, not_tried)
+            raise BulkError(self.failures, self.applied, not_tried, self.failures.keys() <= self.refused)
 
 
 class Websites:
@@ -275,6 +279,7 @@ def apply_plan(
         frozenset(unclear),
         frozenset(checked.unshown),
         tuple(checked.differing.values()),
+        frozenset(sender.refused),
         interrupted,
     )
     websites.client.stats.count("changes_applied", outcome.applied)
@@ -501,6 +506,8 @@ class _Sender:
         self.under_way: dict[str, Change] = {}
         #: Key of a website to a change that failed, and may have been applied nevertheless.
         self.lost: dict[str, Change] = {}
+        #: Websites whose change was refused for a reason that stays.
+        self.refused: set[str] = set()
 
     def record(self, *changes: Change) -> None:
         """Note that changes of a website were applied, and tell the last one."""
@@ -516,6 +523,9 @@ class _Sender:
         try:
             changes = {"create": self._create, "update": self._update, "delete": self._delete}[planned.action](planned)
             self.record(*changes)
+        except (PermissionDeniedError, ValidationError):
+            self.refused.add(planned.website)
+            raise
         finally:
             self.under_way.pop(key_of(planned), None)
         return changes

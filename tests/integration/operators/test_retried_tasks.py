@@ -50,6 +50,7 @@ ERRORS: list[tuple[Exception, tuple[str, int]]] = [
     (exceptions.IncompleteListError("total", "no"), IS_RETRIED),
     (exceptions.AmbiguousWriteError("no", "a.example"), IS_RETRIED),
     (exceptions.BulkError({"www.example.com": "no"}), IS_RETRIED),
+    (exceptions.BulkError({"www.example.com": "no"}, permanent=True), FAILS_AT_ONCE),
     (exceptions.StoppedError("no"), IS_RETRIED),
     (exceptions.SnapshotError("no"), IS_RETRIED),
     (RuntimeError("no"), IS_RETRIED),

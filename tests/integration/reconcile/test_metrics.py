@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import Stats
+from airflow.providers.common.compat.sdk import AirflowFailException, Stats
 from fixture_types import Execute
 
 from airflow_provider_analytics.api import client as api_client
-from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
+from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites import DeleteWebsiteOperator
@@ -94,7 +94,7 @@ def test_a_change_that_the_service_does_not_show_counts_as_failed_too(
 def test_a_sync_counts_its_websites_once_each(analytics_sandbox: SandboxServer, execute: Execute, told: Told) -> None:
     analytics_sandbox.seed(12)
     analytics_sandbox.fault("update", times=3, status=422)
-    with pytest.raises(BulkError):
+    with pytest.raises(AirflowFailException, match="3 websites failed, 9 succeeded"):
         execute(SyncExcludedIpsOperator, excluded_ips=["198.51.100.7"], mode="merge", max_workers=1)
     assert (told["changes_applied"], told["changes_failed"]) == (9, 3)
     assert told["requests"] == len(analytics_sandbox.requests)
