@@ -147,6 +147,26 @@ def not_taken(world: World) -> None:
     world.execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
 
 
+@case("The response holds no list of websites, or more than one")
+def unknown_key(world: World) -> None:
+    world.sandbox.configure(list_key="result.items")
+    world.execute(ListWebsitesOperator)
+
+
+@case("websites failed")
+def some_fail(world: World) -> None:
+    world.sandbox.seed(5)
+    world.sandbox.fault("update", status=409, times=3)
+    world.sync(["192.0.2.1"])
+
+
+@case("Still differs after")
+def never_taken(world: World) -> None:
+    world.sandbox.seed(2)
+    world.sandbox.configure(ignored_fields=["exclude_ips"])
+    world.sync(["192.0.2.1"])
+
+
 @case("websites have the domain")
 def twice(world: World) -> None:
     world.sandbox.add_website("shop.example")
