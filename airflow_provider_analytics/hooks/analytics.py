@@ -87,10 +87,13 @@ class AnalyticsHook(BaseHook):
     def _tell(self, counted: str, number: float) -> None:
         """Hand on to Airflow's metrics what the client counts (docs/metrics.md)."""
         name, tags = f"{METRICS_PREFIX}.{counted}", {"conn_id": self.analytics_conn_id}
-        if counted in TIMERS:
-            Stats.timing(name, timedelta(seconds=number), tags=tags)
-        else:
-            Stats.incr(name, int(number), tags=tags)
+        try:
+            if counted in TIMERS:
+                Stats.timing(name, timedelta(seconds=number), tags=tags)
+            else:
+                Stats.incr(name, int(number), tags=tags)
+        except Exception as error:  # a setting of the installation: no reason to fail a change that was applied
+            self.log.debug("Cannot tell the metric %s: %s", name, error)
 
     @property
     def where(self) -> str:

@@ -100,6 +100,18 @@ def test_a_sync_counts_its_websites_once_each(analytics_sandbox: SandboxServer, 
     assert told["requests"] == len(analytics_sandbox.requests)
 
 
+def test_metrics_that_cannot_be_sent_fail_no_change(
+    analytics_sandbox: SandboxServer, hook: AnalyticsHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the handler of the stat names is broken")
+
+    monkeypatch.setattr(Stats, "incr", fail)
+    hook.create_website("a.example")
+    assert [request.operation for request in analytics_sandbox.requests].count("create") == 1
+    assert len(analytics_sandbox.websites()) == 1
+
+
 def test_waiting_is_told_in_seconds(analytics_sandbox: SandboxServer, hook: AnalyticsHook, told: Told) -> None:
     website: dict[str, Any] = hook.create_website("a.example")
     analytics_sandbox.fault("show", status=503, headers={"Retry-After": "1"})
