@@ -45,7 +45,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import count, islice
@@ -71,6 +71,9 @@ MAX_READINGS = 4
 MAX_PAGES = 200_000
 #: Seconds between two progress lines.
 PROGRESS_SECONDS = 10.0
+#: Seconds of a page below which the next one is read by the same thread: where nothing is waited for, other threads do
+#: no more in the same time, and handing over costs more CPU than a page.
+AT_ONCE = 0.005
 
 #: Defaults of docs/interface.md, List parameters: the largest page, and newest first.
 DEFAULT_QUERY = {"per_page": "100", "sort_by": "id", "sort": "desc"}
@@ -108,14 +111,15 @@ class Proof:
 class Listing(Iterator[dict[str, Any]]):
     """One reading of the list: yields the website records, and raises if it cannot prove that they are all.
 
-    Use the records only after the iterator is exhausted. Memory grows by the ids alone, and by the pages that are read
-    ahead. No request is begun any more once the consumer stops or a page fails; those under way are waited for, so that
-    no thread outlives the call, unless what ends it is no error but a task that is killed or times out.
+    Use the records only after the iterator is exhausted. Memory grows by the ids alone, by a few bytes for each, and by
+    the pages that are read ahead. No request is begun any more once the consumer stops or a page fails; those under way
+    are waited for, so that no thread outlives the call, unless what ends it is no error but a task that is killed or
+    times out.
 
     :param fetch: returns the page for a query; called from several threads.
     :param query: filters and order; :data:`DEFAULT_QUERY` completes it.
     :param page_parameter: name of the query parameter that selects a page; None: as the service says.
-    :param parallel: maximum number of pages read at the same time.
+    :param parallel: maximum number of pages read at the same time, where the service takes its time (:data:`AT_ONCE`).
     :param unwanted: is set when nobody waits for pages any more.
     :param stats: counts the websites, and the readings that begin anew.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
@@ -138,6 +142,7 @@ class Listing(Iterator[dict[str, Any]]):
         self.stats = stats or Stats()
         self._fetch_page = fetch
         self._fetched = 0
+        self._took = 0.0
         self._lock = Lock()
         self._query = DEFAULT_QUERY | query
         self._page_parameter = page_parameter
@@ -168,7 +173,9 @@ class Listing(Iterator[dict[str, Any]]):
     def _fetch(self, query: Query) -> Page:
         with self._lock:
             self._fetched += 1
+        began = time.perf_counter()
         page = self._fetch_page(query)
+        self._took = time.perf_counter() - began
         if self._total is None:
             self._total = page.total
         return page
@@ -278,11 +285,11 @@ class Listing(Iterator[dict[str, Any]]):
 
     def _check_that_the_filter_works(self, filtered: _Reading) -> None:
         others = self._fetch(self._query | {"favorite": self._opposite_favorite()})
-        both = {str(row["id"]) for row in others.rows} & filtered.ids
-        if both:
+        both = next((row["id"] for row in others.rows if row["id"] in filtered.ids), None)
+        if both is not None:
             raise _moved(
                 "favorite",
-                f"website {min(both)} is among the favourites and among the others: the list changed, or the service "
+                f"website {both} is among the favourites and among the others: the list changed, or the service "
                 "ignores or misreads the filter. The extra boolean_format sets how favorite is written.",
             )
 
@@ -310,7 +317,7 @@ class _Reading:
     """
 
     def __init__(self, listing: Listing, query: Query, like: _Reading | None = None) -> None:
-        self.ids: set[str] = set()
+        self.ids = _Ids()
         self.total: int | None = None
         #: The last page repeated the page before: the page parameter has no effect, or there is no later page.
         self.repeated = False
@@ -325,7 +332,6 @@ class _Reading:
         self.query = query
         self._newest: list[dict[str, Any]] = []
         self._head_total: int | None = None
-        self._largest: int | None = -1
         self._pages_with_rows = 0
         self._full = 0
         self._parameter: str | None = like._parameter if like else listing._page_parameter
@@ -345,7 +351,7 @@ class _Reading:
         numbers = [_number(row["id"]) for row in self._newest]
         falling = [number for number in numbers if number is not None]
         is_falling = len(falling) == len(numbers) and falling == sorted(falling, reverse=True)
-        return is_falling and self._largest is not None and falling[0] == self._largest
+        return is_falling and falling[0] == self.ids.largest
 
     def pages(self) -> Rows:
         """Yield the rows of each page in order."""
@@ -449,17 +455,17 @@ class _Reading:
             # Probably the only page. If it is not, and pages count from 0, the proof fails.
             return 1, None
         page = self._fetch(self.query | {parameter: "1"})
-        again, there = [str(row["id"]) for row in page.rows], {str(row["id"]) for row in rows}
-        if again == [str(row["id"]) for row in rows]:
+        again, there = ([str(row["id"]) for row in read] for read in (page.rows, rows))
+        if again == there:
             self._base = 1
             return 1, None
-        if there.intersection(again):
+        if not set(there).isdisjoint(again):
             raise _moved("page number", "page 1 changed while the list was read.")
         self._base = 0
         return 0, page
 
     def _in_parallel(self, parameter: str, base: int, numbers: range) -> Generator[tuple[int, Page], None, None]:
-        """Yield pages in order; at most ``parallel`` of them are read ahead."""
+        """Yield pages in order; ``parallel`` of them are read at the same time, and at most twice as many are ahead."""
 
         def fetch(number: int) -> Page:
             try:
@@ -467,12 +473,16 @@ class _Reading:
             except NotFoundError as error:
                 raise _moved("page number", f"page {number} does not exist any more: {error.problem()}") from None
 
-        if self._parallel <= 1 or len(numbers) <= 1:
-            yield from ((number, fetch(number)) for number in numbers)
+        while numbers and (self._parallel <= 1 or len(numbers) == 1 or self._listing._took < AT_ONCE):
+            yield numbers[0], fetch(numbers[0])
+            numbers = numbers[1:]
+        if not numbers:
             return
-        pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
         left = iter(numbers)
-        waiting = deque((number, pool.submit(fetch, number)) for number in islice(left, self._parallel))
+        pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
+        # As many again wait in the pool: a thread that has its page begins the next one, and not only when the consumer
+        # has taken the page before.
+        waiting = deque((number, pool.submit(fetch, number)) for number in islice(left, 2 * self._parallel))
         wait = True
         try:
             while waiting:
@@ -537,7 +547,7 @@ class _Reading:
 
     def _take(self, page: Page, number: int) -> list[dict[str, Any]]:
         """Note the rows of a page and return them; none if the page repeats the one before."""
-        ids = [str(row["id"]) for row in page.rows]
+        ids = [row["id"] for row in page.rows]
         if ids and number > 1 and self._last_ids == ids:
             self.repeated = True
             return []
@@ -552,17 +562,12 @@ class _Reading:
             )
         if number > 1 and page.total != self.total:
             raise _moved("total", f"page 1 names the total {self.total}, page {number} names {page.total}.")
-        distinct = set(ids)
-        if len(distinct) < len(ids) or not self.ids.isdisjoint(distinct):
-            twice = next(one for place, one in enumerate(ids) if one in self.ids or one in ids[:place])
+        twice = self.ids.add(ids)
+        if twice is not None:
             raise _moved("distinct ids", f"website {twice} came twice; the list changed while it was read.")
-        self.ids |= distinct
-        numbers = [found for row in page.rows if (found := _number(row["id"])) is not None]
-        if self._largest is not None:
-            self._largest = max((self._largest, *numbers)) if len(numbers) == len(ids) else None
         if ids:
             self._pages_with_rows += 1
-            self.first_id = self.first_id or ids[0]
+            self.first_id = self.first_id or str(ids[0])
             self._last_ids = ids
         self._check_link(page, number)
         return page.rows
@@ -586,7 +591,52 @@ class _Reading:
         name = self._parameter or dialect.PAGE_PARAMETER
         return f"The service seems to ignore the parameter {name!r}; set the extra page_parameter to the right name."
 
-    _last_ids: list[str] | None = None
+    _last_ids: list[int | str] | None = None
+
+
+class _Ids:
+    """The ids of websites, as numbers and text: a set that takes 2 bytes for an id, where ids are close together."""
+
+    def __init__(self) -> None:
+        #: The largest number; None if any id is none, -1 without ids.
+        self.largest: int | None = -1
+        # Each word holds 64 numbers, a bit for each: texts in a set take 100 bytes for each, and 10 MB for 100,000.
+        self._words: dict[int, int] = {}
+        self._texts: set[str] = set()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, website_id: int | str) -> bool:
+        number = _number(website_id)
+        if number is None:
+            return str(website_id) in self._texts
+        return bool(self._words.get(number >> 6, 0) >> (number & 63) & 1)
+
+    def add(self, ids: Sequence[int | str]) -> int | str | None:
+        """Add ids; return one that was there already, or is among them twice."""
+        words, texts = self._words, self._texts
+        numbers = [_number(website_id) for website_id in ids]
+        for website_id, number in zip(ids, numbers, strict=True):
+            if number is None:
+                if (text := str(website_id)) in texts:
+                    return website_id
+                texts.add(text)
+                continue
+            word, bit = words.get(number >> 6, 0), 1 << (number & 63)
+            if word & bit:
+                return website_id
+            words[number >> 6] = word | bit
+        self._count += len(ids)
+        known = [number for number in (self.largest, *numbers) if number is not None]
+        self.largest = max(known) if len(known) > len(ids) else None
+        return None
+
+    def count_besides(self, other: _Ids) -> int:
+        """Return how many of these ids the other ones lack."""
+        words = sum((word & ~other._words.get(place, 0)).bit_count() for place, word in self._words.items())
+        return words + len(self._texts - other._texts)
 
 
 class _Progress:
@@ -651,14 +701,12 @@ def _compare(there: _Reading, back: _Reading) -> None:
         )
     if there.total != back.total:
         raise _moved("total", f"one direction named the total {there.total}, the other one {back.total}.")
-    if there.ids != back.ids:
+    only_there, only_back = there.ids.count_besides(back.ids), back.ids.count_besides(there.ids)
+    if only_there or only_back:
         if there.refusal is not None:
             raise there.refusal
         repeated = there.repeated or back.repeated
-        seen = (
-            f"{len(there.ids - back.ids)} websites were found in the first direction only, "
-            f"{len(back.ids - there.ids)} in the opposite one only."
-        )
+        seen = f"{only_there} websites were found in the first direction only, {only_back} in the opposite one only."
         raise IncompleteListError("both directions", f"{there._hint} {seen}" if repeated else seen, moved=not repeated)
 
 
@@ -691,10 +739,12 @@ def _is_favorite(row: dict[str, Any]) -> bool | None:
 
 
 def _number(website_id: object) -> int | None:
+    """Return the number that an id is, or None: a number has one way to be written."""
     if type(website_id) is int and 0 <= website_id < 10**18:  # nearly always
         return website_id
     text = str(website_id)
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+    is_number = text.isascii() and text.isdigit() and len(text) < 19 and (text[0] != "0" or text == "0")
+    return int(text) if is_number else None
 
 
 def _identity(row: dict[str, Any]) -> tuple[str, str]:

@@ -8,10 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from raw_server import RawServer, Reply, Request, http
 from wire_client import KEY, Time, client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.dialect import Page
+from airflow_provider_analytics.api.listing import AT_ONCE, Listing, Query
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import IncompleteListError, PermissionDeniedError, UnexpectedResponseError
@@ -228,6 +232,64 @@ def test_so_many_pages_are_requested_at_the_same_time_and_given_out_in_order(par
     assert service.most == parallel
 
 
+def test_a_thread_that_has_its_page_begins_the_next_one_before_the_consumer_takes_it() -> None:
+    others = threading.Barrier(2)
+
+    def respond(request: Request) -> bytes:
+        # Page 2 is held until pages 3 and 4 were asked for, both by the other one of two threads.
+        if request.query.get("page") in ("2", "4"):
+            others.wait(30)
+        return http(200, page_of(request.query, 450))
+
+    with RawServer(respond) as server, client_of(server.url, parallel_requests=2) as client:
+        assert len(client.list_websites()) == 450
+
+
+def test_pages_that_come_at_once_are_read_by_the_thread_that_asks_until_one_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()  # as it is by default
+    now = 0.0
+    read_by: dict[int, str] = {}
+
+    def fetch(query: Query) -> Page:
+        nonlocal now
+        number = int(query.get("page", "1"))
+        read_by.setdefault(number, threading.current_thread().name)
+        now += AT_ONCE if number == 4 else 0
+        found = page_of(query, 950)
+        return Page(found["data"], total=950, current_page=number)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    assert len(list(Listing(fetch, {}, parallel=4))) == 950
+    here = threading.current_thread().name
+    assert [number for number, name in sorted(read_by.items()) if name == here] == [1, 2, 3, 4]
+    assert _readers() == []
+
+
+IDS = st.one_of(
+    st.integers(0, 300),
+    st.integers(10**17, 10**19),
+    st.integers(0, 300).map(str),
+    st.sampled_from(["007", "-1", "7a", "7.0", "b9f1"]),
+)
+
+
+@given(st.lists(IDS, min_size=11, max_size=60, unique_by=str), st.data())
+def test_ids_of_any_kind_are_told_apart(ids: list[int | str], data: st.DataObject) -> None:
+    def fetch(query: Query) -> Page:
+        at, size = int(query.get("page", "1")) - 1, int(query["per_page"])
+        found = shown if query["sort"] == "desc" else shown[::-1]
+        rows = [{"id": one} for one in found[at * size : (at + 1) * size]]
+        return Page(rows, total=len(shown), current_page=at + 1)
+
+    shown = ids
+    assert [row["id"] for row in Listing(fetch, {"per_page": "10"})] == ids
+    shown = [*ids, data.draw(st.sampled_from(ids))]
+    with pytest.raises(IncompleteListError, match="came twice"):
+        list(Listing(fetch, {"per_page": "10"}))
+
+
 def test_no_request_is_begun_and_no_thread_left_once_the_consumer_stops_or_a_page_fails() -> None:
     with RawServer(lambda request: http(200, page_of(request.query, 5000))) as server, client_of(server.url) as client:
         listing = client.iter_websites()
@@ -236,7 +298,8 @@ def test_no_request_is_begun_and_no_thread_left_once_the_consumer_stops_or_a_pag
         listing.close()
         assert _readers() == []
         assert list(listing) == []
-        assert len(server.requests) <= 6
+        # Two pages were taken, and as many are ahead as two for each of four threads.
+        assert len(server.requests) <= 10
 
     def failing(request: Request) -> bytes:
         query = request.query
@@ -246,7 +309,7 @@ def test_no_request_is_begun_and_no_thread_left_once_the_consumer_stops_or_a_pag
         with pytest.raises(PermissionDeniedError):
             client.list_websites()
         assert _readers() == []
-        assert len(server.requests) <= 7
+        assert len(server.requests) <= 10
 
 
 def test_a_page_that_was_told_to_wait_is_given_up_once_another_one_fails() -> None:
