@@ -442,7 +442,8 @@ class AnalyticsClient:
         self.stats.count("pages")
         page = dialect.page(answer, self._transport.url(_WEBSITES), self.settings.list_key)
         for row in page.rows:
-            dialect.website_id(row, answer)
+            if type(row.get("id")) is not int:  # as nearly always
+                dialect.website_id(row, answer)
         return page
 
     def _created(self, domain: str, why: str, cause: AnalyticsError | None) -> dict[str, Any]:

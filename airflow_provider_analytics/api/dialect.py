@@ -384,6 +384,8 @@ def pause(headers: Mapping[str, str]) -> float:
     Reads ``RateLimit-Remaining`` and ``RateLimit-Reset``, also as ``X-RateLimit-`` and ``X-Rate-Limit-`` (the reset in
     seconds or as a Unix timestamp), and the header ``RateLimit`` with ``r=`` and ``t=``. 0 without a reset.
     """
+    if not any("rate" in name.lower() for name in headers):
+        return 0.0
     combined = headers.get("RateLimit", "")
     remaining = _parameter(combined, "r")
     reset = _parameter(combined, "t")

@@ -120,6 +120,7 @@ class Transport:
             if password:
                 self.redact.add(password)
                 self.redact.add(base64.b64encode(f"{name}:{password}".encode()).decode())
+        self._timeout = urllib3.Timeout(connect=settings.timeout, read=settings.timeout)
         self._headers = _headers(settings)
         self._form_headers = _headers(settings, {"Content-Type": "application/x-www-form-urlencoded"})
         self._root: str | None = None
@@ -291,7 +292,7 @@ class Transport:
             response = self._adapter.send(
                 prepared,
                 stream=True,
-                timeout=(self.settings.timeout, self.settings.timeout),
+                timeout=self._timeout,  # type: ignore[arg-type] # requests documents it, its stubs lack it
                 verify=self._verify,
                 cert=self._cert,
                 proxies=self._proxies,
@@ -617,6 +618,19 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
+class _Response(requests.Response):
+    """A response with what is read of it: cookies, which nobody sends back, would take as long as the rest.
+
+    :param raw: the response of urllib3.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self._content_consumed = False
+        self.status_code = raw.status
+        self.headers = raw.headers  # looked up by names in any case, as the dictionary of requests is
+        self.raw = raw
+
+
 class _Adapter(requests.adapters.HTTPAdapter):
     """The adapter of requests for one service, with connections that time out."""
 
@@ -639,12 +653,7 @@ class _Adapter(requests.adapters.HTTPAdapter):
         return super().request_url(request, proxies) if proxies else f"/{str(request.url).split('/', 3)[3]}"
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
-        # Without cookies, which nobody sends back, and without what only a session reads.
-        response = requests.Response()
-        response.status_code = resp.status
-        response.headers = requests.structures.CaseInsensitiveDict(resp.headers)
-        response.raw = resp
-        return response
+        return _Response(resp)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)

@@ -1,6 +1,6 @@
-"""File formats: rows to a file and back. One class per format, registered in :data:`FORMATS`.
+"""File formats: columns to a file, and rows back. One class per format, registered in :data:`FORMATS`.
 
-Files are written locally in one pass; equal rows give equal bytes.
+Files are written locally in one pass, some rows at a time; equal rows give equal bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime
 from importlib import import_module
-from itertools import islice
+from itertools import chain, starmap
 from pathlib import Path
 from typing import IO, Any, ClassVar, cast
 
@@ -23,13 +23,11 @@ import msgspec
 
 from airflow_provider_analytics.api.checks import one_of
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots.rows import COLUMNS, Row
+from airflow_provider_analytics.snapshots.rows import COLUMNS, Columns, Row
 
 #: Compression to file suffix.
 COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
-#: Rows that are encoded and written at once.
-_BLOCK = 500
-#: Rows per Parquet row group, the part held in memory.
+#: Rows from which a Parquet row group is written, the part held in memory.
 _ROW_GROUP = 5_000
 
 
@@ -49,8 +47,8 @@ class Format(ABC):
         return f".{self.name}{COMPRESSIONS[compression] if compression else ''}"
 
     @abstractmethod
-    def write(self, rows: Iterable[Row], path: Path, compression: str | None) -> int:
-        """Write rows to a local file and return their number."""
+    def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
+        """Write the rows of all blocks to a local file and return their number."""
 
     @abstractmethod
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
@@ -62,14 +60,16 @@ class JsonLines(Format):
 
     name = "jsonl"
 
-    def write(self, rows: Iterable[Row], path: Path, compression: str | None) -> int:
+    def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
         """Write one line per row."""
         count = 0
+        line = msgspec.defstruct("Line", list(COLUMNS))
         encoder = msgspec.json.Encoder()
         with _compressed(path, compression) as file:
-            for block in _blocks(rows, _BLOCK):
-                file.write(encoder.encode_lines(block))
-                count += len(block)
+            for block in blocks:
+                lines = list(starmap(line, _rows_of(block)))
+                file.write(encoder.encode_lines(lines))
+                count += len(lines)
         return count
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
@@ -83,7 +83,7 @@ class Csv(Format):
 
     name = "csv"
 
-    def write(self, rows: Iterable[Row], path: Path, compression: str | None) -> int:
+    def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
         """Write a header and one record per row."""
         count = 0
         line = io.StringIO(newline="")
@@ -98,8 +98,8 @@ class Csv(Format):
 
         with _compressed(path, compression) as file:
             file.write(encoded(COLUMNS))
-            for count, row in enumerate(rows, start=1):  # noqa: B007 - the last number is the count
-                file.write(encoded(str(cell).lower() if isinstance(cell, bool) else cell for cell in row.values()))
+            for count, row in enumerate(chain.from_iterable(map(_rows_of, blocks)), start=1):  # noqa: B007 - the last number is the count
+                file.write(encoded(str(cell).lower() if isinstance(cell, bool) else cell for cell in row))
         return count
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
@@ -123,18 +123,17 @@ class Parquet(Format):
         """Return the ending of a file name."""
         return ".parquet"
 
-    def write(self, rows: Iterable[Row], path: Path, compression: str | None) -> int:
-        """Write row groups of :data:`_ROW_GROUP` rows."""
+    def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
+        """Write row groups of about :data:`_ROW_GROUP` rows."""
         table, parquet = import_module("pyarrow").Table, import_module("pyarrow.parquet")
         schema = _arrow_schema()
         count = 0
         with parquet.ParquetWriter(path, schema, compression=compression or "snappy") as writer:
-            for group in _blocks(rows, _ROW_GROUP):
-                columns: dict[str, list[Any]] = {name: [row[name] for row in group] for name in COLUMNS}
-                columns["snapshot_date"] = _each(date.fromisoformat, columns["snapshot_date"])
-                columns["observed_at"] = _each(datetime.fromisoformat, columns["observed_at"])
-                writer.write_table(table.from_pydict(columns, schema=schema))
-                count += len(group)
+            for group in _groups(blocks):
+                group["snapshot_date"] = _each(date.fromisoformat, group["snapshot_date"])
+                group["observed_at"] = _each(datetime.fromisoformat, group["observed_at"])
+                writer.write_table(table.from_pydict(group, schema=schema))
+                count += len(group["id"])
         return count
 
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
@@ -176,13 +175,13 @@ def file_name(token: str, file_format: str, compression: str | None) -> str:
     return f"websites-{token}{FORMATS[file_format].suffix(compression)}"
 
 
-def write_rows(rows: Iterable[Row], path: Path, file_format: str, compression: str | None) -> int:
-    """Write rows to a local file and return their number."""
-    return FORMATS[file_format].write(rows, path, compression)
+def write_columns(blocks: Iterable[Columns], path: Path, file_format: str, compression: str | None) -> int:
+    """Write the rows of all blocks to a local file and return their number."""
+    return FORMATS[file_format].write(blocks, path, compression)
 
 
 def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
-    """Yield the rows of a file written by :func:`write_rows`; the format follows from the name.
+    """Yield the rows of a file written by :func:`write_columns`; the format follows from the name.
 
     :raises SnapshotError: if the format is unknown.
     """
@@ -213,10 +212,21 @@ def _text(file: IO[bytes], newline: str) -> Iterator[io.TextIOWrapper]:
         text.detach()
 
 
-def _blocks(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
-    left = iter(rows)
-    while block := list(islice(left, size)):
-        yield block
+def _rows_of(block: Columns) -> Iterator[tuple[Any, ...]]:
+    return zip(*block.values(), strict=True)
+
+
+def _groups(blocks: Iterable[Columns]) -> Iterator[Columns]:
+    """Yield larger blocks."""
+    group: Columns = {name: [] for name in COLUMNS}
+    for block in blocks:
+        for name, values in block.items():
+            group[name] += values
+        if len(group["id"]) >= _ROW_GROUP:
+            yield group
+            group = {name: [] for name in COLUMNS}
+    if group["id"]:
+        yield group
 
 
 def _each(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:

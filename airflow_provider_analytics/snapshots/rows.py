@@ -21,6 +21,8 @@ from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
 
 Row = dict[str, Any]
+#: Some rows as columns: the values of each column by its name, in the order of :data:`COLUMNS`.
+Columns = dict[str, list[Any]]
 #: Removes secrets from records.
 Clean = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
@@ -44,8 +46,10 @@ MEANINGS = {
 #: How IP addresses are written: unchanged, each as its SHA-256, or not at all.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 
-#: Records that become rows at once.
+#: Records that become columns at once.
 _BLOCK = 100
+#: Types of which equal values are the same.
+_REPEATED = {bool, int, str}
 #: Equal records give equal text. A number that JSON does not know, such as NaN, is null.
 _RECORD = msgspec.json.Encoder(order="sorted")
 
@@ -82,7 +86,7 @@ class FieldReport:
         return [name for name in RECORD_FIELDS if self.websites and name not in self.seen]
 
 
-def typed_rows(
+def typed_columns(
     records: Iterable[dict[str, Any]],
     *,
     snapshot_date: str,
@@ -90,8 +94,8 @@ def typed_rows(
     exclude_ips_as: str,
     report: FieldReport,
     clean: Clean = without_secrets,
-) -> Iterator[Row]:
-    """Yield one row per record, in the same order, and update ``report``.
+) -> Iterator[Columns]:
+    """Yield the columns of some records at a time, in the same order, and update ``report``.
 
     :param snapshot_date: YYYY-MM-DD.
     :param observed_at: when reading the list began, ISO 8601 in UTC.
@@ -100,7 +104,8 @@ def typed_rows(
     :raises SnapshotError: if a record has no usable id.
     """
     left = iter(records)
-    # Many records at a time: what is looked up or looked for is so once for all of them.
+    # Many records at a time: what is looked up or looked for is so once for all of them, and a value that many of them
+    # have becomes a cell once.
     while block := list(islice(left, _BLOCK)):
         cleaned = clean(block)
         report.websites += len(cleaned)
@@ -108,22 +113,22 @@ def typed_rows(
             if not record.keys() <= report.seen:
                 report.seen.update(map(_utf8, record))
         columns = _columns(without_addresses(cleaned, exclude_ips_as), report.misfits)
-        when = ([snapshot_date] * len(cleaned), [observed_at] * len(cleaned))
-        for values in zip(*columns, *when, strict=True):
-            yield dict(zip(COLUMNS, values, strict=True))
+        columns += [[snapshot_date] * len(cleaned), [observed_at] * len(cleaned)]
+        yield dict(zip(COLUMNS, columns, strict=True))
 
 
 def _columns(records: list[dict[str, Any]], misfits: Counter[str]) -> list[list[Any]]:
     """Return the columns of records that hold no secret: all that depend on the record."""
     ids = [_id(record.get("id")) for record in records]
     try:
-        documents = [_RECORD.encode(record) for record in records]
+        lines = _RECORD.encode_lines(records)
     except UnicodeEncodeError:
         records = _encodable(records)
-        documents = [_RECORD.encode(record) for record in records]
+        lines = _RECORD.encode_lines(records)
     fields = [_cells(name, [record.get(name) for record in records], misfits) for name in RECORD_FIELDS]
+    documents = lines.splitlines()  # JSON escapes the line breaks within
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
-    return [ids, *fields, [document.decode() for document in documents], hashes]
+    return [ids, *fields, lines.decode().split("\n")[:-1], hashes]
 
 
 def _id(value: object) -> str:
@@ -136,7 +141,13 @@ def _id(value: object) -> str:
 
 def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
     cell = FIELDS[name].kind.cell
-    cells = [None if value is None else cell(value) for value in values]
+    kinds = set(map(type, values)) - {type(None)}
+    # 1, 1.0 and True are equal, but not the same cell.
+    if len(kinds) == 1 and kinds <= _REPEATED and len(different := set(values)) <= len(values) // 2:
+        known = {value: cell(value) for value in different}
+        cells = [None if value is None else known[value] for value in values]
+    else:
+        cells = [None if value is None else cell(value) for value in values]
     if lost := cells.count(None) - values.count(None):
         misfits[name] += lost
     return cells

@@ -237,7 +237,7 @@ def read(
     def write(listing: Listing) -> tuple[int, Proof, rows.FieldReport, datetime]:
         observed_at = now or clock()
         report = rows.FieldReport()
-        typed = rows.typed_rows(
+        typed = rows.typed_columns(
             listing,
             snapshot_date=day.isoformat(),
             observed_at=formats.utc_text(observed_at),
@@ -246,7 +246,7 @@ def read(
             clean=origin.clean,
         )
         try:
-            count = formats.write_rows(typed, data, options.file_format, options.compression)
+            count = formats.write_columns(typed, data, options.file_format, options.compression)
         except OSError as error:
             raise SnapshotError(f"cannot write the list to the temporary folder {directory}: {error}") from error
         if listing.proof is None or listing.proof.websites != count:

@@ -22,7 +22,7 @@ from airflow_provider_analytics.snapshots.diff import (
     write_markdown,
 )
 from airflow_provider_analytics.snapshots.layout import Dataset
-from airflow_provider_analytics.snapshots.rows import FieldReport, typed_rows
+from airflow_provider_analytics.snapshots.rows import FieldReport, typed_columns
 from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
@@ -30,7 +30,12 @@ NIGHT = timedelta(days=1)
 
 
 def rows(records: Any) -> Iterator[dict[str, Any]]:
-    return typed_rows(records, snapshot_date="2026-11-20", observed_at="t", exclude_ips_as="keep", report=FieldReport())
+    report = FieldReport()
+    for block in typed_columns(
+        records, snapshot_date="2026-11-20", observed_at="t", exclude_ips_as="keep", report=report
+    ):
+        for values in zip(*block.values(), strict=True):
+            yield dict(zip(block, values, strict=True))
 
 
 EVERY = Selection(("*",))

@@ -7,19 +7,21 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.exceptions import SnapshotError
-from airflow_provider_analytics.snapshots.rows import COLUMNS, FieldReport, typed_rows
+from airflow_provider_analytics.snapshots.rows import COLUMNS, FieldReport, typed_columns
 
 
 def rows(*records: dict[str, Any], exclude_ips_as: str = "keep") -> tuple[list[dict[str, Any]], FieldReport]:
     report = FieldReport()
-    made = typed_rows(
+    made = typed_columns(
         records,
         snapshot_date="2026-11-20",
         observed_at="2026-11-20T00:00:00.000000+00:00",
         exclude_ips_as=exclude_ips_as,
         report=report,
     )
-    return list(made), report
+    return [
+        dict(zip(block, values, strict=True)) for block in made for values in zip(*block.values(), strict=True)
+    ], report
 
 
 def test_a_row_has_all_columns_in_order_whatever_the_service_returns() -> None:
