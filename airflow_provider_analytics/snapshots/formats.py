@@ -27,6 +27,8 @@ from airflow_provider_analytics.snapshots.rows import COLUMNS, Columns, Row
 
 #: Compression to file suffix.
 COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
+#: Columns of which each row has a value of its own: a dictionary of them would make a Parquet file larger.
+_UNIQUE = ("id", "domain", "record", "record_hash")
 #: Rows from which a Parquet row group is written, the part held in memory.
 _ROW_GROUP = 5_000
 
@@ -128,7 +130,10 @@ class Parquet(Format):
         table, parquet = import_module("pyarrow").Table, import_module("pyarrow.parquet")
         schema = _arrow_schema()
         count = 0
-        with parquet.ParquetWriter(path, schema, compression=compression or "snappy") as writer:
+        repeated = [name for name in COLUMNS if name not in _UNIQUE]
+        with parquet.ParquetWriter(
+            path, schema, compression=compression or "snappy", use_dictionary=repeated
+        ) as writer:
             for group in _groups(blocks):
                 group["snapshot_date"] = _each(date.fromisoformat, group["snapshot_date"])
                 group["observed_at"] = _each(datetime.fromisoformat, group["observed_at"])
