@@ -460,7 +460,7 @@ def _unwrapped(found: Any) -> Any:
 
 
 def _rows(found: list[Any], answer: Answer) -> list[dict[str, Any]]:
-    if not all(isinstance(row, dict) for row in found):
+    if not set(map(type, found)) <= {dict}:
         raise answer.unexpected("The list holds something other than website records.")
     return found
 

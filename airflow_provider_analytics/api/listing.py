@@ -71,8 +71,8 @@ MAX_READINGS = 4
 MAX_PAGES = 200_000
 #: Seconds between two progress lines.
 PROGRESS_SECONDS = 10.0
-#: Seconds of a page below which the next one is read by the same thread: where nothing is waited for, other threads do
-#: no more in the same time, and handing over costs more CPU than a page.
+#: Seconds that a page takes on average below which the next one is read by the same thread: where nothing is waited
+#: for, other threads do no more in the same time, and handing over costs up to half of the CPU of a page.
 AT_ONCE = 0.005
 
 #: Defaults of docs/interface.md, List parameters: the largest page, and newest first.
@@ -142,7 +142,7 @@ class Listing(Iterator[dict[str, Any]]):
         self.stats = stats or Stats()
         self._fetch_page = fetch
         self._fetched = 0
-        self._took = 0.0
+        self._seconds = 0.0
         self._lock = Lock()
         self._query = DEFAULT_QUERY | query
         self._page_parameter = page_parameter
@@ -170,12 +170,17 @@ class Listing(Iterator[dict[str, Any]]):
         """Number of websites that the first page named; None before it was read, and if it named none."""
         return self._total
 
+    @property
+    def is_at_once(self) -> bool:
+        """Whether the pages so far came so fast that nothing is gained by asking for several at the same time."""
+        return self._seconds < AT_ONCE * self._fetched
+
     def _fetch(self, query: Query) -> Page:
         with self._lock:
             self._fetched += 1
         began = time.perf_counter()
         page = self._fetch_page(query)
-        self._took = time.perf_counter() - began
+        self._seconds += time.perf_counter() - began
         if self._total is None:
             self._total = page.total
         return page
@@ -473,7 +478,7 @@ class _Reading:
             except NotFoundError as error:
                 raise _moved("page number", f"page {number} does not exist any more: {error.problem()}") from None
 
-        while numbers and (self._parallel <= 1 or len(numbers) == 1 or self._listing._took < AT_ONCE):
+        while numbers and (self._parallel <= 1 or len(numbers) == 1 or self._listing.is_at_once):
             yield numbers[0], fetch(numbers[0])
             numbers = numbers[1:]
         if not numbers:

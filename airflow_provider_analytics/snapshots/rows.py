@@ -132,6 +132,8 @@ def _columns(records: list[dict[str, Any]], misfits: Counter[str]) -> list[list[
 
 
 def _id(value: object) -> str:
+    if type(value) is int:  # nearly always
+        return str(value)
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     # Two texts that UTF-8 cannot encode could become the same one in the file.
     if not text or not (text.isascii() or _utf8(text) == text):

@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -270,26 +270,31 @@ class Bench:
         sys.stdout.flush()
 
     def turns(self, name: str, *works: Work) -> list[list[dict[str, Any]]]:
-        """Measure works in one process, in turns; the first turn warms up and does not count."""
-        measured = [found[1:] for found in _measured(self.sizes.repeats + 1, works)]
-        self.measured[name] = measured
+        """Measure works in turns, each in a process of its own; the first turn warms up and does not count."""
+        with ExitStack() as stack:
+            processes = [stack.enter_context(process(work)) for work in works]
+            turns = [[measure() for measure in processes] for _ in range(self.sizes.repeats + 1)][1:]
+        measured = self.measured[name] = [list(found) for found in zip(*turns, strict=True)]
         return measured
 
     def alone(self, name: str, *works: Work, repeats: int = 0) -> list[list[dict[str, Any]]]:
-        """Measure works in turns, each time in a process of its own."""
+        """Measure works in turns, each time in a new process."""
         measured: list[list[dict[str, Any]]] = [[] for _ in works]
         for _ in range(repeats or self.sizes.repeats):
             for work, found in zip(works, measured, strict=True):
-                ((one,),) = _measured(1, (work,))
-                found.append(one)
+                with process(work) as measure:
+                    found.append(measure())
         self.measured[name] = measured
         return measured
 
 
-def _measured(times: int, works: tuple[Work, ...]) -> list[list[dict[str, Any]]]:
+@contextmanager
+def process(work: Work) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Start the process of a work, and yield what measures it once."""
+    name, arguments = work
     with tempfile.TemporaryDirectory() as home:
         dropped = ("AIRFLOW_", "PYTHONDONTWRITEBYTECODE")
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
         environment = {
             **inherited,
             "AIRFLOW_HOME": home,
@@ -298,12 +303,32 @@ def _measured(times: int, works: tuple[Work, ...]) -> list[list[dict[str, Any]]]
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
         }
-        command = [sys.executable, str(WORKS), str(times), json.dumps(works)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{works} failed:\n{done.stdout}\n{done.stderr}")
-    found: list[list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        command = [sys.executable, str(WORKS), name, json.dumps(arguments)]
+        with (
+            Path(home, "errors").open("w+") as errors,
+            subprocess.Popen(
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            ) as started,
+        ):
+            assert started.stdin is not None
+            assert started.stdout is not None
+
+            def measure() -> dict[str, Any]:
+                assert started.stdin is not None
+                assert started.stdout is not None
+                started.stdin.write("\n")
+                started.stdin.flush()
+                said = []
+                for line in started.stdout:
+                    # Airflow prints as well.
+                    if line.startswith('{"cpu": '):
+                        found: dict[str, Any] = json.loads(line)
+                        return found
+                    said.append(line)
+                raise RuntimeError(f"{work} failed:\n{''.join(said)}\n{Path(home, 'errors').read_text()}")
+
+            yield measure
+            started.stdin.close()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import selectors
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,6 +85,11 @@ class Protocol(asyncio.Protocol):
                 self._transport.write(found)
 
 
+def precise_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop that wakes up in time: epoll rounds to milliseconds, once more for each request meanwhile."""
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
 async def serve(websites: int, latency: float) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(Protocol, websites, latency, {}), "127.0.0.1", 0)
@@ -117,4 +123,5 @@ def canned(websites: int, latency_ms: float = 0) -> Iterator[Canned]:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), float(sys.argv[2]) / 1000))
+    with asyncio.Runner(loop_factory=precise_loop) as runner:
+        runner.run(serve(int(sys.argv[1]), float(sys.argv[2]) / 1000))

@@ -1,8 +1,8 @@
-"""The pieces of work that are measured, in a process of their own: ``python works.py TIMES WORKS_AS_JSON``.
+"""The pieces of work that are measured, each in a process of its own: ``python works.py NAME ARGUMENTS_AS_JSON``.
 
-A work makes itself ready and then yields the callable that is measured. Works are measured in turns, A B A B. Printed
-is a line of JSON with a list per work: seconds of CPU and on the clock, kilobytes added to the peak of memory, and
-what the callable returned.
+A work makes itself ready and then yields the callable that is measured, once for each line that is read. Printed is a
+line of JSON: seconds of CPU and on the clock, kilobytes of memory that were added at the peak, and what the callable
+returned.
 """
 
 from __future__ import annotations
@@ -419,9 +419,10 @@ def hook(url: str, **extra: Any) -> Iterator[Any]:
         yield ours
 
 
-def peak() -> int:
-    """Return the largest size of this process so far, in kilobytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def memory(which: str) -> int:
+    """Return the size of this process in kilobytes: ``VmRSS`` now, or ``VmHWM``, the largest since it was reset."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"{which}:")[2].split()[0])
 
 
 def cpu() -> float:
@@ -431,26 +432,24 @@ def cpu() -> float:
 
 def measure(work: Work) -> dict[str, Any]:
     gc.collect()
-    size, began, used = peak(), time.perf_counter(), cpu()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    size, began, used = memory("VmRSS"), time.perf_counter(), cpu()
     returned = work()
     return {
         "cpu": cpu() - used,
         "wall": time.perf_counter() - began,
-        "memory": peak() - size,
+        "memory": memory("VmHWM") - size,
         "returned": returned,
     }
 
 
-def main(times: str, works: str) -> None:
-    ready: list[Iterator[Work]] = [globals()[name](**arguments) for name, arguments in json.loads(works)]
-    made = [next(one) for one in ready]
-    measured: list[list[dict[str, Any]]] = [[] for _ in made]
-    for _ in range(int(times)):
-        for work, found in zip(made, measured, strict=True):
-            found.append(measure(work))
-    sys.stdout.write(f"\n{json.dumps(measured)}\n")
-    for one in reversed(ready):
-        next(one, None)
+def main(name: str, arguments: str) -> None:
+    ready: Iterator[Work] = globals()[name](**json.loads(arguments))
+    work = next(ready)
+    for _ in sys.stdin:
+        sys.stdout.write(f"\n{json.dumps(measure(work))}\n")
+        sys.stdout.flush()
+    next(ready, None)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import airflow
@@ -256,6 +257,32 @@ def _timetable(dag: DAG) -> Any:
         )
         .from_dict(serialized(dag))
         .timetable
+    )
+
+
+def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
+    """Do what the button of an approval in the UI does.
+
+    :param waiting: the ``HITLDetail`` of the task.
+    """
+    from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
+    from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+
+    asked = waiting.task_instance
+    more: dict[str, Any] = {}
+    if VERSION >= (3, 4):
+        from airflow.models.dagbag import DBDagBag
+
+        more["dag_bag"] = DBDagBag()
+    person: Any = SimpleNamespace(get_id=lambda: user.lower(), get_name=lambda: user)
+    update_hitl_detail(
+        dag_id=asked.dag_id,
+        dag_run_id=asked.run_id,
+        task_id=asked.task_id,
+        update_hitl_detail_payload=UpdateHITLDetailPayload(chosen_options=[option]),
+        user=person,
+        session=session,
+        **more,
     )
 
 

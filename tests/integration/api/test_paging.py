@@ -256,7 +256,7 @@ def test_pages_that_come_at_once_are_read_by_the_thread_that_asks_until_one_take
         nonlocal now
         number = int(query.get("page", "1"))
         read_by.setdefault(number, threading.current_thread().name)
-        now += AT_ONCE if number == 4 else 0
+        now += 4 * AT_ONCE if number == 4 else 0
         found = page_of(query, 950)
         return Page(found["data"], total=950, current_page=number)
 

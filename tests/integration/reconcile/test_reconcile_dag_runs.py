@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseOperator, ParamValidationError, task
 from airflow_versions import (
     HAS_APPROVALS,
+    answer_approval,
     needs_answers_in_dag_test,
     needs_approvals,
     needs_exceptions_in_callbacks,
@@ -359,12 +360,9 @@ def test_somebody_answers_the_sample_websites_as_code(
     state: str,
     websites: int,
 ) -> None:
-    from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
-    from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
     from airflow.models.hitl import HITLDetail
     from airflow.utils.session import create_session
 
-    ann: Any = SimpleNamespace(get_id=lambda: "ann", get_name=lambda: "Ann")
     shown: list[str | None] = []
 
     def press_the_button(seconds: float) -> None:
@@ -378,15 +376,7 @@ def test_somebody_answers_the_sample_websites_as_code(
                 return
             (detail,) = waiting
             shown.append(detail.body)
-            ti = detail.task_instance
-            update_hitl_detail(
-                dag_id=ti.dag_id,
-                dag_run_id=ti.run_id,
-                task_id=ti.task_id,
-                update_hitl_detail_payload=UpdateHITLDetailPayload(chosen_options=[answer]),
-                user=ann,
-                session=session,
-            )
+            answer_approval(detail, answer, "Ann", session)
 
     sleep = time.sleep
     monkeypatch.setattr(time, "sleep", press_the_button)
