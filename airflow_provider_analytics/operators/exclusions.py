@@ -9,19 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_provider_analytics.operators.base import AnalyticsOperator, require_run
-from airflow_provider_analytics.operators.planning import (
-    ADOPT,
-    SHOWN_CHANGES,
-    LedgerFile,
-    Planned,
-    account_of,
-    markdown_path,
-    read_approved,
-    require_run_to_apply,
-    same_scope,
-    task_name,
-    write_plan,
-)
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
@@ -29,6 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.api.entries import Entries
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.operators.planning import LedgerFile, Planned
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
     from airflow_provider_analytics.reconcile.apply import Outcome, Websites
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
@@ -121,6 +109,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
         from airflow_provider_analytics.api.checks import flag
+        from airflow_provider_analytics.operators.planning import read_approved, write_plan
         from airflow_provider_analytics.reconcile.apply import Outcome
 
         with self.connected() as hook:
@@ -145,6 +134,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _require_run(self, context: Context, *, dry_run: bool) -> None:
         """Raise :class:`ValueError` if the arguments need a run, and there is none."""
+        from airflow_provider_analytics.operators.planning import require_run_to_apply
+
         if not dry_run:
             require_run_to_apply(context, ledger=self.mode == "managed", audit_path=self.audit_path)
         elif self.mode == "managed" and not self.list_name:
@@ -153,6 +144,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None, *, dry_run: bool) -> Planned:
         """Read the list of websites and work out the changes."""
         from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
+        from airflow_provider_analytics.operators.planning import ADOPT, Planned, account_of, same_scope
         from airflow_provider_analytics.reconcile.exclusions import MODES, ExclusionList
         from airflow_provider_analytics.reconcile.guards import guarded
         from airflow_provider_analytics.reconcile.selection import extra_entries
@@ -209,6 +201,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _result(self, hook: AnalyticsHook, planned: Planned, outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
         """Return the result, and log what a person reads first."""
+        from airflow_provider_analytics.operators.planning import SHOWN_CHANGES, markdown_path
         from airflow_provider_analytics.reconcile.markdown import to_markdown
 
         plan = planned.plan
@@ -341,6 +334,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         return [record for record in chosen if str(record["id"]) not in given_back], released
 
     def _ledger(self, scope: Mapping[str, Any], context: Context) -> LedgerFile:
+        from airflow_provider_analytics.operators.planning import LedgerFile, task_name
         from airflow_provider_analytics.reconcile.ledger import Identity
 
         if not self.ledger_path:

@@ -6,10 +6,9 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.exceptions import BulkError, SnapshotError, StoppedError, UnsafePlanError
 from airflow_provider_analytics.operators.base import require_run
@@ -33,7 +32,6 @@ HANDOVER_SECONDS = 2.0
 _TAKE_OVERS = 5
 #: What ``adopt`` may be.
 ADOPT = ("matching",)
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 log = logging.getLogger(__name__)
 
@@ -268,8 +266,8 @@ def same_scope(approved: Plan, scope: Mapping[str, Any]) -> None:
         raise UnsafePlanError(f"The plan was approved for something else: {told}. Nothing was sent.")
 
 
-# No dataclass: making one takes a tenth of what importing all operators takes, in every file that has a DAG.
-class Planned(NamedTuple):
+@dataclass(frozen=True)
+class Planned:
     """A plan, and what it takes to apply it.
 
     :param websites: the websites as they were listed.
@@ -290,8 +288,8 @@ class Planned(NamedTuple):
     max_removal_fraction: float
     ledger_file: LedgerFile | None = None
     managed: Collection[str] = ()
-    lists: Owned = _NOTHING
-    unread: Mapping[str, str] = _NOTHING
+    lists: Owned = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
     ignore_gone: bool = False
 
     def raise_unread(self) -> None:
@@ -309,13 +307,13 @@ class Planned(NamedTuple):
         if approved is None:
             self.plan.raise_if_unsafe()
             watch = Watch(self.plan, self.max_removal_fraction)
-            return self._replace(change_of=watch.watching(self.change_of))
+            return replace(self, change_of=watch.watching(self.change_of))
         self.raise_unread()
         approved.raise_unless_whole(self.plan, self.records)
         # The guards were judged when the plan was made.
         was = approved.plan
         plan = replace(self.plan, scope=was.scope, unsafe=was.unsafe, force=was.force)
-        return self._replace(plan=plan, change_of=approved.only_approved(self.change_of))
+        return replace(self, plan=plan, change_of=approved.only_approved(self.change_of))
 
     def apply(
         self,

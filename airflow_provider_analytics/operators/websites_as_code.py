@@ -10,24 +10,13 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_analytics.exceptions import BulkError, SnapshotError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
-from airflow_provider_analytics.operators.planning import (
-    ADOPT,
-    SHOWN_CHANGES,
-    LedgerFile,
-    Planned,
-    account_of,
-    markdown_path,
-    read_approved,
-    require_run_to_apply,
-    same_scope,
-    write_plan,
-)
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.operators.planning import LedgerFile, Planned
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
     from airflow_provider_analytics.reconcile.apply import Outcome
     from airflow_provider_analytics.reconcile.plan import Plan
@@ -100,6 +89,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
 
     def _settings(self) -> _Settings:
         from airflow_provider_analytics.api.checks import flag, fraction, one_of
+        from airflow_provider_analytics.operators.planning import ADOPT
 
         if self.adopt is not None:
             one_of("adopt", self.adopt, ADOPT)
@@ -126,6 +116,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         :param to_apply_in: the context of the task, if it is to apply the plan.
         """
         from airflow_provider_analytics.api.checks import whole_number
+        from airflow_provider_analytics.operators.planning import Planned, account_of, require_run_to_apply, same_scope
         from airflow_provider_analytics.reconcile.apply import Websites
         from airflow_provider_analytics.reconcile.guards import guarded
         from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
@@ -183,6 +174,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
     def _ledger(
         self, websites_file: WebsitesFile, settings: _Settings, service: Mapping[str, Any]
     ) -> LedgerFile | None:
+        from airflow_provider_analytics.operators.planning import LedgerFile
         from airflow_provider_analytics.reconcile.ledger import Identity
 
         if not websites_file.managed:
@@ -199,6 +191,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         self, hook: AnalyticsHook, plan: Plan, outcome: Outcome | None = None, plan_path: str | None = None
     ) -> dict[str, Any]:
         """Return the result of all these operators, bounded in size."""
+        from airflow_provider_analytics.operators.planning import SHOWN_CHANGES, markdown_path
         from airflow_provider_analytics.reconcile.markdown import to_markdown
 
         result = {
@@ -294,6 +287,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to ``plan_path``."""
         from airflow_provider_analytics.api.checks import flag
+        from airflow_provider_analytics.operators.planning import write_plan
 
         with self.connected() as hook:
             plan = self._plan(hook, self._settings(), force=flag("force", self.force)).plan
@@ -398,6 +392,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
         from airflow_provider_analytics.api.checks import flag
+        from airflow_provider_analytics.operators.planning import read_approved, require_run_to_apply
 
         with self.connected() as hook:
             settings, force = self._settings(), flag("force", self.force)
@@ -560,6 +555,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
         from airflow_provider_analytics.hooks.object_storage import write_text
+        from airflow_provider_analytics.operators.planning import SHOWN_CHANGES
         from airflow_provider_analytics.reconcile.websites_export import export_websites
 
         with self.connected() as hook:
