@@ -480,7 +480,7 @@ def document(bench: Bench, folder: Path) -> None:
     fill(docs / "performance.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
     for name in ("performance.png", "performance_snapshot.png"):
         (docs / "images" / name).write_bytes((folder / name).read_bytes())
-    found = {(result.work, result.against): _figure(result.median) for result in bench.results}
+    found = {(result.work, result.against): f"{result.median:.2f}" for result in bench.results}
     get = next(ratio for (work, against), ratio in found.items() if "get_website" in work and "HttpHook" in against)
     memory = next(ratio for (work, _), ratio in found.items() if "peak memory" in work)
     lines = [
