@@ -149,6 +149,7 @@ class AnalyticsClient:
             parallel=self.settings.parallel_requests,
             unwanted=unwanted,
             stats=self.stats,
+            redact=self.redact,
         )
 
     @_located

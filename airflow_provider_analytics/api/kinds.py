@@ -199,7 +199,7 @@ class Lines(Kind):
         """Return the lines of the service, given as text or as array; null, blank text and blank lines are nothing."""
         if isinstance(value, str):
             return _lines(value)
-        parts = value or []
+        parts = [] if value is None else value
         if not isinstance(parts, (list, tuple)) or not all(part is None or isinstance(part, str) for part in parts):
             raise checks.refused("", value, "a text, or an array of texts")
         return tuple(line for part in parts for line in _lines(part or ""))

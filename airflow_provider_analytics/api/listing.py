@@ -122,11 +122,9 @@ class Listing(Iterator[dict[str, Any]]):
     :param parallel: maximum number of pages read at the same time, where the service takes its time (:data:`AT_ONCE`).
     :param unwanted: is set when nobody waits for pages any more.
     :param stats: counts the websites, and the readings that begin anew.
+    :param redact: removes secrets from what an error says that was seen.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
-
-    #: Set when the iterator is exhausted.
-    proof: Proof | None
 
     def __init__(
         self,
@@ -137,21 +135,12 @@ class Listing(Iterator[dict[str, Any]]):
         parallel: int = 1,
         unwanted: Event | None = None,
         stats: Stats | None = None,
+        redact: Callable[[str], str] = str,
     ) -> None:
-        self.proof = None
         self.stats = stats or Stats()
-        self._fetch_page = fetch
-        self._fetched = 0
-        self._seconds = 0.0
-        self._lock = Lock()
-        self._query = DEFAULT_QUERY | query
-        self._page_parameter = page_parameter
-        self._parallel = parallel
-        self._unwanted = unwanted or Event()
-        self._is_interrupted = False
-        self._progress = _Progress()
-        self._total: int | None = None
-        self._records = self._read()
+        self._redact = redact
+        self._reader = _Reader(fetch, query, page_parameter, parallel, unwanted or Event(), self.stats)
+        self._records = self._reader.read()
         self._process = _process
 
     def __next__(self) -> dict[str, Any]:
@@ -163,38 +152,79 @@ class Listing(Iterator[dict[str, Any]]):
             raise RuntimeError(
                 "This list of websites was begun in another process, which reads it on. Begin a new one here."
             )
-        return next(self._records)
+        try:
+            return next(self._records)
+        except IncompleteListError as error:
+            raise IncompleteListError(error.check, self._redact(error.seen), error.moved) from None
+
+    @property
+    def proof(self) -> Proof | None:
+        """The proof; None before the iterator is exhausted."""
+        return self._reader.proof
 
     @property
     def total(self) -> int | None:
         """Number of websites that the first page named; None before it was read, and if it named none."""
-        return self._total
-
-    @property
-    def is_at_once(self) -> bool:
-        """Whether the pages so far came so fast that nothing is gained by asking for several at the same time."""
-        return self._seconds < AT_ONCE * self._fetched
-
-    def _fetch(self, query: Query) -> Page:
-        with self._lock:
-            self._fetched += 1
-        began = time.perf_counter()
-        page = self._fetch_page(query)
-        self._seconds += time.perf_counter() - began
-        if self._total is None:
-            self._total = page.total
-        return page
+        return self._reader.total
 
     def close(self, *, wait: bool = True) -> None:
         """Stop reading: no request is begun any more.
 
         :param wait: whether to wait for the requests that are under way.
         """
-        self._is_interrupted = not wait
+        self._reader.is_interrupted = not wait
         if self._process is _process:
             self._records.close()
 
-    def _read(self) -> Records:
+
+class _Reader:
+    """What a listing does.
+
+    It knows nothing of the listing: one that is dropped, as by ``break``, ends at once, and not when Python looks for
+    garbage.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[Query], Page],
+        query: Query,
+        page_parameter: str | None,
+        parallel: int,
+        unwanted: Event,
+        stats: Stats,
+    ) -> None:
+        self.proof: Proof | None = None
+        self.total: int | None = None
+        self.page_parameter = page_parameter
+        self.parallel = parallel
+        self.unwanted = unwanted
+        self.is_interrupted = False
+        self._stats = stats
+        self._fetch_page = fetch
+        self._fetched = 0
+        self._seconds = 0.0
+        self._lock = Lock()
+        self._query = DEFAULT_QUERY | query
+        self._progress = _Progress()
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether the pages so far came so fast that nothing is gained by asking for several at the same time."""
+        return self._seconds < AT_ONCE * self._fetched
+
+    def fetch(self, query: Query) -> Page:
+        """Return a page; called from several threads."""
+        with self._lock:
+            self._fetched += 1
+        began = time.perf_counter()
+        page = self._fetch_page(query)
+        self._seconds += time.perf_counter() - began
+        if self.total is None:
+            self.total = page.total
+        return page
+
+    def read(self) -> Records:
+        """Yield the records, and prove at the end that they are all."""
         if "favorite" in self._query:
             yield from self._read_favorites()
         else:
@@ -202,7 +232,7 @@ class Listing(Iterator[dict[str, Any]]):
             yield from self._rows(reading)
             self.proof = self._prove(reading)
         if self.proof is not None:
-            self.stats.count("websites", self.proof.websites)
+            self._stats.count("websites", self.proof.websites)
 
     def _rows(self, reading: _Reading) -> Records:
         pages = reading.pages()
@@ -282,14 +312,14 @@ class Listing(Iterator[dict[str, Any]]):
 
     def _nothing_is_left_out(self, wanted: bool) -> bool:
         """Return whether an empty answer to a ``favorite`` filter agrees with what else the service shows."""
-        others = self._fetch(self._query | _HEAD | {"favorite": self._opposite_favorite()})
+        others = self.fetch(self._query | _HEAD | {"favorite": self._opposite_favorite()})
         if others.rows:
             return all(_is_favorite(row) in (None, not wanted) for row in others.rows)
         query = {name: value for name, value in self._query.items() if name != "favorite"}
-        return not self._fetch(query | _HEAD).rows
+        return not self.fetch(query | _HEAD).rows
 
     def _check_that_the_filter_works(self, filtered: _Reading) -> None:
-        others = self._fetch(self._query | {"favorite": self._opposite_favorite()})
+        others = self.fetch(self._query | {"favorite": self._opposite_favorite()})
         both = next((row["id"] for row in others.rows if row["id"] in filtered.ids), None)
         if both is not None:
             raise _moved(
@@ -321,15 +351,14 @@ class _Reading:
     :param like: a reading of the same list in another order: pages are selected as there.
     """
 
-    def __init__(self, listing: Listing, query: Query, like: _Reading | None = None) -> None:
+    def __init__(self, reader: _Reader, query: Query, like: _Reading | None = None) -> None:
         self.ids = _Ids()
         self.total: int | None = None
         #: The last page repeated the page before: the page parameter has no effect, or there is no later page.
         self.repeated = False
         self.first_id: str | None = None
-        self._fetch = listing._fetch
-        self._parallel = listing._parallel
-        self._listing = listing
+        self._reader = reader
+        self._fetch = reader.fetch
         #: The error of a page behind the last one, which a service may refuse.
         self.refusal: AnalyticsApiError | UnexpectedResponseError | None = None
         #: Whether the last page held as many websites as it could.
@@ -339,7 +368,7 @@ class _Reading:
         self._head_total: int | None = None
         self._pages_with_rows = 0
         self._full = 0
-        self._parameter: str | None = like._parameter if like else listing._page_parameter
+        self._parameter: str | None = like._parameter if like else reader.page_parameter
         self._base: int | None = like._base if like else None
         self._is_second = like is not None
 
@@ -471,6 +500,7 @@ class _Reading:
 
     def _in_parallel(self, parameter: str, base: int, numbers: range) -> Generator[tuple[int, Page], None, None]:
         """Yield pages in order; ``parallel`` of them are read at the same time, and at most twice as many are ahead."""
+        reader = self._reader
 
         def fetch(number: int) -> Page:
             try:
@@ -478,32 +508,42 @@ class _Reading:
             except NotFoundError as error:
                 raise _moved("page number", f"page {number} does not exist any more: {error.problem()}") from None
 
-        while numbers and (self._parallel <= 1 or len(numbers) == 1 or self._listing.is_at_once):
+        while numbers and (reader.parallel <= 1 or len(numbers) == 1 or reader.is_at_once):
             yield numbers[0], fetch(numbers[0])
             numbers = numbers[1:]
         if not numbers:
             return
         left = iter(numbers)
-        pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
+        failures: list[Exception] = []
+
+        def read_ahead(number: int) -> Page:
+            try:
+                return fetch(number)
+            except Exception as error:
+                failures.append(error)
+                reader.unwanted.set()  # the other pages lead to nothing any more
+                raise
+
+        pool = ThreadPoolExecutor(max_workers=reader.parallel, thread_name_prefix="analytics-list")
         # As many again wait in the pool: a thread that has its page begins the next one, and not only when the consumer
         # has taken the page before.
-        waiting = deque((number, pool.submit(fetch, number)) for number in islice(left, 2 * self._parallel))
+        waiting = deque((number, pool.submit(read_ahead, number)) for number in islice(left, 2 * reader.parallel))
         wait = True
         try:
             while waiting:
                 number, future = waiting.popleft()
-                page = _result(future)
-                waiting.extend((following, pool.submit(fetch, following)) for following in islice(left, 1))
+                page = _result(future, failures)
+                waiting.extend((following, pool.submit(read_ahead, following)) for following in islice(left, 1))
                 yield number, page
         except BaseException as error:
-            self._listing._unwanted.set()
+            reader.unwanted.set()
             # A task that is killed or times out waits for nothing.
-            wait = isinstance(error, (Exception, GeneratorExit)) and not self._listing._is_interrupted
+            wait = isinstance(error, (Exception, GeneratorExit)) and not reader.is_interrupted
             raise
         finally:
             pool.shutdown(wait=wait, cancel_futures=True)
             if wait:
-                self._listing._unwanted.clear()  # what is read next, if anything, is wanted
+                reader.unwanted.clear()  # what is read next, if anything, is wanted
 
     # Pages by cursor
 
@@ -658,11 +698,10 @@ class _Progress:
             log.info("%s: %s%s websites", verb, f"{read:,}", of)
 
 
-def _result(future: Future[Result]) -> Result:
-    """Return the result of a thread, or raise its error without its frames."""
-    error = future.exception()
-    if error is not None:
-        raise error.with_traceback(None)
+def _result(future: Future[Result], failures: list[Exception]) -> Result:
+    """Return the result of a thread; if it failed, raise what failed first in any of them, without its frames."""
+    if future.exception() is not None:
+        raise failures[0].with_traceback(None)
     return future.result()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from airflow_provider_analytics.api.listing import AT_ONCE, Listing, Query
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import IncompleteListError, PermissionDeniedError, UnexpectedResponseError
+from airflow_provider_analytics.exceptions import StoppedError as ClientStoppedError
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ClientWith = Callable[..., AnalyticsClient]
@@ -310,6 +312,53 @@ def test_no_request_is_begun_and_no_thread_left_once_the_consumer_stops_or_a_pag
             client.list_websites()
         assert _readers() == []
         assert len(server.requests) <= 10
+
+
+def test_once_a_page_fails_that_is_read_ahead_no_other_one_is_begun() -> None:
+    unwanted = threading.Event()
+    begun: list[int] = []
+
+    def fetch(query: Query) -> Page:
+        number = int(query.get("page", "1"))
+        if unwanted.is_set():
+            raise ClientStoppedError("Nobody waits.")
+        begun.append(number)
+        if number == 5:
+            raise PermissionDeniedError(403, "GET", "/api/v1/websites", "page 5", {}, [])
+        if number > 1:
+            assert unwanted.wait(30)  # of the failure of page 5
+        found = page_of(query, 2050)
+        return Page(found["data"], total=2050, current_page=number)
+
+    with pytest.raises(PermissionDeniedError, match="page 5"):
+        list(Listing(fetch, {}, parallel=4, unwanted=unwanted))
+    assert sorted(begun) == [1, 2, 3, 4, 5]
+    assert _readers() == []
+
+
+def test_a_list_that_is_dropped_ends_at_once() -> None:
+    with RawServer(lambda request: http(200, page_of(request.query, 5000))) as server, client_of(server.url) as client:
+        gc.disable()
+        try:
+            for website in client.iter_websites():
+                if website["id"] < 4850:
+                    break
+            assert _readers() == []
+        finally:
+            gc.enable()
+        assert len(server.requests) <= 10
+
+
+def test_an_id_that_repeats_the_key_is_in_no_error_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+
+    def respond(request: Request) -> bytes:
+        return http(200, {"data": [{"id": KEY}, {"id": KEY}], "meta": {"total": 2}})
+
+    with RawServer(respond) as server, client_of(server.url) as client:
+        with pytest.raises(IncompleteListError, match=r"website \*\*\* came twice") as caught:
+            client.list_websites()
+        assert KEY not in repr(caught.value) + str(caught.value) + caplog.text
 
 
 def test_a_page_that_was_told_to_wait_is_given_up_once_another_one_fails() -> None:

@@ -57,6 +57,20 @@ def test_missing_fields_and_values_that_do_not_fit_are_reported_and_null() -> No
     assert dict(report.misfits) == {"domain": 1, "privacy": 1, "favorite": 1}
 
 
+@pytest.mark.parametrize("value", [0, 0.0, False, {}, 1, [7]])
+def test_a_list_that_is_no_list_is_null_and_reported(value: Any) -> None:
+    (row,), report = rows({"id": 1, "exclude_ips": value})
+    assert row["exclude_ips"] is None
+    assert dict(report.misfits) == {"exclude_ips": 1}
+
+
+def test_equal_values_of_different_types_are_different_cells() -> None:
+    made, report = rows(*({"id": number, "email": value} for number, value in enumerate([1, True, "1", 1.0] * 9)))
+    assert [row["email"] for row in made] == [1, 1, 1, None] * 9
+    assert {type(row["email"]) for row in made} == {int, type(None)}
+    assert dict(report.misfits) == {"email": 9}
+
+
 def test_a_privacy_that_does_not_exist_yet_is_a_number_all_the_same() -> None:
     assert rows({"id": 1, "privacy": 9})[0][0]["privacy"] == 9
 
