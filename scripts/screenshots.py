@@ -23,6 +23,8 @@ PICTURES = {
     "report": "report",
     "trigger": "trigger_nightly_website_snapshot",
 }
+#: Pixels from the top after which a picture is empty.
+HEIGHTS = {"log_refused": 500}
 #: The same of a recording, in its order, with the seconds that each is shown.
 RECORDINGS = {
     "approve_and_apply": {
@@ -42,12 +44,13 @@ def main(version: str) -> None:
         times = [round(1000 * seconds) for seconds in shown.values()]
         put(f"{name}.gif", frames[0], save_all=True, append_images=frames[1:], duration=times, loop=0)
     for name, taken in PICTURES.items():
-        put(f"{name}.png", reduced(TAKEN / version / f"{taken}.png"))
+        put(f"{name}.png", reduced(TAKEN / version / f"{taken}.png", HEIGHTS.get(name)))
 
 
-def reduced(path: Path) -> Image.Image:
+def reduced(path: Path, height: int | None = None) -> Image.Image:
     with Image.open(path) as picture:
-        return picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        shown = picture.crop((0, 0, picture.width, height or picture.height))
+        return shown.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
 
 
 def put(name: str, picture: Image.Image, **options: Any) -> None:
