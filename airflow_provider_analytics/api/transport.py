@@ -310,31 +310,32 @@ class Transport:
     def _read(self, response: requests.Response, method: str, path: str, started: float) -> Answer:
         """Read the whole body, within the limits of size and time."""
         deadline = started + self.settings.timeout * (MAX_TIMEOUTS + 1)
-        head = Answer(method, path, response.status_code, response.headers, b"", self.redact)
-        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-        if response.status_code < 200:
-            # The final response follows, so this connection must not be reused: it is closed unread.
-            raise head.unexpected("The status means neither success nor an error.")
-        if encoding not in ("identity", "gzip", ""):
-            if response.status_code >= 400:
-                return head
-            raise head.unexpected(f"The response has the encoding {encoding[:40]!r}, which was not requested.")
-        unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+        status, headers = response.status_code, response.headers
         body = bytearray()
         received = 0
 
-        def broken(why: str, kind: type[AnalyticsConnectionError] = AnalyticsConnectionError) -> AnalyticsError:
-            excerpt = Answer(method, path, head.status, head.headers, bytes(body), self.redact).excerpt()
-            return kind(why, method, path, head.status, excerpt)
+        def so_far() -> Answer:
+            return Answer(method, path, status, headers, bytes(body), self.redact)
 
+        def broken(why: str, kind: type[AnalyticsConnectionError] = AnalyticsConnectionError) -> AnalyticsError:
+            return kind(why, method, path, status, so_far().excerpt())
+
+        encoding = headers.get("Content-Encoding", "identity").strip().lower()
+        if status < 200:
+            # The final response follows, so this connection must not be reused: it is closed unread.
+            raise so_far().unexpected("The status means neither success nor an error.")
+        if encoding not in ("identity", "gzip", ""):
+            if status >= 400:
+                return so_far()
+            raise so_far().unexpected(f"The response has the encoding {encoding[:40]!r}, which was not requested.")
+        unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
         try:
             # read1 returns the bytes that have arrived; read would wait for a full chunk of a slow body.
             while chunk := response.raw.read1(_CHUNK, decode_content=False):
                 received += len(chunk)
                 body += unzip.decompress(chunk, MAX_BODY_BYTES + 1 - len(body)) if unzip else chunk
                 if len(body) > MAX_BODY_BYTES:
-                    too_large = Answer(method, path, head.status, head.headers, bytes(body), self.redact)
-                    raise too_large.unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
+                    raise so_far().unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
                 if self._clock() > deadline:
                     raise broken(
                         f"The response did not end within {self._clock() - started:.0f} s.", AnalyticsTimeoutError
@@ -351,7 +352,7 @@ class Transport:
             raise broken("The response is corrupt: its gzip stream cannot be read.") from None
         if unzip and not unzip.eof and received:
             raise broken("The response was cut off within its gzip stream.")
-        return Answer(method, path, head.status, head.headers, bytes(body), self.redact)
+        return so_far()
 
     def _connection_error(
         self, error: Exception, method: str, path: str, seconds: float = 0.0
