@@ -1,0 +1,45 @@
+"""What README claims to run on is what docs/compatibility.md, written by ``make test-matrix``, shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import matrix
+import pytest
+
+pytestmark = pytest.mark.repository
+
+ROOT = Path(__file__).parents[2]
+TABLE = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
+
+
+def rows() -> dict[tuple[str, str], list[str]]:
+    """Return the cells of the table after Airflow and Python, by these two."""
+    found = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.splitlines() if line.startswith("| ")
+    ]
+    return {(row[0], row[1]): row[2:] for row in found[1:]}
+
+
+def test_every_airflow_that_is_pinned_was_run_and_nothing_failed() -> None:
+    table = rows()
+    for cell in matrix.pinned():
+        discovery, *suites, samples = table[cell.airflow, cell.python]
+        assert discovery == "yes"
+        for counts in suites:
+            assert re.fullmatch(r"[\d,]+(, \d+ skipped)?", counts), f"{cell}: {counts}"
+        assert int(samples.partition(" of ")[0]) > 0
+
+
+def test_readme_claims_what_was_run() -> None:
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    airflows = [cell.airflow for cell in matrix.pinned()]
+    pythons = sorted({cell.python for cell in matrix.pinned()})
+    minor = [version.rpartition(".")[0] for version in airflows]
+    assert (
+        f"Airflow {minor[0]} to {matrix.newest_pinned().rpartition('.')[0]} and Python {pythons[0]} to {pythons[-1]}"
+        in readme
+    )
+    assert "docs/compatibility.md" in readme
+    assert f'apache-airflow>={minor[0]}"' in (ROOT / "pyproject.toml").read_text("utf-8")
