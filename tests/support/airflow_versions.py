@@ -274,7 +274,7 @@ def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
         from airflow.models.dagbag import DBDagBag
 
         more["dag_bag"] = DBDagBag()
-    person: Any = SimpleNamespace(get_id=lambda: user.lower(), get_name=lambda: user)
+    person: Any = SimpleNamespace(get_id=user.lower, get_name=lambda: user, get_display_name=lambda: user)
     update_hitl_detail(
         dag_id=asked.dag_id,
         dag_run_id=asked.run_id,
