@@ -171,8 +171,7 @@ def test_llms_txt_names_every_page_with_what_it_is_about(
     addresses = [found[2] for found in listed if found]
     assert len(addresses) == len(listed)
     begin = str(configuration["site_url"])
-    in_navigation = {address for address in pages if address != "compatibility/"}
-    assert sorted(address.removeprefix(begin) for address in addresses) == sorted(in_navigation)
+    assert sorted(address.removeprefix(begin) for address in addresses) == sorted(pages)
     assert all(20 < len(found[3]) < 400 for found in listed if found)
     sections = [name for entry in configuration["nav"] for name, value in entry.items() if isinstance(value, list)]  # type: ignore[attr-defined]
     assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == sections
