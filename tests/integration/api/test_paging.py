@@ -19,7 +19,12 @@ from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.listing import AT_ONCE, Listing, Query
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
-from airflow_provider_analytics.exceptions import IncompleteListError, PermissionDeniedError, UnexpectedResponseError
+from airflow_provider_analytics.exceptions import (
+    IncompleteListError,
+    PermissionDeniedError,
+    ServerError,
+    UnexpectedResponseError,
+)
 from airflow_provider_analytics.exceptions import StoppedError as ClientStoppedError
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -245,6 +250,8 @@ def test_a_thread_that_has_its_page_begins_the_next_one_before_the_consumer_take
 
     with RawServer(respond) as server, client_of(server.url, parallel_requests=2) as client:
         assert len(client.list_websites()) == 450
+        # Held until it times out, page 2 would be asked for again.
+        assert [request.query.get("page") for request in server.requests].count("2") == 1
 
 
 def test_pages_that_come_at_once_are_read_by_the_thread_that_asks_until_one_takes_its_time(
@@ -327,6 +334,8 @@ def test_once_a_page_fails_that_is_read_ahead_no_other_one_is_begun() -> None:
             raise PermissionDeniedError(403, "GET", "/api/v1/websites", "page 5", {}, [])
         if number > 1:
             assert unwanted.wait(30)  # of the failure of page 5
+        if number == 2:  # whose turn comes first
+            raise ServerError(503, "GET", "/api/v1/websites", "page 2", {}, [])
         found = page_of(query, 2050)
         return Page(found["data"], total=2050, current_page=number)
 
