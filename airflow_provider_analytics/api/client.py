@@ -17,7 +17,7 @@ from airflow_provider_analytics.api.domains import check_domain, is_variant, may
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.kinds import Privacy, Secret
 from airflow_provider_analytics.api.listing import Listing, read_again, requests_of_a_list
-from airflow_provider_analytics.api.redaction import without_secrets
+from airflow_provider_analytics.api.redaction import Redactor, without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.api.stopping import Look
@@ -130,9 +130,10 @@ class AnalyticsClient:
         """What was done so far."""
         return self._transport.stats
 
-    def redact(self, text: str) -> str:
-        """Return a text without the secrets that this client was given."""
-        return self._transport.redact(text)
+    @property
+    def redact(self) -> Redactor:
+        """Returns a text without the secrets that this client was given."""
+        return self._transport.redact
 
     def for_output(self, data: Result) -> Result:
         """Return JSON data without keys that name a secret, and without the secrets that this client was given."""

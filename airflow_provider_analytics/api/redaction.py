@@ -70,17 +70,19 @@ def without_secrets(value: Data, redact: Redactor | None = None) -> Data:
 
     :param redact: applied to every remaining text.
     """
-    if not _may_hold_a_secret(value, redact):  # as nearly always: one look at all of it is enough
-        return value
+    try:
+        document = _encode(value).decode()
+    except (TypeError, UnicodeEncodeError):  # no JSON data
+        pass
+    else:
+        if not may_hold_a_secret(document, redact):  # as nearly always: one look at all of it is enough
+            return value
     cleaned: Data = _cleaned(value, redact)
     return cleaned
 
 
-def _may_hold_a_secret(value: Any, redact: Redactor | None) -> bool:
-    try:
-        document = _encode(value).decode()
-    except (TypeError, UnicodeEncodeError):  # no JSON data
-        return True
+def may_hold_a_secret(document: str, redact: Redactor | None = None) -> bool:
+    """Return whether :func:`without_secrets` may change anything in what a JSON document says."""
     return is_secret_key(document) or (redact is not None and redact.may_concern(document))
 
 

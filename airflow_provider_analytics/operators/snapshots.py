@@ -241,7 +241,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 source=Source(url=hook.client.base_url, account_id=account_id(hook.get_account())),
                 stats=hook.client.stats,
                 filters=filters,
-                clean=hook.client.for_output,
+                redact=hook.client.redact,
             )
             try:
                 snapshot = take_snapshot(

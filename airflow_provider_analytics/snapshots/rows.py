@@ -9,22 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from types import NoneType
 from typing import Any
 
 import msgspec
 
 from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
-from airflow_provider_analytics.api.redaction import without_secrets
+from airflow_provider_analytics.api.redaction import Redactor, may_hold_a_secret, without_secrets
 from airflow_provider_analytics.exceptions import SnapshotError
 
 Row = dict[str, Any]
 #: Some rows as columns: the values of each column by its name, in the order of :data:`COLUMNS`.
 Columns = dict[str, list[Any]]
-#: Removes secrets from records.
-Clean = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 #: Column name to type, in the order of the files. Ids are text, because the service may use text.
 COLUMNS = {
@@ -93,38 +92,54 @@ def typed_columns(
     observed_at: str,
     exclude_ips_as: str,
     report: FieldReport,
-    clean: Clean = without_secrets,
+    redact: Redactor | None = None,
 ) -> Iterator[Columns]:
     """Yield the columns of some records at a time, in the same order, and update ``report``.
 
     :param snapshot_date: YYYY-MM-DD.
     :param observed_at: when reading the list began, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
-    :param clean: removes secrets from records, such as ``AnalyticsClient.for_output``.
+    :param redact: applied to every text, such as ``AnalyticsClient.redact``; keys that name a secret are removed.
     :raises SnapshotError: if a record has no usable id.
     """
     left = iter(records)
     # Many records at a time: what is looked up or looked for is so once for all of them, and a value that many of them
     # have becomes a cell once.
     while block := list(islice(left, _BLOCK)):
-        cleaned = clean(block)
+        cleaned, lines = _cleaned(block, redact)
         report.websites += len(cleaned)
-        for record in cleaned:
-            if not record.keys() <= report.seen:
-                report.seen.update(map(_utf8, record))
-        columns = _columns(without_addresses(cleaned, exclude_ips_as), report.misfits)
+        report.seen.update(map(_utf8, set().union(*cleaned) - report.seen))
+        if exclude_ips_as != "keep":
+            cleaned = without_addresses(cleaned, exclude_ips_as)
+            lines = _RECORD.encode_lines(cleaned)
+        columns = _columns(cleaned, lines, report.misfits)
         columns += [[snapshot_date] * len(cleaned), [observed_at] * len(cleaned)]
         yield dict(zip(COLUMNS, columns, strict=True))
 
 
-def _columns(records: list[dict[str, Any]], misfits: Counter[str]) -> list[list[Any]]:
-    """Return the columns of records that hold no secret: all that depend on the record."""
-    ids = [_id(record.get("id")) for record in records]
+def _cleaned(records: list[dict[str, Any]], redact: Redactor | None) -> tuple[list[dict[str, Any]], bytes]:
+    """Return records without secrets, in UTF-8, and the same as JSON, a line each."""
     try:
         lines = _RECORD.encode_lines(records)
+        if not may_hold_a_secret(lines.decode(), redact):  # nearly always
+            return records, lines
     except UnicodeEncodeError:
-        records = _encodable(records)
-        lines = _RECORD.encode_lines(records)
+        pass
+    cleaned = without_secrets(records, redact)
+    for record in cleaned:
+        _id(record.get("id"))  # two that UTF-8 cannot encode could become the same one
+    cleaned = _encodable(cleaned)
+    return cleaned, _RECORD.encode_lines(cleaned)
+
+
+def _columns(records: list[dict[str, Any]], lines: bytes, misfits: Counter[str]) -> list[list[Any]]:
+    """Return all columns that depend on the record.
+
+    :param lines: the records as JSON, a line each.
+    """
+    ids = [record.get("id") for record in records]
+    # Numbers, nearly always.
+    ids = [str(website_id) if type(website_id) is int else _id(website_id) for website_id in ids]
     fields = [_cells(name, [record.get(name) for record in records], misfits) for name in RECORD_FIELDS]
     documents = lines.splitlines()  # JSON escapes the line breaks within
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
@@ -132,8 +147,6 @@ def _columns(records: list[dict[str, Any]], misfits: Counter[str]) -> list[list[
 
 
 def _id(value: object) -> str:
-    if type(value) is int:  # nearly always
-        return str(value)
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     # Two texts that UTF-8 cannot encode could become the same one in the file.
     if not text or not (text.isascii() or _utf8(text) == text):
@@ -143,14 +156,14 @@ def _id(value: object) -> str:
 
 def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
     cell = FIELDS[name].kind.cell
-    kinds = set(map(type, values)) - {type(None)}
+    kinds = set(map(type, values)) - {NoneType}
     # 1, 1.0 and True are equal, but not the same cell.
     if len(kinds) == 1 and kinds <= _REPEATED and len(different := set(values)) <= len(values) // 2:
-        known = {value: cell(value) for value in different}
-        cells = [None if value is None else known[value] for value in values]
+        known = {value: None if value is None else cell(value) for value in different}
+        cells = [known[value] for value in values]
     else:
         cells = [None if value is None else cell(value) for value in values]
-    if lost := cells.count(None) - values.count(None):
+    if None in cells and (lost := cells.count(None) - values.count(None)):
         misfits[name] += lost
     return cells
 

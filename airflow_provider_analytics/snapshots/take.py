@@ -18,7 +18,7 @@ from typing import Any
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
-from airflow_provider_analytics.api.redaction import without_secrets
+from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots import formats, guards, rows
@@ -102,14 +102,14 @@ class Origin:
     :param source: where the list comes from.
     :param stats: what the client has done so far.
     :param filters: filters of the list.
-    :param clean: removes secrets from a record, such as ``AnalyticsClient.for_output``.
+    :param redact: applied to every text of a record, such as ``AnalyticsClient.redact``.
     """
 
     make_listing: Callable[[], Listing]
     source: Source
     stats: Stats
     filters: dict[str, Any] = field(default_factory=dict)
-    clean: rows.Clean = without_secrets
+    redact: Redactor | None = None
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def read(
             observed_at=formats.utc_text(observed_at),
             exclude_ips_as=options.exclude_ips_as,
             report=report,
-            clean=origin.clean,
+            redact=origin.redact,
         )
         try:
             count = formats.write_columns(typed, data, options.file_format, options.compression)

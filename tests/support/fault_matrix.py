@@ -123,7 +123,9 @@ class Move:
             quiet=self.quiet, lag=self.lag,
         )  # fmt: skip
         try:
-            with mock.patch.object(listing, "ThreadPoolExecutor", OutOfOrder(chance)):
+            # Pages that come at once are read one after the other, and none of these waits for a network.
+            slow = mock.patch.object(listing, "AT_ONCE", 0)
+            with slow, mock.patch.object(listing, "ThreadPoolExecutor", OutOfOrder(chance)):
                 found, reading = read(moving.answer, {"per_page": "10", **query}, self.parallel)
             got = {int(website_id) for website_id in found}
         except IncompleteListError:
