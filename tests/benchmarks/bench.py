@@ -237,10 +237,14 @@ class Bench:
             found = self.turns("growth", *(("our_snapshot", {"url": url, "file_format": "jsonl"}) for url in urls))
         # With the smallest the files weigh more than the websites: without them the exponent says more.
         for place, smallest in enumerate(sizes[:-1]):
-            turns = zip(*found, strict=True)
-            exponents = [_slope(sizes[place:], [one["cpu"] for one in turn[place:]]) for turn in turns]
-            across = f"{smallest:,} to {sizes[-1]:,} websites"
-            self.add(f"growth of a snapshot, {across}: exponent of CPU", "", exponents, 1.05, low=0.95)
+            work = f"growth of a snapshot, {smallest:,} to {sizes[-1]:,} websites: exponent of"
+            cpu, requests = (
+                [_slope(sizes[place:], [one[what] for one in turn[place:]]) for turn in zip(*found, strict=True)]
+                for what in ("cpu", "returned")
+            )
+            self.add(f"{work} CPU", "", cpu, 1.05, low=0.95)
+            # A few requests prove the list, however short it is.
+            self.add(f"{work} the number of requests", "", requests, None)
         # A full last page is followed by an empty one, and by the oldest websites; the head closes the reading.
         extra = [float(turn[-1]["returned"] - sizes[-1] // 100) for turn in zip(*found, strict=True)]
         self.add("the same, full last page: requests besides n", "", extra, 3, unit=" more than n")
