@@ -106,44 +106,42 @@ def typed_columns(
     # Many records at a time: what is looked up or looked for is so once for all of them, and a value that many of them
     # have becomes a cell once.
     while block := list(islice(left, _BLOCK)):
-        cleaned, lines = _cleaned(block, redact)
-        report.websites += len(cleaned)
-        report.seen.update(map(_utf8, set().union(*cleaned) - report.seen))
+        lines = _lines(block)
+        if lines is None or may_hold_a_secret(lines.decode(), redact):  # hardly ever
+            block, lines = without_secrets(block, redact), None
+        report.websites += len(block)
+        report.seen.update(map(_utf8, set().union(*block) - report.seen))
         if exclude_ips_as != "keep":
-            cleaned = without_addresses(cleaned, exclude_ips_as)
-            lines = _RECORD.encode_lines(cleaned)
-        columns = _columns(cleaned, lines, report.misfits)
-        columns += [[snapshot_date] * len(cleaned), [observed_at] * len(cleaned)]
+            block, lines = without_addresses(block, exclude_ips_as), None
+        columns = _columns(block, lines, report.misfits)
+        columns += [[snapshot_date] * len(block), [observed_at] * len(block)]
         yield dict(zip(COLUMNS, columns, strict=True))
 
 
-def _cleaned(records: list[dict[str, Any]], redact: Redactor | None) -> tuple[list[dict[str, Any]], bytes]:
-    """Return records without secrets, in UTF-8, and the same as JSON, a line each."""
-    try:
-        lines = _RECORD.encode_lines(records)
-        if not may_hold_a_secret(lines.decode(), redact):  # nearly always
-            return records, lines
-    except UnicodeEncodeError:
-        pass
-    cleaned = without_secrets(records, redact)
-    for record in cleaned:
-        _id(record.get("id"))  # two that UTF-8 cannot encode could become the same one
-    cleaned = _encodable(cleaned)
-    return cleaned, _RECORD.encode_lines(cleaned)
+def _columns(records: list[dict[str, Any]], lines: bytes | None, misfits: Counter[str]) -> list[list[Any]]:
+    """Return the columns of records that hold no secret: all that depend on the record.
 
-
-def _columns(records: list[dict[str, Any]], lines: bytes, misfits: Counter[str]) -> list[list[Any]]:
-    """Return all columns that depend on the record.
-
-    :param lines: the records as JSON, a line each.
+    :param lines: the records as JSON, a line each; None: not known yet.
     """
     ids = [record.get("id") for record in records]
     # Numbers, nearly always.
     ids = [str(website_id) if type(website_id) is int else _id(website_id) for website_id in ids]
+    lines = lines or _lines(records)
+    if lines is None:
+        records = _encodable(records)
+        lines = _RECORD.encode_lines(records)
     fields = [_cells(name, [record.get(name) for record in records], misfits) for name in RECORD_FIELDS]
     documents = lines.splitlines()  # JSON escapes the line breaks within
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
     return [ids, *fields, lines.decode().split("\n")[:-1], hashes]
+
+
+def _lines(records: list[dict[str, Any]]) -> bytes | None:
+    """Return records as JSON, a line each; None if UTF-8 cannot encode them."""
+    try:
+        return _RECORD.encode_lines(records)
+    except UnicodeEncodeError:
+        return None
 
 
 def _id(value: object) -> str:

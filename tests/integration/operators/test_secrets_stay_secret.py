@@ -16,6 +16,7 @@ from fixture_types import RunTasks
 from task_list import Task
 
 from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     GetWebsiteOperator,
@@ -97,6 +98,28 @@ def test_what_an_answer_tells_of_secrets_is_not_returned(sandbox: SandboxServer,
             "page": {"url": "https://stats.example.com/?key=***"},
             "keys": ["***", {"id": 7}],
         }
+
+
+def test_what_a_list_tells_of_secrets_is_not_published(
+    sandbox: SandboxServer, run_tasks: RunTasks, tmp_path: Path
+) -> None:
+    told = {"id": 1, "domain": "www.example.com", "page": {"password": "s3cret-page"}, "keys": [sandbox.api_key]}
+    others = [{"id": number, "domain": f"{number}.example.com", "key": sandbox.api_key} for number in range(2, 6)]
+    meta = {"total": 5, "current_page": 1, "last_page": 1, "per_page": 100}
+    sandbox.fault("list", body={"data": [told, *others], "meta": meta}, times=None)
+    snapshot = run_tasks(snapshot=Task(SnapshotWebsitesOperator, base_path=str(tmp_path), report=True))["snapshot"]
+    assert snapshot.state == "success"
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".html" for path in files)
+    for path in files:
+        content = path.read_text(encoding="utf-8")
+        assert sandbox.api_key not in content
+        assert "s3cret-page" not in content
+    (data,) = (path for path in files if path.name.startswith("websites-"))
+    records = [json.loads(json.loads(line)["record"]) for line in data.read_text(encoding="utf-8").splitlines()]
+    assert [(record.get("page"), record.get("keys"), record.get("key")) for record in records] == [
+        ({}, ["***"], None), *[(None, None, "***")] * 4,
+    ]  # fmt: skip
 
 
 DAG_FILE = """

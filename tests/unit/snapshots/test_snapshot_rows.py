@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.exceptions import SnapshotError
 from airflow_provider_analytics.snapshots.rows import COLUMNS, FieldReport, typed_columns
 
 
-def rows(*records: dict[str, Any], exclude_ips_as: str = "keep") -> tuple[list[dict[str, Any]], FieldReport]:
+def rows(
+    *records: dict[str, Any], exclude_ips_as: str = "keep", redact: Redactor | None = None
+) -> tuple[list[dict[str, Any]], FieldReport]:
     report = FieldReport()
     made = typed_columns(
         records,
@@ -18,6 +21,7 @@ def rows(*records: dict[str, Any], exclude_ips_as: str = "keep") -> tuple[list[d
         observed_at="2026-11-20T00:00:00.000000+00:00",
         exclude_ips_as=exclude_ips_as,
         report=report,
+        redact=redact,
     )
     return [
         dict(zip(block, values, strict=True)) for block in made for values in zip(*block.values(), strict=True)
@@ -86,6 +90,20 @@ def test_passwords_are_dropped_at_any_depth() -> None:
     assert "hunter2" not in json.dumps(row)
     assert json.loads(row["record"]) == {"id": 1, "share": {"links": [{}]}}
     assert report.new == ["share"]
+
+
+@pytest.mark.parametrize("exclude_ips_as", ["keep", "hash", "drop"])
+@pytest.mark.parametrize("shown", ["{}", "https://stats.example.com/?key={}", "\ud800 {}"])
+def test_a_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: str) -> None:
+    redact = Redactor()
+    redact.add("k3y-of-the-service")
+    text = shown.format("k3y-of-the-service")
+    website = {"id": 1, "domain": text, "exclude_params": f"a\n{text}", "more": [{"deep": text}], text: 1}
+    (row,), report = rows(website, exclude_ips_as=exclude_ips_as, redact=redact)
+    assert "k3y-of-the-service" not in json.dumps(row)
+    assert "***" in row["domain"]
+    assert "***" in row["exclude_params"]
+    assert not any("k3y-of-the-service" in name for name in report.new)
 
 
 @pytest.mark.parametrize("value", ["192.0.2.1\n192.0.2.2", ["192.0.2.1", "192.0.2.2"], {"first": "192.0.2.1"}])
