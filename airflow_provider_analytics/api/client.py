@@ -132,7 +132,7 @@ class AnalyticsClient:
 
     @property
     def redact(self) -> Redactor:
-        """Returns a text without the secrets that this client was given."""
+        """What returns a text without the secrets that this client was given."""
         return self._transport.redact
 
     def for_output(self, data: Result) -> Result:

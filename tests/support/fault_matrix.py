@@ -44,11 +44,13 @@ class OutOfOrder:
     def __init__(self, chance: random.Random) -> None:
         self._random = chance
         self._waiting: list[tuple[Future[Any], Callable[[int], Any], int]] = []
+        self.was_asked = False
 
     def __call__(self, **_: Any) -> OutOfOrder:
         return self
 
     def submit(self, fetch: Callable[[int], Any], number: int) -> Future[Any]:
+        self.was_asked = True
         future = Answered(self)
         self._waiting.append((future, fetch, number))
         return future
@@ -125,11 +127,14 @@ class Move:
         try:
             # Pages that come at once are read one after the other, and none of these waits for a network.
             slow = mock.patch.object(listing, "AT_ONCE", 0)
-            with slow, mock.patch.object(listing, "ThreadPoolExecutor", OutOfOrder(chance)):
+            pool = OutOfOrder(chance)
+            with slow, mock.patch.object(listing, "ThreadPoolExecutor", pool):
                 found, reading = read(moving.answer, {"per_page": "10", **query}, self.parallel)
             got = {int(website_id) for website_id in found}
         except IncompleteListError:
             return None, False
+        if self.parallel > 1 and len(got) > 3 * self.page_size and not pool.was_asked:
+            return "no page was read while another one was", True
         if lost := moving.stayed - got:
             return f"lost {sorted(lost)}", True
         if invented := got - moving.existed:
