@@ -21,6 +21,9 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 USER, PASSWORD = "admin", "admin"
 #: Signals that end what is started here.
 STOPPING = (signal.SIGINT, signal.SIGTERM)
+#: Seconds that a process waits for the database while another one writes. After SQLite's own five, a task of Airflow 2
+#: dies on a machine whose disk is busy, before it has begun.
+DATABASE_PATIENCE = 60
 
 
 def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -40,6 +43,7 @@ def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[s
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout={DATABASE_PATIENCE}",
         "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         **(settings or {}),

@@ -123,13 +123,16 @@ class Stage:
     run_id: str
 
     def wait_for(self, night: str) -> None:
-        """Wait until a task has ended, or waits for its next try."""
+        """Wait until a task has ended as it should, or waits for its next try."""
 
-        def ended() -> bool:
+        def ended() -> str | None:
             tasks = self.airflow.api.run("nights", self.run_id).tasks
-            return night in tasks and tasks[night].state in (*ENDED, "up_for_retry")
+            state = tasks[night].state if night in tasks else None
+            return state if state in (*ENDED, "up_for_retry") else None
 
-        wait_for(f"the night {night}", ended)
+        state = wait_for(f"the night {night}", ended)
+        as_expected = (state == "success") == (night == "good")
+        assert as_expected, f"{night}: {state}\n{self.airflow.api.log('nights', self.run_id, night)}"
 
 
 def take_nights(sandbox: SandboxServer, base_path: Path, nights: int) -> None:

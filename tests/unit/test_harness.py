@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from dag_runs import RunDag
+from local_airflow import environment
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
@@ -28,6 +30,14 @@ def test_airflow_home_is_not_the_users() -> None:
     from airflow.configuration import AIRFLOW_HOME
 
     assert not Path(AIRFLOW_HOME).is_relative_to(Path.home())
+
+
+def test_a_busy_database_is_waited_for(tmp_path: Path) -> None:
+    """A CI machine's disk was busy for longer than SQLite's five seconds: three tasks of Airflow 2 died unheard."""
+    url = environment(tmp_path)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    with sqlalchemy.create_engine(url).connect() as connection:
+        milliseconds = connection.execute(sqlalchemy.text("PRAGMA busy_timeout")).scalar_one()
+    assert milliseconds >= 60_000
 
 
 def test_every_test_that_kills_is_marked() -> None:
