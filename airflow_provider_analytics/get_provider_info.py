@@ -60,8 +60,8 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
         "parallel_requests": {
             "label": "Parallel requests",
-            "description": "Maximum number of pages of the list requested at the same time, 1 to 8; 4 if empty.",
-            "schema": {"type": ["integer", "null"], "minimum": 1, "maximum": 8},
+            "description": "Maximum number of pages of the list requested at the same time, 1 to 16; 4 if empty.",
+            "schema": {"type": ["integer", "null"], "minimum": 1, "maximum": 16},
         },
         "page_parameter": {
             "label": "Page parameter",

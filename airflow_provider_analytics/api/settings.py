@@ -16,7 +16,8 @@ from airflow_provider_analytics.exceptions import AnalyticsConfigError
 MAX_TIMEOUT = 600
 MAX_RETRIES = 10
 MAX_PER_MINUTE = 100_000
-MAX_PARALLEL = 8
+#: The number of connections that are kept, too.
+MAX_PARALLEL = 16
 
 _SPELLING = "such as https://stats.example.com or https://stats.example.com:8443/app"
 
@@ -38,7 +39,7 @@ class Settings:
     :param proxies: scheme to proxy URL; empty for those of the environment.
     :param headers: further headers of every request, such as those of a proxy in front of the service; their values
         count as secrets.
-    :param parallel_requests: maximum number of pages of the list that are requested at the same time; 1 to 8.
+    :param parallel_requests: maximum number of pages of the list that are requested at the same time; 1 to 16.
     :param page_parameter: query parameter that selects a page of the list; None: the one that the links of the service
         name, else :data:`dialect.PAGE_PARAMETER`.
     :param list_key: key of the list in a response, with a dot for each object on the way; None: recognised.

@@ -34,7 +34,7 @@ from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import ANNOUNCED_FROM, RateLimiter, until
 from airflow_provider_analytics.api.redaction import Redactor
-from airflow_provider_analytics.api.settings import Settings, is_loopback
+from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.stats import Listener, Stats
 from airflow_provider_analytics.api.stopping import Look, Stopping
 from airflow_provider_analytics.exceptions import (
@@ -62,8 +62,6 @@ MAX_WAIT = 60.0
 #: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF.
 FIRST_BACKOFF = 1.0
 MAX_BACKOFF = 30.0
-#: Size of the connection pool: the maximum number of threads of a bulk operation.
-POOL_SIZE = 8
 
 #: 520 to 530 are those that CDNs add to 5xx.
 _RETRIED_STATUSES = frozenset({408, 500, 502, 503, 504, *range(520, 531)})
@@ -131,7 +129,7 @@ class Transport:
         """Make what must not be shared with another process: connections, and locks that a thread may hold."""
         # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
         # keeps cookies, and reads proxies and certificates from the environment for each request.
-        self._adapter = _Adapter(pool_connections=1, pool_maxsize=POOL_SIZE)
+        self._adapter = _Adapter(pool_connections=1, pool_maxsize=MAX_PARALLEL)
         self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
         self.stats.forget_threads()
 

@@ -17,7 +17,7 @@ from wire_client import Time, client_of
 from airflow_provider_analytics.api import transport
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.rate_limiter import WINDOW, RateLimiter
-from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings
 from airflow_provider_analytics.api.transport import MAX_WAIT, Transport
 from airflow_provider_analytics.exceptions import (
     AnalyticsTimeoutError,
@@ -287,9 +287,9 @@ def test_a_connection_with_an_unread_body_is_not_reused(small_bodies: int) -> No
 
 def test_threads_share_the_pool() -> None:
     with RawServer([RECORD]) as server, client_of(server.url) as client:
-        with ThreadPoolExecutor(transport.POOL_SIZE) as pool:
+        with ThreadPoolExecutor(MAX_PARALLEL) as pool:
             assert list(pool.map(client.get_website, [7] * 100)) == [{"id": 7}] * 100
-        assert server.connections <= transport.POOL_SIZE
+        assert server.connections <= MAX_PARALLEL
         assert client.stats.requests == len(server.requests) == 100
 
 

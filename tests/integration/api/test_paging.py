@@ -211,10 +211,14 @@ def test_a_long_list_tells_its_progress(
 
 
 class Held:
-    """Serves a list, and lets no page go before so many requests wait at the same time."""
+    """Serves a list, and lets no page that can be read ahead go before so many requests wait at the same time.
 
-    def __init__(self, size: int, parties: int) -> None:
+    :param last: number of the last page that is held; a multiple of ``parties`` and one more.
+    """
+
+    def __init__(self, size: int, parties: int, last: int) -> None:
         self.size = size
+        self.last = last
         self.most = self.now = 0
         self._lock = threading.Lock()
         self._barrier = threading.Barrier(parties)
@@ -224,19 +228,23 @@ class Held:
         with self._lock:
             self.now += 1
             self.most = max(self.most, self.now)
-        if 2 <= int(query.get("page", "1")) <= 5:
+        if 2 <= int(query.get("page", "1")) <= self.last:
             self._barrier.wait(30)
         with self._lock:
             self.now -= 1
         return http(200, page_of(query, self.size))
 
 
-@pytest.mark.parametrize("parallel", [1, 2, 4])
+@pytest.mark.parametrize("parallel", [1, 2, 4, 16])
 def test_so_many_pages_are_requested_at_the_same_time_and_given_out_in_order(parallel: int) -> None:
-    service = Held(450, parallel)
+    last = 4 * parallel + 1
+    size = last * 100 - 50
+    service = Held(size, parallel, last)
     with RawServer(service) as server, client_of(server.url, parallel_requests=parallel) as client:
-        assert [website["id"] for website in client.iter_websites()] == list(range(450, 0, -1))
+        assert [website["id"] for website in client.iter_websites()] == list(range(size, 0, -1))
     assert service.most == parallel
+    # Each is kept for the pages that follow.
+    assert server.connections == parallel
 
 
 def test_a_thread_that_has_its_page_begins_the_next_one_before_the_consumer_takes_it() -> None:
