@@ -393,7 +393,7 @@ def scale(measured: Mapping[str, Any], websites: int) -> list[str]:
         [f"waiting, {LATENCY} ms per answer, 4 in flight", *_seconds(websites / 100 * LATENCY / 4000, many / websites)],
         ["waiting with `requests_per_minute` 600", *_seconds(websites / 100 / 10, many / websites)],
         ["CPU", *_seconds(cpu, many / websites)],
-        ["memory besides that of Airflow", f"{grown:,.0f} MiB", f"{grown * many / websites:,.0f} MiB"],
+        ["memory besides that of Airflow", f"{grown:,.1f} MiB", f"{grown * many / websites:,.0f} MiB"],
     ]
     head = ["a snapshot as JSON Lines of", f"{websites:,} websites", f"{many:,} websites, by arithmetic"]
     return [_line(head), _line(["---"] * 3), *map(_line, rows)]
