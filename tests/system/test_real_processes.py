@@ -132,7 +132,9 @@ def connection(sandbox: SandboxServer, way: str) -> dict[str, Any]:
 def test_a_process_that_is_left_behind_is_found(tmp_path: Path) -> None:
     home = {"AIRFLOW_HOME": str(tmp_path)}
     with subprocess.Popen(["sleep", "60"], env={**os.environ, **home}, start_new_session=True) as process:
-        assert [found.pid for found in processes_of(tmp_path)] == [process.pid]
+        # A process that has just begun has no environment for a moment.
+        found = wait_for("the process", lambda: processes_of(tmp_path))
+        assert [one.pid for one in found] == [process.pid]
         process.kill()
     assert not processes_of(tmp_path)
 
