@@ -61,10 +61,15 @@ class RunState:
 
 
 class AirflowApi:
-    """What the tests ask of an Airflow over its REST API; ``task_id`` is ``id[1]`` for the second of a mapped task."""
+    """What the tests ask of an Airflow over its REST API; ``task_id`` is ``id[1]`` for the second of a mapped task.
 
-    def __init__(self, url: str) -> None:
+    :param url: base URL of the server.
+    :param told: returns what its processes wrote, for the message of an error of the server.
+    """
+
+    def __init__(self, url: str, told: Callable[[], str] = lambda: "") -> None:
         self.url = url
+        self._told = told
         self._session = requests.Session()
         # Ignore proxies and ~/.netrc: the server is on loopback.
         self._session.trust_env = False
@@ -84,6 +89,9 @@ class AirflowApi:
         answer = self._session.request(method, url, timeout=60, **arguments)
         if not answer.ok:
             message = f"{method} {path}: {answer.status_code} {answer.text[:2000]}"
+            if answer.status_code >= requests.codes.internal_server_error:
+                self._session.close()  # as the server does after an error of its own; the next request would meet that
+                message += f"\n{self._told()}"
             raise requests.HTTPError(message, response=answer)
         return answer
 
@@ -274,7 +282,20 @@ class AirflowApi:
         return self._events(f"{_run(dag_id, run_id)}/upstream{airflow_versions.ASSET.title()}Events")
 
     def _events(self, path: str) -> list[dict[str, Any]]:
-        events: list[dict[str, Any]] = self.get(path)[f"{airflow_versions.ASSET}_events"]
+        refused = ""
+
+        def shown() -> Any:
+            nonlocal refused
+            try:
+                return self.get(path)
+            except requests.HTTPError as error:
+                # Airflow 3 shows no event while a run that it started is queued: the run has no start yet (3.3.2).
+                if error.response.status_code != requests.codes.internal_server_error:
+                    raise
+                refused = str(error)
+                return None
+
+        events = wait_for("the events", shown, lambda: refused)[f"{airflow_versions.ASSET}_events"]
         return [{**event, "uri": event[airflow_versions.ASSET_URI]} for event in sorted(events, key=itemgetter("id"))]
 
 
@@ -302,7 +323,7 @@ class AirflowProcesses:
     def __init__(self, home: Path, dags: Path, settings: Mapping[str, str] | None = None) -> None:
         self.home = home
         self.url = f"http://127.0.0.1:{free_port()}"
-        self.api = AirflowApi(self.url)
+        self.api = AirflowApi(self.url, self.told)
         self.env = environment(
             home,
             {

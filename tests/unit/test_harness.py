@@ -8,10 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import airflow_versions
 import pytest
+import requests
 import sqlalchemy
+from airflow_processes import AirflowApi
 from dag_runs import RunDag
 from local_airflow import environment
+from raw_server import RawServer, Reply, http
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
@@ -38,6 +42,23 @@ def test_a_busy_database_is_waited_for(tmp_path: Path) -> None:
     with sqlalchemy.create_engine(url).connect() as connection:
         milliseconds = connection.execute(sqlalchemy.text("PRAGMA busy_timeout")).scalar_one()
     assert milliseconds >= 60_000
+
+
+def test_events_are_waited_for_until_their_runs_have_begun() -> None:
+    """Airflow 3 shows no event of which a run is still queued: 500, after which it resets the connection."""
+    events = {f"{airflow_versions.ASSET}_events": [{"id": 1, airflow_versions.ASSET_URI: "analytics://there"}]}
+    replies: list[bytes | Reply] = [Reply(http(500, b"Internal Server Error"), then="reset"), http(body=events)]
+    with RawServer(replies) as server:
+        [event] = AirflowApi(server.url).asset_events()
+    assert event["uri"] == "analytics://there"
+
+
+def test_an_error_of_the_server_comes_with_what_its_processes_wrote() -> None:
+    with (
+        RawServer([http(500, b"Internal Server Error")]) as server,
+        pytest.raises(requests.HTTPError, match=r"(?s)GET /version: 500 Internal Server Error.*a traceback"),
+    ):
+        AirflowApi(server.url, lambda: "--- api-server.log\na traceback").get("/version")
 
 
 def test_every_test_that_kills_is_marked() -> None:
