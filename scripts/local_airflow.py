@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -24,6 +25,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 #: Seconds that a process waits for the database while another one writes. After SQLite's own five, a task of Airflow 2
 #: dies on a machine whose disk is busy, before it has begun.
 DATABASE_PATIENCE = 60
+_EXECUTION_API = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
 
 
 def environment(home: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -60,7 +62,8 @@ def own_temporary_folder(home: Path) -> dict[str, str]:
 def server_settings(home: Path, url: str) -> dict[str, str]:
     """Return the settings of an Airflow 3 that serves its web interface and API at ``url``, to :data:`USER`.
 
-    Settings of tests and demonstrations: connections can be tested, and four tasks at most run at the same time.
+    Settings of tests and demonstrations: connections can be tested, four tasks at most run at the same time, and they
+    talk to a server of their own, that of :func:`execution_api`.
     """
     passwords = home / "passwords.json"
     passwords.write_text(json.dumps({USER: PASSWORD}))
@@ -68,7 +71,7 @@ def server_settings(home: Path, url: str) -> dict[str, str]:
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": url.rpartition(":")[2],
         "AIRFLOW__API__BASE_URL": url,
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        _EXECUTION_API: f"http://127.0.0.1:{free_port()}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
         # Number of worker processes, one per concurrent task, all started with the scheduler.
@@ -79,6 +82,27 @@ def server_settings(home: Path, url: str) -> dict[str, str]:
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
     }
+
+
+def execution_api(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the command of the API server of an Airflow 3 that tasks talk to.
+
+    One for persons and tasks waits for itself on SQLite (3.3.2): it notes what a person does in its event loop, which
+    waits for the transaction of a task's request, whose end waits for the event loop. Until :data:`DATABASE_PATIENCE`
+    is over nothing is answered, and tasks give up sooner.
+
+    :param env: environment with the :func:`server_settings`.
+    """
+    return "api-server", "--apps", "execution", "--port", str(urlsplit(env[_EXECUTION_API]).port)
+
+
+def has_execution_api(env: Mapping[str, str]) -> bool:
+    """Return whether the server of :func:`execution_api` has started."""
+    try:
+        socket.create_connection(("127.0.0.1", urlsplit(env[_EXECUTION_API]).port or 0), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
@@ -120,10 +144,11 @@ def _session(process: psutil.Process) -> int | None:
 
 def processes_of(home: Path) -> list[psutil.Process]:
     """Return the processes that run with this Airflow home, whoever started them."""
-    return [process for process in psutil.process_iter() if _home(process) == str(home)]
+    return [process for process in psutil.process_iter() if home_of(process) == str(home)]
 
 
-def _home(process: psutil.Process) -> str | None:
+def home_of(process: psutil.Process) -> str | None:
+    """Return the Airflow home of a process; None if it has ended, or wrote its title where its environment was."""
     try:
         return process.environ().get("AIRFLOW_HOME")
     except (OSError, psutil.Error):

@@ -23,7 +23,9 @@ from local_airflow import (
     USER,
     airflow,
     environment,
+    execution_api,
     free_port,
+    has_execution_api,
     own_temporary_folder,
     server_settings,
     stop_on_signals,
@@ -82,8 +84,8 @@ def serve(home: Path, sandbox: SandboxServer, log: IO[bytes]) -> None:
     run(env, log, "variables", "import", str(variables))
     run(env, log, "pools", "set", *POOL)
     say("Starting the web interface")
-    with airflow("standalone", env=env, log=log) as process:
-        wait_until_up(url, process)
+    with airflow(*execution_api(env), env=env, log=log), airflow("standalone", env=env, log=log) as process:
+        wait_until_up(url, env, process)
         say(f"\nAirflow:          {url}  (user {USER}, password {PASSWORD})")
         say(f"Analytics server: {sandbox.url}  (API key {sandbox.api_key}, {WEBSITES} websites)")
         say("Ctrl-C stops both.")
@@ -102,7 +104,7 @@ def run(env: dict[str, str], log: IO[bytes], *arguments: str) -> None:
             raise UIError(f"airflow {arguments[0]} {arguments[1]} ended with status {status}")
 
 
-def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
+def wait_until_up(url: str, env: dict[str, str], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + PATIENCE
     with requests.Session() as session:
         # Ignore proxies and ~/.netrc: the server is on loopback.
@@ -110,7 +112,8 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
         while process.poll() is None and time.monotonic() < deadline:
             try:
                 health = session.get(f"{url}/api/v2/monitor/health", timeout=5).json()
-                if all(health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor")):
+                healthy = all(health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor"))
+                if healthy and has_execution_api(env):
                     return
             except (requests.RequestException, KeyError):
                 pass

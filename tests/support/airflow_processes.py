@@ -15,7 +15,17 @@ from urllib.parse import quote
 
 import airflow_versions
 import requests
-from local_airflow import PASSWORD, USER, airflow, environment, free_port, processes_of, server_settings
+from local_airflow import (
+    PASSWORD,
+    USER,
+    airflow,
+    environment,
+    execution_api,
+    free_port,
+    has_execution_api,
+    processes_of,
+    server_settings,
+)
 
 #: Seconds for something to happen on a busy machine.
 PATIENCE = 180
@@ -346,6 +356,8 @@ class AirflowProcesses:
                 self.run(*command)
             for name in airflow_versions.PROCESSES:
                 self.start(name, name)
+            if not airflow_versions.AIRFLOW_2:
+                self.start("execution-api", *execution_api(self.env))
             wait_for("a healthy Airflow", self._is_healthy)
         except BaseException as error:
             self._stop()
@@ -404,7 +416,7 @@ class AirflowProcesses:
         for name, process in self.processes.items():
             assert process.poll() is None, f"{name} ended with status {process.poll()}"
         try:
-            if self.api.unhealthy():
+            if self.api.unhealthy() or not (airflow_versions.AIRFLOW_2 or has_execution_api(self.env)):
                 return False
             self.api.log_in()
         except requests.RequestException:

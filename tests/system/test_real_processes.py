@@ -26,8 +26,9 @@ WEBSITES = 200
 #: DAGs of what no sample has: a report with its link and a night that fails; a task for each way to give a connection.
 MORE = """
 from datetime import datetime, timezone
+from pathlib import Path
 
-from airflow.providers.common.compat.sdk import DAG
+from airflow.providers.common.compat.sdk import DAG, task
 
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -53,6 +54,17 @@ with DAG("metrics", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezo
         params={"base_path": ""},
         asset=snapshot_asset("metrics"),
     ) >> SyncExcludedIpsOperator(task_id="sync", excluded_ips=["198.51.100.77"], mode="merge")
+
+with DAG("writer", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
+
+    @task
+    def write(until, ti=None):
+        for number in range(5_000):
+            if Path(until).exists():
+                break
+            ti.xcom_push("number", number)
+
+    write("{{ params.until }}")
 
 with DAG("ways", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
     GetAccountOperator.partial(task_id="ask").expand(analytics_conn_id=["in_json", "as_uri", "in_file", "by_rest"])
@@ -178,6 +190,19 @@ def test_each_night_is_loaded_after_it_was_written(service: Service, tmp_path: P
         "public": sum(website["privacy"] == 0 for website in expected),
         "new": len(expected),
     } in answered
+
+
+def test_what_a_person_does_is_done_while_a_task_writes(service: Service, tmp_path: Path) -> None:
+    """One server for persons and tasks waits for itself on SQLite, until it has waited for the database long enough."""
+    api, until = service.api, tmp_path / "until"
+    api.unpause("writer")
+    run_id = api.trigger("writer", {"until": str(until)})
+    # A short XCom is a short transaction; this many of a person's actions met one many times over.
+    wait_for("the first number", lambda: api.run("writer", run_id).tasks["write"].state == "running")
+    for number in range(300):
+        api.set_variable("number", str(number))
+    until.touch()
+    service.ended("writer", run_id)
 
 
 def test_tasks_tell_the_metrics_of_airflow_what_they_did(service: Service, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import requests
 from airflow_versions import AIRFLOW_VERSION, needs_the_screens_of_3_3
 from browser import PATIENCE, Screen, browser
-from local_airflow import PASSWORD, USER
+from local_airflow import PASSWORD, USER, home_of
 from screens_of_airflow_3 import DIALOG, Screens, button
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
@@ -256,7 +256,7 @@ def test_the_sample_dags_run_at_the_first_click(interface: Interface, screen: Sc
 def test_ctrl_c_stops_everything(interface: Interface) -> None:
     started = psutil.Process(interface.process.pid).children(recursive=True)
     assert started
-    home = Path(started[0].environ()["AIRFLOW_HOME"])
+    [home] = {Path(found) for process in started if (found := home_of(process))}
     assert home.is_dir()
     interface.process.send_signal(signal.SIGINT)
     # At once, while the processes end.
