@@ -23,8 +23,9 @@ USER, PASSWORD = "admin", "admin"
 #: Signals that end what is started here.
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 #: Seconds that a process waits for the database while another one writes. After SQLite's own five, a task of Airflow 2
-#: dies on a machine whose disk is busy, before it has begun.
-DATABASE_PATIENCE = 60
+#: dies on a machine whose disk is busy, before it has begun. But no longer than a person waits: the API server of
+#: Airflow 3 can wait for itself, as when a form starts a DAG and unpauses it, and answers nothing until this is over.
+DATABASE_PATIENCE = 15
 _EXECUTION_API = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
 
 
@@ -88,8 +89,8 @@ def execution_api(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the command of the API server of an Airflow 3 that tasks talk to.
 
     One for persons and tasks waits for itself on SQLite (3.3.2): it notes what a person does in its event loop, which
-    waits for the transaction of a task's request, whose end waits for the event loop. Until :data:`DATABASE_PATIENCE`
-    is over nothing is answered, and tasks give up sooner.
+    waits for the transaction of a task's request, whose end waits for the event loop. When :data:`DATABASE_PATIENCE`
+    is over, it answers with an error.
 
     :param env: environment with the :func:`server_settings`.
     """

@@ -37,11 +37,14 @@ def test_airflow_home_is_not_the_users() -> None:
 
 
 def test_a_busy_database_is_waited_for(tmp_path: Path) -> None:
-    """A CI machine's disk was busy for longer than SQLite's five seconds: three tasks of Airflow 2 died unheard."""
+    """A CI machine's disk was busy for longer than SQLite's five seconds: three tasks of Airflow 2 died unheard.
+
+    After a minute, a browser gave up on an API server that waited for itself.
+    """
     url = environment(tmp_path)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
     with sqlalchemy.create_engine(url).connect() as connection:
         milliseconds = connection.execute(sqlalchemy.text("PRAGMA busy_timeout")).scalar_one()
-    assert milliseconds >= 60_000
+    assert 10_000 <= milliseconds <= 20_000
 
 
 def test_events_are_waited_for_until_their_runs_have_begun() -> None:
