@@ -15,7 +15,7 @@ import sqlalchemy
 from airflow_processes import AirflowApi
 from dag_runs import RunDag
 from local_airflow import environment
-from raw_server import RawServer, Reply, http
+from raw_server import RawServer, http
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
@@ -48,12 +48,13 @@ def test_a_busy_database_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_events_are_waited_for_until_their_runs_have_begun() -> None:
-    """Airflow 3 shows no event of which a run is still queued: 500, after which it resets the connection."""
+    """Airflow 3 shows no event of which a run is still queued: 500, after which it resets the connection some time."""
     events = {f"{airflow_versions.ASSET}_events": [{"id": 1, airflow_versions.ASSET_URI: "analytics://there"}]}
-    replies: list[bytes | Reply] = [Reply(http(500, b"Internal Server Error"), then="reset"), http(body=events)]
-    with RawServer(replies) as server:
+    with RawServer([http(500, b"Internal Server Error"), http(body=events)]) as server:
         [event] = AirflowApi(server.url).asset_events()
     assert event["uri"] == "analytics://there"
+    # The second request does not meet the reset.
+    assert server.connections == 2
 
 
 def test_an_error_of_the_server_comes_with_what_its_processes_wrote() -> None:
