@@ -1,9 +1,9 @@
-"""Exceptions, divided by what the caller does about them.
+"""Exceptions, one class for each way to handle them.
 
 ::
 
     AnalyticsError                    catch this for all of the following
-        AnalyticsConfigError          correct the connection; nothing was sent
+        AnalyticsConfigError          correct the connection; no request was sent
         AnalyticsApiError             any other error status: read ``status``, ``message`` and ``errors``
             AuthenticationError       401: correct the API key
             PermissionDeniedError     403: use a key with the permission
@@ -15,31 +15,34 @@
         AnalyticsConnectionError      check host, proxy and TLS; retry later if ``transient``
             AnalyticsTimeoutError     retry later, or increase the extra ``timeout``
         UnexpectedResponseError       check the base URL and what responds there, such as a login page
-        IncompleteListError           discard the records; read again if ``moved``, else follow the hint in the message
-        DomainNotFoundError           check the domain; the complete list does not have it
-        DuplicateWebsiteError         give a website id, or remove the duplicates
-        AmbiguousWriteError           look the domain up before creating it again
+        IncompleteListError           discard the records; read again if ``moved``, otherwise follow the message
+        DomainNotFoundError           check the domain; the complete list does not contain it
+        DuplicateWebsiteError         give a website id, or delete the duplicates
+        AmbiguousWriteError           look up the domain before you create it again
         OtherDomainError              write the domain as the service does
-        NotAppliedError               find out why the service accepts a value and does not take it
-        UnsafePlanError               review what would change, then follow the message
+        NotAppliedError               find out why the service accepts a value and does not store it
+        GuardError                    review what would change, then follow the message
         StoppedError                  retry: the task was stopped, and the next try does the rest
         BulkError                     retry the websites in ``failures``
-        SnapshotError                 correct the storage or the manifest; a published snapshot is intact
+        StorageError                  correct the storage or the file; what was published is intact
 
-A bad argument raises :class:`ValueError` before anything is sent. All exceptions can be pickled. None contains an API
-key or a website password: text from the service is redacted before it is passed to an exception.
+A bad argument raises :class:`ValueError` before any request is sent.
 
-A message begins with what is wrong or what to do. What else there is to know, such as service and connection, stands on
-lines of its own: the logs of Airflow cut long lines at the edge of the screen.
+Each error has a ``problem`` (what happened) and a ``remedy`` (what to do; may be empty), both as whole sentences.
+``str(error)`` is the problem, the remedy, further details, and on lines of their own the service and the connection:
+Airflow's logs cut long lines at the edge of the screen. All errors can be pickled. None contains an API key or a
+website password: text of the service is redacted before it is passed to an exception.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any, ClassVar
 
-#: Limits of what a message lists: fields or websites, messages of a field, characters of a reason and of a website.
+#: Limits of a message: fields or websites, messages of a field, characters of a reason and of a website.
 _SHOWN = 10
 _SHOWN_MESSAGES = 3
 _LENGTH_OF_A_REASON = 250
@@ -51,24 +54,51 @@ _SIZE_OF_A_MESSAGE = 3500
 class AnalyticsError(Exception):
     """Base class of all exceptions of this package, except for bad arguments (:class:`ValueError`)."""
 
+    #: What happened.
+    problem: str
+    #: What to do about it.
+    remedy: str = ""
+    #: What to do before a retry of the task can succeed; empty if a retry alone may succeed.
+    before_retry: str = ""
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
     #: client.
     where: str = ""
 
-    def problem(self) -> str:
-        """Return the message without service and connection."""
-        return super().__str__()
+    def __init__(self, problem: str = "", remedy: str = "") -> None:
+        self.problem = problem
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to rebuild the error in another process."""
+        return _rebuilt, (type(self), self.__dict__)
+
+    @property
+    def detail(self) -> str:
+        """Facts that follow the remedy, such as the request."""
+        return ""
+
+    @property
+    def text(self) -> str:
+        """The message without service and connection."""
+        return " ".join(filter(None, (self.problem, self.remedy, self.detail)))
 
     @property
     def _attempts(self) -> str:
         return f"{len(self.earlier) + 1} attempts failed. " if self.earlier else ""
 
     def __str__(self) -> str:
-        return f"{self.problem()}\n{self._attempts}Service: {self.where}." if self.where else self.problem()
+        return f"{self.text}\n{self._attempts}Service: {self.where}." if self.where else self.text
 
 
+def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsError:
+    error = kind.__new__(kind)
+    error.__dict__.update(state)
+    return error
+
+
+@dataclass(eq=False)
 class AnalyticsConfigError(AnalyticsError):
     """Invalid settings of a connection; no request was sent.
 
@@ -76,20 +106,27 @@ class AnalyticsConfigError(AnalyticsError):
     :param source: origin of the settings, such as ``connection 'analytics_default'``.
     """
 
-    def __init__(self, problems: Sequence[str], source: str = "the connection") -> None:
-        self.problems = tuple(problems)
-        self.source = source
-        super().__init__(self.problems, source)
+    problems: Sequence[str]
+    source: str = "the connection"
 
-    def problem(self) -> str:
-        """Return all problems."""
+    before_retry = "correct the connection first"
+
+    def __post_init__(self) -> None:
+        self.problems = tuple(self.problems)
+
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """All problems."""
         ended = [problem if problem.endswith(".") else f"{problem}." for problem in self.problems]
-        listed = " ".join(
-            f"({number}) {problem}" if len(ended) > 1 else problem for number, problem in enumerate(ended, start=1)
-        )
-        return f"{listed} Correct {self.source}."
+        return " ".join(f"({n}) {one}" if len(ended) > 1 else one for n, one in enumerate(ended, start=1))
+
+    @property
+    def remedy(self) -> str:  # type: ignore[override]
+        """What to correct."""
+        return f"Correct {self.source}."
 
 
+@dataclass(eq=False)
 class AnalyticsApiError(AnalyticsError):
     """A response with an error status.
 
@@ -98,92 +135,104 @@ class AnalyticsApiError(AnalyticsError):
     :param path: path of the request below the base URL, such as ``/api/v1/websites/7``.
     :param message: message of the service, redacted and truncated.
     :param errors: field name to messages, if the service names fields.
-    :param facts: what else the response told, such as ``Retry-After 42 s``.
+    :param facts: further facts of the response, such as ``Retry-After 42 s``.
     """
 
-    def __init__(
-        self,
-        status: int,
-        method: str,
-        path: str,
-        message: str,
-        errors: Mapping[str, Sequence[str]] | None = None,
-        facts: Sequence[str] = (),
-    ) -> None:
-        self.status = status
-        self.method = method
-        self.path = path
-        self.message = message
-        self.errors = {field: list(messages) for field, messages in (errors or {}).items()}
-        self.facts = tuple(facts)
-        super().__init__(status, method, path, message, self.errors, self.facts)
+    status: int
+    method: str
+    path: str
+    message: str
+    errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    facts: Sequence[str] = ()
 
-    def summary(self) -> str:
-        """Return what is wrong and what to do, as half a sentence."""
-        if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in ("PATCH", "PUT"):
-            other = "PUT" if self.method == "PATCH" else "PATCH"
-            return f"The service does not accept {self.method}: set the extra update_method to {other}"
+    #: What happened, as half a sentence.
+    happened: ClassVar[str] = "The service refused the request"
+    #: What to do, as whole sentences.
+    advice: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        self.errors = {name: list(messages) for name, messages in self.errors.items()}
+        self.facts = tuple(self.facts)
+
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """What happened, with the status."""
+        return f"{self._happened} ({', '.join((_status_text(self.status), *self.facts))})."
+
+    @property
+    def _happened(self) -> str:
+        return f"The service does not accept {self.method}" if self._is_refused_method else self.happened
+
+    @property
+    def _is_refused_method(self) -> bool:
+        return self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in ("PATCH", "PUT")
+
+    @property
+    def remedy(self) -> str:  # type: ignore[override]
+        """What to do."""
+        if self._is_refused_method:
+            return f"Set the extra update_method to {'PUT' if self.method == 'PATCH' else 'PATCH'}."
         if self.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            return "The proxy asks for a user name and a password: correct the extra proxies"
-        return "The service refused the request"
+            return "The proxy requires a user name and a password. Correct the extra proxies."
+        if "favorite" in self.errors:
+            return "Set the extra boolean_format to the format of favorite: true/false or 1/0."
+        return self.advice
 
-    def problem(self) -> str:
-        """Return what is wrong, what the service says, and the request."""
-        status = _status_text(self.status)
-        facts = ", ".join((status, *self.facts))
-        said = f" The service says: {self.message}" if self.message and self.message not in status else ""
-        shown = sorted(self.errors.items())[:_SHOWN]
-        fields = "; ".join(f"{field}: {' '.join(messages[:_SHOWN_MESSAGES])}" for field, messages in shown)
-        if len(self.errors) > _SHOWN:
-            fields += f"; and {len(self.errors) - _SHOWN} more"
-        listed = f" [{fields}]" if fields else ""
-        text = f"{self.summary()} ({facts}).{said}{listed}".rstrip(".")
-        hint = (
-            " The extra boolean_format sets how favorite is written: true/false or 1/0."
-            if "favorite" in self.errors
-            else ""
-        )
-        return f"{text}.{hint} Request: {self.method} {self.path}."
+    @property
+    def detail(self) -> str:
+        """The message of the service, its messages by field, and the request."""
+        said = f"The service says: {self.message}" if self.message and self.message not in self.problem else ""
+        errors = sorted(self.errors.items())
+        fields = "; ".join(f"{name}: {' '.join(messages[:_SHOWN_MESSAGES])}" for name, messages in errors[:_SHOWN])
+        if len(errors) > _SHOWN:
+            fields += f"; and {len(errors) - _SHOWN} more"
+        parts = f"{said} [{fields}]".strip() if fields else said
+        request = f"Request: {self.method} {self.path}."
+        return f"{parts.rstrip('.')}. {request}" if parts else request
 
 
 class AuthenticationError(AnalyticsApiError):
     """Status 401: the key is missing, wrong or expired. A retry does not help."""
 
-    def summary(self) -> str:
-        """Return what to correct."""
-        return "The API key was not accepted: correct the API key of the connection"
+    happened = "API key rejected"
+    advice = "Correct the API key of the connection."
+    before_retry = "correct the API key first"
 
 
 class PermissionDeniedError(AnalyticsApiError):
     """Status 403: the key lacks the permission. A retry does not help."""
 
-    def summary(self) -> str:
-        """Return what is missing."""
-        return "The API key lacks the permission for this request"
+    happened = "The API key lacks the permission for this request"
+    advice = "Use the key of an account that has it."
+    before_retry = "change the permissions of the key first"
 
 
 class BlockedError(AnalyticsApiError):
     """Status 401 or 403 as an HTML page: a proxy, firewall or login in front of the service blocked the request."""
 
-    def summary(self) -> str:
-        """Return who refused, and what may help."""
-        return "A web page refused the request: a wrong key, or a firewall, see the extra 'headers'"
+    happened = "A web page refused the request"
+    advice = "Check the key and the firewall, see the extra 'headers'."
 
 
 class NotFoundError(AnalyticsApiError):
     """Status 404 or 410: the website does not exist, or the service is not at this base URL."""
 
-    def summary(self) -> str:
-        """Return what to check."""
+    happened = "Not found"
+
+    @property
+    def remedy(self) -> str:  # type: ignore[override]
+        """What to check."""
         website_id = self.path.partition("/websites/")[2]
-        return f"Not found: check {f'website id {website_id}, or ' if website_id else ''}the Base URL"
+        return f"Check {f'website id {website_id} and ' if website_id else ''}the Base URL."
 
 
 class ValidationError(AnalyticsApiError):
     """Status 422: the service rejected a value; ``errors`` names the fields. A retry does not help."""
 
-    def summary(self) -> str:
-        """Return what was rejected."""
+    before_retry = "correct the value first"
+
+    @property
+    def _happened(self) -> str:
         return f"The service rejected {', '.join(sorted(self.errors)) or 'a value'}"
 
 
@@ -193,9 +242,8 @@ class RateLimitError(AnalyticsApiError):
     #: Seconds of ``Retry-After``; None if the service did not send it.
     retry_after: float | None = None
 
-    def summary(self) -> str:
-        """Return what to set."""
-        return "The service limits the rate of requests: set the extra requests_per_minute"
+    happened = "The service limits the rate of requests"
+    advice = "Set the extra requests_per_minute."
 
 
 class ServerError(AnalyticsApiError):
@@ -204,68 +252,70 @@ class ServerError(AnalyticsApiError):
     #: Seconds of ``Retry-After``; None if the service did not send it.
     retry_after: float | None = None
 
-    def summary(self) -> str:
-        """Return who failed."""
-        return "The service failed"
+    happened = "The service failed"
 
 
+@dataclass(eq=False)
 class AnalyticsConnectionError(AnalyticsError):
     """No complete response: the service could not be reached, or the response was cut off.
 
-    :param message: what failed, redacted.
+    :param problem: what failed, redacted.
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
     :param status: HTTP status; None if no response headers arrived.
     :param excerpt: beginning of the body: redacted, then cut to 200 characters.
     """
 
+    problem: str
+    method: str = ""
+    path: str = ""
+    status: int | None = None
+    excerpt: str = ""
+
     #: False if the service certainly did not receive the request.
     sent = True
     #: False if a retry cannot help.
     transient = True
 
-    def __init__(
-        self, message: str, method: str = "", path: str = "", status: int | None = None, excerpt: str = ""
-    ) -> None:
-        self.message = message
-        self.method = method
-        self.path = path
-        self.status = status
-        self.excerpt = excerpt
-        super().__init__(message, method, path, status, excerpt)
+    @property
+    def detail(self) -> str:
+        """The request, and the beginning of the response."""
+        return _request(self.method, self.path, self.status, self.excerpt)
 
-    def problem(self) -> str:
-        """Return what failed, and the request."""
-        return _with_request(self.message, self.status, self.method, self.path, self.excerpt)
+    @property
+    def before_retry(self) -> str:  # type: ignore[override]
+        """What to do before a retry."""
+        return "" if self.transient else "correct the connection first"
 
 
 class AnalyticsTimeoutError(AnalyticsConnectionError):
     """The service did not accept the connection, or did not respond, within ``timeout`` seconds."""
 
 
+@dataclass(eq=False)
 class UnexpectedResponseError(AnalyticsError):
     """A response that cannot be accepted as a success: a redirect, not JSON, or JSON of another structure.
 
-    :param message: what is wrong with the response.
+    :param problem: what is wrong with the response.
     :param status: HTTP status of the response.
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
     :param excerpt: beginning of the body: redacted, then cut to 200 characters.
     """
 
-    def __init__(self, message: str, status: int, method: str, path: str, excerpt: str = "") -> None:
-        self.message = message
-        self.status = status
-        self.method = method
-        self.path = path
-        self.excerpt = excerpt
-        super().__init__(message, status, method, path, excerpt)
+    problem: str
+    status: int
+    method: str
+    path: str
+    excerpt: str = ""
 
-    def problem(self) -> str:
-        """Return what is wrong, and the request."""
-        return _with_request(self.message, self.status, self.method, self.path, self.excerpt)
+    @property
+    def detail(self) -> str:
+        """The request, and the beginning of the response."""
+        return _request(self.method, self.path, self.status, self.excerpt)
 
 
+@dataclass(eq=False)
 class IncompleteListError(AnalyticsError):
     """A list that cannot be proven complete; none of its records may be published.
 
@@ -274,32 +324,32 @@ class IncompleteListError(AnalyticsError):
     :param moved: True if the list changed while it was read: reading it again may succeed.
     """
 
-    def __init__(self, check: str, seen: str, moved: bool = False) -> None:
-        self.check = check
-        self.seen = seen
-        self.moved = moved
-        super().__init__(check, seen, moved)
+    check: str
+    seen: str
+    moved: bool = False
 
-    def problem(self) -> str:
-        """Return which check failed, and what was observed."""
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """Which check failed, and what was observed."""
         return f"The list may be incomplete, by the check {self.check!r}: {self.seen}"
 
 
+@dataclass(eq=False)
 class DomainNotFoundError(AnalyticsError):
     """No website of the complete list has the domain.
 
     :param domain: domain that was looked up.
     """
 
-    def __init__(self, domain: str) -> None:
-        self.domain = domain
-        super().__init__(domain)
+    domain: str
 
-    def problem(self) -> str:
-        """Return the domain."""
-        return f"No website has the domain {self.domain!r}; the complete list was read."
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """The domain."""
+        return f"No website has the domain {self.domain!r}. The complete list was read."
 
 
+@dataclass(eq=False)
 class DuplicateWebsiteError(AnalyticsError):
     """Several websites have the domain that was looked up, so none of them can be chosen.
 
@@ -307,121 +357,154 @@ class DuplicateWebsiteError(AnalyticsError):
     :param website_ids: ids of the websites.
     """
 
-    def __init__(self, domain: str, website_ids: Sequence[str]) -> None:
-        self.domain = domain
-        self.website_ids = tuple(website_ids)
-        super().__init__(domain, self.website_ids)
+    domain: str
+    website_ids: Sequence[str]
 
-    def problem(self) -> str:
-        """Return the ids, and what to do."""
-        return (
-            f"{len(self.website_ids)} websites have the domain {self.domain!r}: ids "
-            f"{', '.join(self.website_ids)}. Give website_id, or delete all but one of them."
-        )
+    remedy = "Give website_id, or delete all but one of them."
+    before_retry = "resolve the duplicates first"
+
+    def __post_init__(self) -> None:
+        self.website_ids = tuple(self.website_ids)
+
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """The domain and the ids."""
+        ids = ", ".join(self.website_ids)
+        return f"{len(self.website_ids)} websites have the domain {self.domain!r}: ids {ids}."
 
 
+@dataclass(eq=False)
 class AmbiguousWriteError(AnalyticsError):
     """A create whose outcome is unknown: it may have been applied, so it was not sent again.
 
-    Look the domain up before a retry; ``CreateWebsiteOperator`` does so by itself.
+    Look up the domain before a retry; ``CreateWebsiteOperator`` does so by itself.
 
-    :param message: why the outcome is unknown.
+    :param reason: why the outcome is unknown.
     :param domain: domain of the website.
     """
 
-    def __init__(self, message: str, domain: str) -> None:
-        self.message = message
-        self.domain = domain
-        super().__init__(message, domain)
+    reason: str
+    domain: str
 
     @property
     def _attempts(self) -> str:
-        return ""  # of the earlier errors one is of the create itself, and the others of the look-up
+        return ""  # one of the earlier errors is of the create itself, the others are of the look-up
 
-    def problem(self) -> str:
-        """Return why the outcome is unknown."""
-        return f"It is not known whether the website {self.domain!r} was created: {self.message}"
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """Why the outcome is unknown."""
+        return f"Website {self.domain!r} may or may not have been created: {self.reason}"
 
 
+@dataclass(eq=False)
 class OtherDomainError(AnalyticsError):
     """A website that has another domain than the one that was sent, as the service writes it. A retry does not help.
 
     :param domain: domain that was sent.
     :param shown: domain in the response.
     :param website_id: id in the response.
-    :param advice: what to write instead, if the service may write the domain so.
+    :param remedy: what to write instead, if the service may write the domain so.
     """
 
-    def __init__(self, domain: str, shown: str, website_id: str, advice: str = "") -> None:
-        self.domain = domain
-        self.shown = shown
-        self.website_id = website_id
-        self.advice = advice
-        super().__init__(domain, shown, website_id, advice)
+    domain: str
+    shown: str
+    website_id: str
+    remedy: str = ""
 
-    def problem(self) -> str:
-        """Return both domains, and what to write."""
-        said = f"Website id {self.website_id} has the domain {self.shown!r}, not {self.domain!r}."
-        return f"{said} {self.advice}" if self.advice else said
+    before_retry = "correct the domain first"
+
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """Both domains."""
+        return f"Website id {self.website_id} has the domain {self.shown!r}, not {self.domain!r}."
 
 
+@dataclass(eq=False)
 class NotAppliedError(AnalyticsError):
-    """A write that the service accepted without taking all values: it shows others.
+    """A write that the service accepted without taking all values: it returns others.
 
     :param website_id: id of the website.
-    :param fields: field to a sentence with the value shown and the value sent.
+    :param fields: field to a phrase with the value shown and the value expected.
+    :param remedy: what was done about it, and what to do.
+    :param permanent: whether the service does so with every website: a retry would only damage others.
     """
 
-    def __init__(self, website_id: str, fields: Mapping[str, str]) -> None:
-        self.website_id = website_id
-        self.fields = dict(fields)
-        super().__init__(website_id, self.fields)
+    website_id: str
+    fields: Mapping[str, str]
+    remedy: str = ""
+    permanent: bool = False
 
-    def problem(self) -> str:
-        """Return the fields."""
-        listed = "; ".join(f"{field} {difference}" for field, difference in self.fields.items())
-        return f"The service accepted the write, but website {self.website_id} shows something else: {listed}."
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """The fields."""
+        listed = "; ".join(f"{name} {difference}" for name, difference in self.fields.items())
+        return f"The service accepted the write, but website {self.website_id} is not as it should be: {listed}."
+
+    @property
+    def before_retry(self) -> str:  # type: ignore[override]
+        """What to do before a retry."""
+        return "find out what the service does with updates first" if self.permanent else ""
 
 
-class UnsafePlanError(AnalyticsError):
-    """A change that a guard refuses, such as one that removes too much; nothing was sent or published."""
+@dataclass(eq=False)
+class GuardError(AnalyticsError):
+    """A change or a list that a guard refuses, such as one that removes too much; nothing was sent or published.
+
+    :param problem: what the guard found.
+    :param remedy: what to do if it is expected.
+    :param guard: name of the guard, by which it can be accepted; empty if it cannot.
+    """
+
+    problem: str
+    remedy: str = ""
+    guard: str = ""
+
+    before_retry = "someone has to review it first"
+
+    @property
+    def text(self) -> str:
+        """The message: the remedy on a line of its own, where a log shows it."""
+        return "\n".join(filter(None, (self.problem, self.remedy)))
 
 
+@dataclass(eq=False)
 class StoppedError(AnalyticsError):
-    """The task was stopped, so nothing more is sent. A retry does what is left.
+    """The task was stopped and sends no further requests. A retry does the rest.
 
-    :param message: how far it came.
-    :param website_id: id of a website that was created, and could not be checked any more; None if there is none.
+    :param problem: how far it came.
+    :param website_id: id of a website that was created and could not be checked; None if there is none.
     """
 
-    def __init__(self, message: str, website_id: str | None = None) -> None:
-        self.message = message
-        self.website_id = website_id
-        super().__init__(message, website_id)
-
-    def problem(self) -> str:
-        """Return how far it came."""
-        return self.message
+    problem: str
+    website_id: str | None = None
 
 
+@dataclass(eq=False)
 class BulkError(AnalyticsError):
     """An operation on many websites that failed for at least one of them.
 
-    :param failures: website (domain or id) to its error, also of the websites that were not tried.
+    :param failures: website (domain or id) to its error, including the websites that were not tried.
     :param done: number of websites for which it succeeded.
-    :param not_tried: how many of ``failures`` were not tried, because the service is down.
+    :param not_tried: how many of ``failures`` were not tried.
     :param permanent: whether the service refused all of them for a reason that stays: a retry does not help.
     """
 
-    def __init__(self, failures: Mapping[str, str], done: int = 0, not_tried: int = 0, permanent: bool = False) -> None:
-        self.failures = dict(failures)
-        self.done = done
-        self.not_tried = not_tried
-        self.permanent = permanent
-        super().__init__(self.failures, done, not_tried, permanent)
+    failures: Mapping[str, str]
+    done: int = 0
+    not_tried: int = 0
+    permanent: bool = False
 
-    def problem(self) -> str:
-        """Return the failures by reason, with the first websites of each: less than 4 KB."""
+    def __post_init__(self) -> None:
+        self.failures = dict(self.failures)
+
+    @property
+    def before_retry(self) -> str:  # type: ignore[override]
+        """What to do before a retry."""
+        return "the service would refuse each website again" if self.permanent else ""
+
+    @property
+    def problem(self) -> str:  # type: ignore[override]
+        """The failures by reason, with the first websites of each: less than 4 KB."""
         by_reason: dict[str, list[str]] = {}
         for website, why in self.failures.items():
             # The same reason on another website differs in the path of the request, and in the website it names.
@@ -446,10 +529,10 @@ class BulkError(AnalyticsError):
         return "\n".join([" ".join(lines[:2]), *lines[2:]])
 
 
-class SnapshotError(AnalyticsError):
-    """A snapshot or another stored file that cannot be written or read.
+class StorageError(AnalyticsError):
+    """A file that cannot be written or read: a snapshot, a ledger, a plan, an audit trail.
 
-    The storage fails, or a manifest is corrupt or too new. A snapshot that was to be replaced is untouched.
+    The storage fails, or the file is damaged, too new, or was changed by someone else. A published snapshot is intact.
     """
 
 
@@ -460,8 +543,8 @@ def _status_text(status: int) -> str:
         return str(status)
 
 
-def _with_request(message: str, status: int | None, method: str, path: str, excerpt: str) -> str:
+def _request(method: str, path: str, status: int | None, excerpt: str) -> str:
     request = " ".join(filter(None, (method, path)))
     seen = ", ".join(filter(None, (request, _status_text(status) if status is not None else "")))
-    tail = f" The response begins: {excerpt!r}." if excerpt else ""
-    return f"{message}{f' Request: {seen}.' if seen else ''}{tail}"
+    tail = f"The response begins: {excerpt!r}." if excerpt else ""
+    return " ".join(filter(None, (f"Request: {seen}." if seen else "", tail)))

@@ -26,7 +26,7 @@ from typing import IO, Any, Self, cast
 
 from fsspec.core import url_to_fs
 
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 
 #: Protocols without directories, where ``makedirs`` would create a bucket whose name was mistyped.
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2"})
@@ -105,15 +105,15 @@ def token_age(name: str, now: datetime) -> timedelta | None:
 
 @contextmanager
 def storage_errors(doing: str) -> Iterator[None]:
-    """Turn exceptions of the storage into a :class:`SnapshotError`: "cannot ``doing``: ..."."""
+    """Turn exceptions of the storage into a :class:`StorageError`: "cannot ``doing``: ..."."""
     try:
         yield
-    except (SnapshotError, ValueError):
+    except (StorageError, ValueError):
         raise
     except FileNotFoundError as error:
-        raise SnapshotError(f"cannot {doing}: {error}. Check that the bucket or folder exists.") from error
+        raise StorageError(f"cannot {doing}: {error}. Check that the bucket or folder exists.") from error
     except Exception as error:  # every storage library has its own errors; OSError is only the most common
-        raise SnapshotError(f"cannot {doing}: {type(error).__name__}: {error}") from error
+        raise StorageError(f"cannot {doing}: {type(error).__name__}: {error}") from error
 
 
 def make_directory(directory: StoragePath) -> None:
@@ -197,7 +197,7 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
     A file of this machine is read twice; any other is copied to a temporary file first, so that what was verified is
     what is read.
 
-    :raises SnapshotError: if the content has another SHA-256.
+    :raises StorageError: if the content has another SHA-256.
     """
     with ExitStack() as stack:
         stored = stack.enter_context(open_to_read(path))
@@ -208,7 +208,7 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
             if copy:
                 copy.write(block)
         if digest.hexdigest() != sha256:
-            raise SnapshotError(f"{path} is damaged: its SHA-256 is {digest.hexdigest()}, the manifest says {sha256}")
+            raise StorageError(f"{path} is damaged: its SHA-256 is {digest.hexdigest()}, the manifest says {sha256}")
         verified = copy or stored
         verified.seek(0)
         yield verified

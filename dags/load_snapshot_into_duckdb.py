@@ -113,7 +113,7 @@ def load_snapshot_into_duckdb() -> None:
     def load(base_path: str, storage_conn_id: str, database: str, **context: Any) -> list[str]:
         import duckdb
 
-        from airflow_provider_analytics.exceptions import SnapshotError
+        from airflow_provider_analytics.exceptions import StorageError
         from airflow_provider_analytics.snapshots.catalog import list_snapshots
         from airflow_provider_analytics.storage import StoragePath
 
@@ -138,7 +138,7 @@ def load_snapshot_into_duckdb() -> None:
                         connection.begin()
                         try:
                             store(connection, source, snapshot)
-                        except SnapshotError as error:  # its content is read only now
+                        except StorageError as error:  # its content is read only now
                             connection.rollback()
                             print(f"Not loaded, as it is not whole: {entry.day}: {error}")
                             continue

@@ -237,7 +237,7 @@ class AnalyticsClient:
             except (IncompleteListError, AnalyticsApiError) as error:
                 if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
                     raise
-                log.info("Searched for %s without a result that can be used: %s", spelling, error.problem())
+                log.info("Searched for %s without a result that can be used: %s", spelling, error.text)
         return list(found.values())
 
     @_located
@@ -262,7 +262,7 @@ class AnalyticsClient:
         except AnalyticsError as error:
             if not may_have_been_applied(error):
                 raise
-            record = self._created(domain, error.problem(), error)
+            record = self._created(domain, error.text, error)
         try:
             if "domain" not in record:
                 record = self.get_website(record["id"])
@@ -453,7 +453,7 @@ class AnalyticsClient:
         try:
             found = self.find_website(domain)
         except AnalyticsError as failed:
-            outcome = f"{why} The lookup of the domain failed as well: {failed.problem()}"
+            outcome = f"{why} The lookup of the domain failed as well: {failed.text}"
         else:
             if found is not None:
                 log.info("Created the website %s, although the response was lost: %s", domain, why)

@@ -506,7 +506,7 @@ class _Reading:
             try:
                 return self._fetch(self.query | {parameter: str(base + number - 1)})
             except NotFoundError as error:
-                raise _moved("page number", f"page {number} does not exist any more: {error.problem()}") from None
+                raise _moved("page number", f"page {number} does not exist any more: {error.text}") from None
 
         while numbers and (reader.parallel <= 1 or len(numbers) == 1 or reader.is_at_once):
             yield numbers[0], fetch(numbers[0])

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.storage import (
     StoragePath,
     make_directory,
@@ -124,7 +124,7 @@ def _reading(url: str, argument: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{argument}={url!r} cannot be read: {error.reason}; allowed: a text file in UTF-8") from error
     except OSError as error:
-        raise SnapshotError(f"The storage cannot read {argument}: {error.strerror or error}. File: {url}") from error
+        raise StorageError(f"The storage cannot read {argument}: {error.strerror or error}. File: {url}") from error
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def _writing(url: str, argument: str) -> Iterator[None]:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise ValueError(f"{argument}={url!r} cannot be written: {error.strerror or error}; allowed: a file") from error
     except OSError as error:
-        raise SnapshotError(f"The storage cannot write {argument}: {error.strerror or error}. File: {url}") from error
+        raise StorageError(f"The storage cannot write {argument}: {error.strerror or error}. File: {url}") from error
 
 
 def _decoded(content: bytes | None) -> str | None:

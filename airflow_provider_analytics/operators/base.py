@@ -10,15 +10,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNot
 
 from airflow_provider_analytics.exceptions import (
     AnalyticsConfigError,
-    AnalyticsConnectionError,
     AnalyticsError,
-    AuthenticationError,
     BulkError,
-    DuplicateWebsiteError,
-    OtherDomainError,
-    PermissionDeniedError,
-    UnsafePlanError,
-    ValidationError,
 )
 
 if TYPE_CHECKING:
@@ -27,17 +20,11 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
-#: Errors that a retry cannot fix, and why: the task fails immediately, whatever its ``retries``.
+#: Errors of others that a retry cannot fix, and what to do first; those of this package say it themselves
+#: (:attr:`AnalyticsError.before_retry`).
 PERMANENT_ERRORS: Mapping[type[Exception], str] = {
-    AirflowNotFoundException: "the connection has to be created first",
-    AnalyticsConfigError: "the connection has to be corrected first",
-    AuthenticationError: "the API key stays the same",
-    PermissionDeniedError: "the permissions of the API key stay the same",
-    DuplicateWebsiteError: "the domain stays ambiguous",
-    OtherDomainError: "the service would show the same domain again",
-    UnsafePlanError: "somebody has to look at it first",
-    ValidationError: "the service would reject the same value again",
-    ValueError: "the value stays the same",
+    AirflowNotFoundException: "create the connection first",
+    ValueError: "fix the argument first",
 }
 
 
@@ -78,7 +65,7 @@ class AnalyticsOperator(BaseOperator):
 
 
 class FailWithoutRetry:
-    """Context manager that turns :data:`PERMANENT_ERRORS` into ``AirflowFailException``, which Airflow does not retry.
+    """Context manager that turns an error that a retry cannot fix into ``AirflowFailException``.
 
     A class, not a generator: the traceback in the task log has no frames of ``contextlib``.
     """
@@ -90,13 +77,11 @@ class FailWithoutRetry:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Raise ``AirflowFailException`` for a permanent error; its text holds the cause."""
-        reason = next((reason for permanent, reason in PERMANENT_ERRORS.items() if isinstance(error, permanent)), None)
-        if isinstance(error, AnalyticsConnectionError) and not error.transient:
-            reason = "the connection has to be corrected first"
-        if isinstance(error, BulkError) and error.permanent:
-            reason = "the service would refuse each of them again"
-        if reason is not None:
-            raise permanent_failure(self.redact(str(error)), reason) from None
+        first = next((first for kind, first in PERMANENT_ERRORS.items() if isinstance(error, kind)), "")
+        if isinstance(error, AnalyticsError):
+            first = error.before_retry
+        if first:
+            raise permanent_failure(self.redact(str(error)), first) from None
 
     def redact(self, text: str) -> str:
         """Return a text without secrets; here nothing is known of any."""
@@ -156,11 +141,11 @@ def require_run(context: Context, keys: Iterable[str], what: str) -> None:
         )
 
 
-def permanent_failure(message: str, reason: str) -> AirflowFailException:
+def permanent_failure(message: str, first: str) -> AirflowFailException:
     """Return the exception that fails a task without a retry.
 
-    :param message: what is wrong, and what to do.
-    :param reason: why a retry is useless.
+    :param message: what happened, and what to do.
+    :param first: what has to be done before a retry, as an imperative or a clause.
     """
-    end = "" if message.endswith((".", "!", "?")) else "."
-    return AirflowFailException(f"{message}{end}\nNot retried, because {reason}.")
+    end = "" if message.endswith((".", "!", "?", "\n")) else "."
+    return AirflowFailException(f"{message}{end}\nNot retried: {first}.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.exceptions import BulkError, SnapshotError, StoppedError, UnsafePlanError
+from airflow_provider_analytics.exceptions import BulkError, GuardError, StoppedError, StorageError
 from airflow_provider_analytics.operators.base import require_run
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class LedgerFile:
             self._file.read()
             self.ledger = self._parsed()
         else:
-            raise self._changed_by_somebody()
+            raise self._changed_by_someone()
         self.ledger = replace(self.ledger, owner=mine)
         client.watch(self._look)
         if self.was_open:
@@ -96,19 +96,24 @@ class LedgerFile:
         """Write the ledger before changes are sent, unless another try has taken it over.
 
         :raises StoppedError: if another try has.
-        :raises UnsafePlanError: if somebody else wrote the file.
+        :raises StorageError: if someone else wrote the file.
         """
-        self._write(ledger, settled=None)
+        if not self._write(ledger, settled=None):
+            raise self._changed_by_someone()
 
-    def _write(self, ledger: Ledger, settled: str | None) -> None:
+    def _write(self, ledger: Ledger, settled: str | None) -> bool:
+        """Write the ledger, unless someone else wrote the file; return whether it was written.
+
+        :raises StoppedError: if another try has taken it over.
+        """
         ledger = replace(ledger, owner=ledger.owner and replace(ledger.owner, settled=settled))
         if self._file.write(ledger.render()):
-            return
+            return True
         self._file.read()
         self._note_owner(self._file.text)
         if self.replaced:
             raise StoppedError(f"Stopped: {self.replaced}.")
-        raise self._changed_by_somebody()
+        return False
 
     def settle(self, ledger: Ledger, *, is_open: bool) -> None:
         """Write the ledger at the end; if somebody else wrote the file meanwhile, let it own what both own.
@@ -117,14 +122,12 @@ class LedgerFile:
 
         :param is_open: whether changes may still be applied, as nothing has told what became of them.
         :raises StoppedError: if another try has taken it over.
-        :raises UnsafePlanError: if somebody else wrote the file.
+        :raises StorageError: if someone else wrote the file.
         """
-        try:
-            self._write(ledger, settled=None if is_open else datetime.now(UTC).isoformat())
-        except UnsafePlanError:
+        if not self._write(ledger, settled=None if is_open else datetime.now(UTC).isoformat()):
             if self._file.text is not None:
                 self._file.write(self._parsed().with_that_of(ledger).render())
-            raise
+            raise self._changed_by_someone()
 
     def _look(self) -> str | None:
         """Return who has taken the ledger over from this try, or None.
@@ -137,7 +140,7 @@ class LedgerFile:
             if self.replaced is None and not self._file.is_as_read():
                 # In another object: this try may write over what it has read in its own, and over nothing else.
                 self._note_owner(SharedFile(self._file.url, "ledger_path").text)
-        except (SnapshotError, ValueError) as error:
+        except (StorageError, ValueError) as error:
             raise OSError(str(error)) from error
         return self.replaced
 
@@ -159,12 +162,12 @@ class LedgerFile:
         self.replaced = f"replaced by {who}, which took over the ledger {self._file.url} at {owner.since}"
         return self.replaced
 
-    def _changed_by_somebody(self) -> UnsafePlanError:
+    def _changed_by_someone(self) -> StorageError:
         if self._file.text is None:
-            return UnsafePlanError(f"The ledger was deleted while this task ran: put it back. Ledger: {self._file.url}")
-        return UnsafePlanError(
-            f"The ledger {self._file.url} was changed by somebody else since it was read: two runs must not share one. "
-            "Set max_active_runs=1, and give each list a ledger_path of its own."
+            return StorageError(f"The ledger {self._file.url} was deleted during the run.", "Restore it.")
+        return StorageError(
+            f"The ledger {self._file.url} was changed by another process during the run.",
+            "Two runs must not share a ledger. Set max_active_runs=1, and give each list its own ledger_path.",
         )
 
     def _parsed(self) -> Ledger:
@@ -201,14 +204,14 @@ def write_plan(path: str, plan: Plan, redact: Callable[[str], str], *, overwrite
     """Write a plan as JSON, and as Markdown to ``<path>.md``.
 
     :param overwrite: replace another plan.
-    :raises UnsafePlanError: if there is another plan, which somebody may be approving at this moment.
+    :raises GuardError: if there is another plan, which somebody may be approving at this moment.
     """
     from airflow_provider_analytics.hooks.object_storage import read_text, write_text
     from airflow_provider_analytics.reconcile.markdown import to_markdown
 
     found = None if overwrite else read_text(path, "plan_path")
     if found is not None and f'"digest": "{plan.digest}"' not in found:
-        raise UnsafePlanError(
+        raise GuardError(
             f"There is another plan at {path} already, which somebody may be approving: start a new run. Give each run "
             "a plan_path of its own, or set overwrite_plan=True if plans are approved by their digest."
         )
@@ -225,7 +228,7 @@ def read_approved(plan_path: str | None, expected_digest: str | None) -> Approve
     """Return the approved plan, or None if neither argument is given.
 
     :raises ValueError: if only one of them is given, or there is no plan.
-    :raises UnsafePlanError: if the plan is not the approved one, or must not be applied.
+    :raises GuardError: if the plan is not the approved one, or must not be applied.
     """
     from airflow_provider_analytics.hooks.object_storage import read_text
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
@@ -250,7 +253,7 @@ def read_approved(plan_path: str | None, expected_digest: str | None) -> Approve
     except ValueError as error:
         raise ValueError(f"plan_path={plan_path!r}: {error}") from error
     if plan.digest != expected_digest:
-        raise UnsafePlanError(
+        raise GuardError(
             f"The plan is not the approved one: that at {plan_path} has the digest {plan.digest}, expected_digest is "
             f"{expected_digest}. Plan again. Nothing was sent."
         )
@@ -259,11 +262,11 @@ def read_approved(plan_path: str | None, expected_digest: str | None) -> Approve
 
 
 def same_scope(approved: Plan, scope: Mapping[str, Any]) -> None:
-    """Raise :class:`UnsafePlanError` if a plan was approved for something else."""
+    """Raise :class:`GuardError` if a plan was approved for something else."""
     differing = [name for name, value in scope.items() if approved.scope.get(name) != value]
     if differing:
         told = "; ".join(f"{name} was {approved.scope.get(name)!r}, here it is {scope[name]!r}" for name in differing)
-        raise UnsafePlanError(f"The plan was approved for something else: {told}. Nothing was sent.")
+        raise GuardError(f"The plan was approved for something else: {told}. Nothing was sent.")
 
 
 @dataclass(frozen=True)
@@ -300,7 +303,7 @@ class Planned:
     def only(self, approved: ApprovedPlan | None) -> Planned:
         """Return this plan if it may be applied: it is the approved one, or no guard trips.
 
-        :raises UnsafePlanError: if it may not.
+        :raises GuardError: if it may not.
         """
         from airflow_provider_analytics.reconcile.guards import Watch
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset, BaseOperator
 
 from airflow_provider_analytics.assets import asset_uri, openlineage_name
-from airflow_provider_analytics.exceptions import IncompleteListError, UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
 from airflow_provider_analytics.operators.base import (
     AnalyticsOperator,
     FailWithoutRetry,
@@ -123,7 +123,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         may not be filed, or the connection cannot be used.
     :raises AirflowSkipException: if the list is late, may not be filed, and ``late="skip"``.
     :raises IncompleteListError: if the list cannot be proven complete.
-    :raises SnapshotError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
+    :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
 
     template_fields: Sequence[str] = (
@@ -344,7 +344,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             return True
         if self.late == "skip":
             raise AirflowSkipException(f"{refusal} Skipped, as late='skip' says.")
-        raise UnsafePlanError(
+        raise GuardError(
             f"{refusal} Nothing was published. To file it all the same, marked as late, run the task with "
             "late='label'; to skip such runs, set late='skip'."
         )
@@ -417,7 +417,7 @@ class CompareSnapshotsOperator(BaseOperator):
     :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, an argument is not
         allowed, or a day has no snapshot.
     :raises AirflowSkipException: if websites changed and ``on_change="skip"``.
-    :raises SnapshotError: if a snapshot cannot be read or the result cannot be written.
+    :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
 
     template_fields: Sequence[str] = (
@@ -480,7 +480,7 @@ class CompareSnapshotsOperator(BaseOperator):
         if any(result[kind] for kind in KINDS):
             if self.on_change == "fail":
                 raise permanent_failure(
-                    f"The website list changed: {summary}. See {result['markdown']}.", "on_change='fail' asks for it"
+                    f"The website list changed: {summary}. See {result['markdown']}.", "on_change='fail' is set"
                 )
             if self.on_change == "skip":
                 raise AirflowSkipException(f"The website list changed: {summary}. See {result['markdown']}")
@@ -510,7 +510,7 @@ class PruneSnapshotsOperator(BaseOperator):
         that are not whole, day to problem) and ``leftovers`` (other days from which files of dead runs
         are removed).
     :raises AirflowFailException: without a retry, if an argument is not allowed.
-    :raises SnapshotError: if the storage fails.
+    :raises StorageError: if the storage fails.
     """
 
     template_fields: Sequence[str] = (

@@ -93,7 +93,7 @@ class ListWebsitesOperator(AnalyticsOperator):
                 raise permanent_failure(
                     f"The list has {len(websites):,} websites, more than max_records={limit}: too many for XCom. "
                     "Use SnapshotWebsitesOperator, which writes the list to storage and returns its path.",
-                    "the list stays as long",
+                    "use the other operator, or raise max_records, first",
                 )
             self.log.info("Read %s websites.", f"{len(websites):,}")
             return hook.client.for_output(websites)
@@ -293,8 +293,8 @@ class CreateWebsiteOperator(_SettingsOperator):
         A retry would take it as one that exists, and ``if_exists="skip"`` would leave it as it is.
         """
         error.where = error.where or hook.where
-        reason = f"the website exists now, and if_exists={self.if_exists!r} decides about it"
-        return permanent_failure(f"Created website {self.domain}, but: {error}", reason)
+        first = f"check the website first. It exists now, and a retry would apply if_exists={self.if_exists!r}"
+        return permanent_failure(f"Created website {self.domain}, but: {error}", first)
 
     def _treat(self, hook: AnalyticsHook, website_id: int | str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the existing website, after applying ``if_exists``."""
@@ -303,7 +303,7 @@ class CreateWebsiteOperator(_SettingsOperator):
         if self.if_exists == "fail":
             raise permanent_failure(
                 f"Website {self.domain} already exists, with id {website_id}; if_exists='skip' or 'update' allows it.",
-                "the website stays there",
+                "change if_exists or the domain first",
             )
         # Fetched again: a list row may lack fields.
         existing = hook.get_website(website_id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.exceptions import BulkError, SnapshotError
+from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
@@ -496,7 +496,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
             )
             if self.on_drift == "skip":
                 raise AirflowSkipException(message)
-            raise permanent_failure(message, "on_drift='fail' asks for it")
+            raise permanent_failure(message, "on_drift='fail' is set")
         return result
 
 
@@ -521,7 +521,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         websites and settings that the file lacks; its top lists them.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
         or the connection cannot be used.
-    :raises SnapshotError: if the snapshot does not exist or cannot be read.
+    :raises StorageError: if the snapshot does not exist or cannot be read.
     :raises BulkError: if websites could not be read.
     """
 
@@ -596,7 +596,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         base = storage_path(str(self.base_path), "base_path")
         snapshot = read_snapshot(base, str(self.snapshot_date), self.dataset)
         if snapshot is None:
-            raise SnapshotError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
+            raise StorageError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
         return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot {snapshot.partition}"
 
 

@@ -389,7 +389,7 @@ def _see(websites: Websites, sent: Sequence[Change], change_of: ChangeOf, *, ign
     except (AuthenticationError, StoppedError):
         raise
     except AnalyticsError as error:  # what was sent must not be forgotten for it
-        again = ReadAgain({}, dict.fromkeys(ids, error.problem()))
+        again = ReadAgain({}, dict.fromkeys(ids, error.text))
     looks = {key_of(change): _look(change, again, change_of, ignore_gone=ignore_gone) for change in known}
     looks |= {change.domain: _Look("unknown") for change in sent if not change.website_id}
     created = [change for change in known if change.action == "create"]
@@ -440,7 +440,7 @@ def _duplicates(
             elif len(found := ids.get(domain_key(change.domain), [])) > 1:
                 raise DuplicateWebsiteError(change.domain, found)
         except AnalyticsError as error:
-            wrong[key_of(change)] = f"Created, but: {error.problem()}"
+            wrong[key_of(change)] = f"Created, but: {error.text}"
     return wrong
 
 
@@ -721,7 +721,7 @@ def _each(
             failures[name(item)] = _NOT_TRIED
             return True
         except (AnalyticsError, ValueError) as error:
-            failures[name(item)] = error.problem() if isinstance(error, AnalyticsError) else str(error)
+            failures[name(item)] = error.text if isinstance(error, AnalyticsError) else str(error)
             if isinstance(error, AuthenticationError):
                 refused.append(error)
         progress.step(good=name(item) not in failures)

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, same_setting
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
 
 #: An effect: the field, what happens to it, and the value or entry.
@@ -35,14 +35,14 @@ class ApprovedPlan:
         self._created = {domain_key(change.domain): change for change in plan.changes if not change.website_id}
 
     def raise_unless_whole(self, planned: Plan, records: Iterable[Mapping[str, Any]]) -> None:
-        """Raise :class:`UnsafePlanError` if what is planned now is not exactly what is left of the approved plan.
+        """Raise :class:`GuardError` if what is planned now is not exactly what is left of the approved plan.
 
         :param planned: the plan for the service as it is now.
         :param records: the current records of all websites that the approved plan is about.
         """
         problems = [problem for change in planned.changes if (problem := self._not_approved(change))]
         if problems:
-            raise UnsafePlanError(_told("Planned now, but not approved", problems))
+            raise GuardError(_told("Planned now, but not approved", problems))
         now = _Now(records)
         planned_by_id = {change.website_id: change for change in planned.changes}
         created = {domain_key(change.domain): change for change in planned.changes if not change.website_id}
@@ -55,7 +55,7 @@ class ApprovedPlan:
             if not all(now.shows(change, effect, record) for effect in missing):
                 dropped.append(change.summary)
         if dropped:
-            raise UnsafePlanError(_told("Approved, and no longer planned", dropped))
+            raise GuardError(_told("Approved, and no longer planned", dropped))
 
     def only_approved(
         self, change_of: Callable[[Mapping[str, Any]], Change | None]

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
 
@@ -117,14 +117,14 @@ class ExclusionList:
         """Return the plan for the list of these websites.
 
         :param scope: what the plan is bound to.
-        :raises UnsafePlanError: if records do not show the list in modes merge and managed.
+        :raises GuardError: if records do not show the list in modes merge and managed.
         """
         compared = list(records)
         unseen = [website_of(record) for record in compared if not shows_list(self.name, record)]
         if unseen and self.mode != "replace":
             names = [domain or website_id for domain, website_id in unseen]
             listed = ", ".join(names[:_SHOWN_WEBSITES]) + (", ..." if len(names) > _SHOWN_WEBSITES else "")
-            raise UnsafePlanError(
+            raise GuardError(
                 f"The records of {len(names):,} websites do not show {self.name}, so mode={self.mode!r} would lose "
                 f"their current entries: {listed}. Exclude them with except_websites, or use mode='replace'. Nothing "
                 "was sent."

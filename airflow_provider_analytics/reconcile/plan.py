@@ -15,7 +15,7 @@ from typing import Any, Literal
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.api.kinds import Privacy
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 
 Action = Literal["create", "update", "delete"]
 
@@ -221,14 +221,14 @@ class Plan:
         return sorted(((website, fewer) for website, fewer in lost if fewer > 0), key=lambda item: -item[1])
 
     def raise_if_unsafe(self, advice: str = "set force=True") -> None:
-        """Raise :class:`UnsafePlanError` if a guard tripped and is not overridden.
+        """Raise :class:`GuardError` if a guard tripped and is not overridden.
 
         :param advice: what to do if the plan is intended.
         """
         if self.unsafe and not self.force:
             problem, *worst = self.unsafe.split("\n- ")
-            lines = [problem, f"Nothing was sent. If this is intended, {advice}.", *(f"- {one}" for one in worst)]
-            raise UnsafePlanError("\n".join(lines) + ("\n" if worst else ""))
+            lines = [f"Nothing was sent. If this is intended, {advice}.", *(f"- {one}" for one in worst)]
+            raise GuardError(problem, "\n".join(lines) + ("\n" if worst else ""))
 
     def to_dict(self, limit: int | None = None) -> dict[str, Any]:
         """Return the plan as JSON-safe values.

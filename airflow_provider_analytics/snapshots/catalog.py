@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.layout import DATASET, Dataset, dataset_of
 from airflow_provider_analytics.snapshots.manifest import VERSION, Latest, encode
 from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, published_days, read_partition
@@ -45,7 +45,7 @@ def list_snapshots(base: StoragePath | str, dataset: str = DATASET, *, verify: b
     :param dataset: name of the dataset; default ``websites``.
     :param verify: read all files and compare their SHA-256 with the manifest, not only their sizes.
     :raises ValueError: if the name of the dataset is not allowed.
-    :raises SnapshotError: if the storage fails.
+    :raises StorageError: if the storage fails.
     """
     return list(entries(dataset_of(base, dataset), verify=verify))
 
@@ -56,7 +56,7 @@ def newest_snapshot(base: StoragePath | str, dataset: str = DATASET) -> Snapshot
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
     :param dataset: name of the dataset; default ``websites``.
     :raises ValueError: if the name of the dataset is not allowed.
-    :raises SnapshotError: if its manifest cannot be read, is damaged, or is from a newer version.
+    :raises StorageError: if its manifest cannot be read, is damaged, or is from a newer version.
     """
     found = dataset_of(base, dataset)
     day = newest_day(found)
@@ -72,7 +72,7 @@ def entries(dataset: Dataset, *, before: date | None = None, verify: bool = Fals
     for day in published_days(dataset, before):
         try:
             snapshot = read_partition(dataset.partition(day))
-        except SnapshotError as error:
+        except StorageError as error:
             yield Entry(day, None, (str(error),))
             continue
         if snapshot is not None:  # otherwise removed meanwhile
@@ -82,7 +82,7 @@ def entries(dataset: Dataset, *, before: date | None = None, verify: bool = Fals
 def point_to_latest(dataset: Dataset) -> None:
     """Let ``_latest.json`` name the newest published snapshot; it is replaced by one atomic write.
 
-    :raises SnapshotError: if the storage fails.
+    :raises StorageError: if the storage fails.
     """
     for _ in range(3):  # another run may publish a newer one meanwhile
         day = newest_day(dataset)
@@ -90,7 +90,7 @@ def point_to_latest(dataset: Dataset) -> None:
             return
         try:
             snapshot = read_partition(dataset.partition(day))
-        except SnapshotError as error:
+        except StorageError as error:
             log.warning("%s still names an earlier snapshot: %s", dataset.latest, error)
             return
         if snapshot is None:

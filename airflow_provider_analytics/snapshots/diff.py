@@ -21,7 +21,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import Compared, Manifest
 from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, read_partition
@@ -77,7 +77,7 @@ def diff(before: Iterable[Row], after: Iterable[Row], selection: Selection = Sel
     Values compare as settings: ``"1"`` equals ``1``, and exclusion lists compare as sets.
 
     :param selection: the fields that count.
-    :raises SnapshotError: if the earlier snapshot contains a website twice.
+    :raises StorageError: if the earlier snapshot contains a website twice.
     """
     with closing(sqlite3.connect("")) as database:  # "": a temporary file, deleted with the connection
         database.execute("PRAGMA journal_mode = OFF")
@@ -88,7 +88,7 @@ def diff(before: Iterable[Row], after: Iterable[Row], selection: Selection = Sel
                 ((row["id"], row["record_hash"], row["record"]) for row in before),
             )
         except sqlite3.IntegrityError:
-            raise SnapshotError("the earlier snapshot contains a website twice") from None
+            raise StorageError("the earlier snapshot contains a website twice") from None
         for row in after:
             found = database.execute("SELECT place, hash, record FROM earlier WHERE id = ?", (row["id"],)).fetchone()
             if found is None:
@@ -160,7 +160,7 @@ def diff_snapshots(
     :param ignore_fields: names of fields that do not; default: those of the newer snapshot.
     :param max_changes: maximum number of changes returned.
     :raises ValueError: if no snapshot is published, a given day has none, or ``previous`` is not before ``current``.
-    :raises SnapshotError: if a snapshot cannot be read or the result cannot be written.
+    :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
     current_day = current or newest_day(dataset)
     if current_day is None:
@@ -187,7 +187,7 @@ def diff_snapshots(
         lines, page = directory / f"{name}.jsonl", directory / f"{name}.md"
         try:
             before = _whole(_published(dataset, previous_day))
-        except SnapshotError as error:
+        except StorageError as error:
             if previous is not None:
                 raise
             log.warning("Not compared with the snapshot of %s: %s", previous_day, error)
@@ -251,7 +251,7 @@ def _published(dataset: Dataset, day: date) -> Snapshot:
 
 def _whole(snapshot: Snapshot) -> Snapshot:
     if problems := snapshot.problems():
-        raise SnapshotError("; ".join(problems))
+        raise StorageError("; ".join(problems))
     return snapshot
 
 

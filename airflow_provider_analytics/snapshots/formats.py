@@ -22,7 +22,7 @@ from typing import IO, Any, ClassVar, cast
 import msgspec
 
 from airflow_provider_analytics.api.checks import one_of
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.rows import COLUMNS, Columns, Row
 
 #: Compression to file suffix.
@@ -188,7 +188,7 @@ def write_columns(blocks: Iterable[Columns], path: Path, file_format: str, compr
 def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
     """Yield the rows of a file written by :func:`write_columns`; the format follows from the name.
 
-    :raises SnapshotError: if the format is unknown.
+    :raises StorageError: if the format is unknown.
     """
     stem, _, suffix = name.rpartition(".")
     if f".{suffix}" == COMPRESSIONS["gzip"]:
@@ -199,7 +199,7 @@ def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
     elif suffix in FORMATS:
         yield from FORMATS[suffix].read(file, name)
     else:
-        raise SnapshotError(f"{name} has no known format; known: {', '.join(FORMATS)}")
+        raise StorageError(f"{name} has no known format; known: {', '.join(FORMATS)}")
 
 
 def utc_text(moment: datetime) -> str:

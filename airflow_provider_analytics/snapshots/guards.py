@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_provider_analytics.exceptions import SnapshotError, UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots.manifest import Manifest, Source
 from airflow_provider_analytics.snapshots.rows import FieldReport
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
@@ -26,20 +26,8 @@ GUARDS = {
 }
 
 
-class GuardError(UnsafePlanError):
-    """A guard has tripped; nothing was published.
-
-    :param guard: its name.
-    :param found: what it found.
-    """
-
-    def __init__(self, guard: str, found: str) -> None:
-        super().__init__(f"{found}\n{_advice(guard)}")
-        self.guard = guard
-
-
 def check_count(count: int, last_good: Manifest | None, *, min_websites: int, max_drop_fraction: float) -> None:
-    """Raise :class:`UnsafePlanError` if there are fewer websites than expected.
+    """Raise :class:`GuardError` if there are fewer websites than expected.
 
     :param last_good: manifest of the last published snapshot, or None.
     :param min_websites: smallest number of websites allowed.
@@ -47,12 +35,12 @@ def check_count(count: int, last_good: Manifest | None, *, min_websites: int, ma
         however many there were, unless it is 1.
     """
     if count < min_websites:
-        raise GuardError("count", f"The list has {count} websites, fewer than min_websites={min_websites}.")
+        raise refused("count", f"The list has {count} websites, fewer than min_websites={min_websites}.")
     if last_good is None:
         return
     lost = last_good.count - count
     if loses_too_much(lost, last_good.count, max_drop_fraction) or (lost > 0 == count and max_drop_fraction < 1):
-        raise GuardError(
+        raise refused(
             "count",
             f"The list has {count} websites, the snapshot of {last_good.snapshot_date} has {last_good.count}: "
             f"{lost / last_good.count:.1%} fewer, more than max_drop_fraction={max_drop_fraction}.",
@@ -60,13 +48,13 @@ def check_count(count: int, last_good: Manifest | None, *, min_websites: int, ma
 
 
 def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | None) -> None:
-    """Raise :class:`UnsafePlanError` if the last snapshot is of another service, account or filter."""
+    """Raise :class:`GuardError` if the last snapshot is of another service, account or filter."""
     if last_good is None:
         return
     now, then = _identity(source, filters), _identity(last_good.source, last_good.filters)
     differing = [f"{name} was {then[name]!r}, is {now[name]!r}" for name in now if now[name] != then[name]]
     if differing:
-        raise GuardError(
+        raise refused(
             "source",
             f"The snapshot of {last_good.snapshot_date} is of another list: {'; '.join(differing)}. Check "
             "the connection; give each list its own dataset.",
@@ -74,10 +62,10 @@ def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | 
 
 
 def check_fields(report: FieldReport, max_misfit_fraction: float) -> None:
-    """Raise :class:`UnsafePlanError` if the values of a field fit its type in too few records."""
+    """Raise :class:`GuardError` if the values of a field fit its type in too few records."""
     if report.worst and report.worst[1] > max_misfit_fraction:
         name, found = report.worst
-        raise GuardError(
+        raise refused(
             "fields",
             f"{found:.1%} of the values of {name} do not fit its type, more than "
             f"max_misfit_fraction={max_misfit_fraction}; they would be null.",
@@ -85,13 +73,23 @@ def check_fields(report: FieldReport, max_misfit_fraction: float) -> None:
 
 
 def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:
-    """Raise :class:`SnapshotError` if an earlier snapshot was observed after now."""
+    """Raise :class:`StorageError` if an earlier snapshot was observed after now."""
     for manifest in earlier:
         if manifest.observed_at > now + CLOCK_SKEW:
-            raise SnapshotError(
+            raise StorageError(
                 f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {manifest.snapshot_date} was observed "
-                f"at {manifest.observed_at:%Y-%m-%d %H:%M}: one of them is wrong.\n{_advice('clock')}"
+                f"at {manifest.observed_at:%Y-%m-%d %H:%M}: one of them is wrong.",
+                _advice("clock"),
             )
+
+
+def refused(guard: str, found: str) -> GuardError:
+    """Return the error of a guard that tripped.
+
+    :param guard: its name.
+    :param found: what it found.
+    """
+    return GuardError(found, _advice(guard), guard)
 
 
 def applies(guard: str, accepted: Collection[str]) -> bool:

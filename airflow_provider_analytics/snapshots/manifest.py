@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 
 #: Incremented if a reader of the previous version could misunderstand a manifest; not for new keys alone.
 VERSION = 1
@@ -219,14 +219,14 @@ def decode(content: bytes, where: str) -> Manifest:
 
     :param where: path of the manifest, for messages.
     :raises NewerVersionError: if a newer version of this package wrote it.
-    :raises SnapshotError: if it is corrupt.
+    :raises StorageError: if it is corrupt.
     """
     try:
         version = msgspec.json.decode(content, type=_Version).version
         if version <= VERSION:
             return msgspec.json.decode(content, type=Manifest)
     except msgspec.DecodeError as error:
-        raise SnapshotError(f"{where} is damaged ({error}). Restore it, or take the snapshot again.") from error
+        raise StorageError(f"{where} is damaged ({error}). Restore it, or take the snapshot again.") from error
     raise NewerVersionError(
         f"{where} has version {version}; supported: up to {VERSION}. A newer airflow-provider-analytics wrote it: "
         "upgrade this one."
@@ -242,7 +242,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-class NewerVersionError(SnapshotError):
+class NewerVersionError(StorageError):
     """A manifest was written by a newer version of this package."""
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.catalog import point_to_latest
 from airflow_provider_analytics.snapshots.layout import Dataset, Partition
 from airflow_provider_analytics.snapshots.manifest import Manifest, decode, digest, encode
@@ -58,7 +58,7 @@ def publish(
     :param beside: name to local file of what belongs beside the manifest.
     :param token: the unique part of the names.
     :param now: when the list was read.
-    :raises SnapshotError: if the storage fails, or another run published at the same time; the folders then hold the
+    :raises StorageError: if the storage fails, or another run published at the same time; the folders then hold the
         earlier snapshot, or that of the other run.
     """
     partition = dataset.partition(manifest.snapshot_date)
@@ -79,7 +79,7 @@ def publish(
             raise
         if missing:
             _remove_all(files)
-            raise SnapshotError(f"{', '.join(missing)} disappeared while the snapshot was written")
+            raise StorageError(f"{', '.join(missing)} disappeared while the snapshot was written")
         try:
             replaced = read_bytes(partition.manifest)
             put_bytes(partition.manifest, content, token)
@@ -90,15 +90,13 @@ def publish(
             raise
     try:
         point_to_latest(dataset)
-    except SnapshotError as error:  # the snapshot is published, and the next one mends this
+    except StorageError as error:  # the snapshot is published, and the next one mends this
         log.warning("%s was not renewed: %s", dataset.latest, error)
     _tidy(dataset, partition, manifest, replaced, token, now)
     with storage_errors(f"write the snapshot to {partition.data}"):
         if read_bytes(partition.manifest) != content:
             _remove_all(files)
-            raise SnapshotError(
-                f"another run published {manifest.snapshot_date} at the same time; its snapshot is kept"
-            )
+            raise StorageError(f"another run published {manifest.snapshot_date} at the same time; its snapshot is kept")
         for target, file in files.items():
             if not exists(target):
                 put_file(file, target, token)
@@ -108,7 +106,7 @@ def publish(
 def remove_snapshot(partition: Partition) -> None:
     """Remove a snapshot: first the marker, so that from then on no reader sees it, then its files and folders.
 
-    :raises SnapshotError: if the storage fails; what is left is not published.
+    :raises StorageError: if the storage fails; what is left is not published.
     """
     with storage_errors(f"remove the snapshot in {partition.data}"):
         remove(partition.success)
@@ -124,14 +122,14 @@ def leftovers(partition: Partition, now: datetime) -> list[StoragePath]:
     All files of a day that is not published, unless a run may still be writing one of them. None of a day whose
     manifest is damaged, as somebody may restore it.
 
-    :raises SnapshotError: if the storage fails.
+    :raises StorageError: if the storage fails.
     """
     with storage_errors(f"look into {partition.data}"):
         found = {folder / name: token_age(name, now) for folder in partition.folders for name in names(folder)}
     old = [path for path, age in found.items() if age is not None and age > ABANDONED_AFTER]
     try:
         snapshot = read_partition(partition)
-    except SnapshotError:
+    except StorageError:
         return []
     if snapshot is None:
         return list(found) if all(age is None or age > ABANDONED_AFTER for age in found.values()) else old
@@ -141,7 +139,7 @@ def leftovers(partition: Partition, now: datetime) -> list[StoragePath]:
 def remove_leftovers(partition: Partition, files: Iterable[StoragePath]) -> None:
     """Remove the leftovers in a partition, and its folders if they are empty then.
 
-    :raises SnapshotError: if the storage fails.
+    :raises StorageError: if the storage fails.
     """
     with storage_errors(f"remove what dead runs left in {partition.data}"):
         for path in files:
@@ -175,7 +173,7 @@ def _tidy(
 
 def _named_by(content: bytes | None, partition: Partition) -> set[str]:
     """Return the names of the files of a stored manifest; a damaged one names nothing."""
-    with suppress(SnapshotError):
+    with suppress(StorageError):
         return set() if content is None else decode(content, partition.manifest.name).file_names
     return set()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from airflow_provider_analytics.api.checks import refused
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.formats import read_rows
 from airflow_provider_analytics.snapshots.layout import DATASET, Dataset, Partition, dataset_of
 from airflow_provider_analytics.snapshots.manifest import Manifest, decode, digest
@@ -44,7 +44,7 @@ class Snapshot:
     def rows(self) -> Iterator[Row]:
         """Yield the rows, in the order of the files, each file after its SHA-256 was found to be that of the manifest.
 
-        :raises SnapshotError: if a file is missing or damaged. A run that replaces the snapshot in the meantime removes
+        :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot in the meantime removes
             the old files; then read the manifest again.
         """
         for file, path in zip(self.manifest.files, self.files, strict=True):
@@ -55,7 +55,7 @@ class Snapshot:
         """Return what is wrong with the data files; an empty list if the snapshot is whole.
 
         :param verify: read the files and compare their SHA-256, not only their sizes.
-        :raises SnapshotError: if the storage fails.
+        :raises StorageError: if the storage fails.
         """
         found = []
         for file, path in zip(self.manifest.files, self.files, strict=True):
@@ -69,7 +69,7 @@ class Snapshot:
                 try:
                     with storage_errors(f"read {path}"), open_verified(path, file.sha256):
                         pass
-                except SnapshotError as error:
+                except StorageError as error:
                     found.append(str(error))
         return found
 
@@ -84,7 +84,7 @@ def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATAS
     :param day: the day, also as text: ``2026-11-20``; not a point in time.
     :param dataset: name of the dataset; default ``websites``.
     :raises ValueError: if the day or the name of the dataset is not allowed.
-    :raises SnapshotError: if the manifest cannot be read, is damaged, or is from a newer version.
+    :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
     if isinstance(day, datetime):  # a date too, for Python
         raise refused("day", day, "a date without a time, which belongs to different days in different time zones")
@@ -94,17 +94,17 @@ def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATAS
 def read_partition(partition: Partition) -> Snapshot | None:
     """Return the snapshot in a partition, or None if none is published.
 
-    :raises SnapshotError: if the manifest cannot be read, is damaged, or is from a newer version.
+    :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
     with storage_errors(f"read {partition.manifest}"):
         if not exists(partition.success):
             return None
         content = read_bytes(partition.manifest)
     if content is None:
-        raise SnapshotError(f"{partition.manifest} is missing. Restore it, or take the snapshot again.")
+        raise StorageError(f"{partition.manifest} is missing. Restore it, or take the snapshot again.")
     manifest = decode(content, str(partition.manifest))
     if manifest.snapshot_date != partition.day:
-        raise SnapshotError(
+        raise StorageError(
             f"{partition.manifest} is damaged (it is that of {manifest.snapshot_date}). Restore it, or take the "
             "snapshot again."
         )

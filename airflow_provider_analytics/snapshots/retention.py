@@ -67,7 +67,7 @@ def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remov
     ``remove_damaged`` is set and its day is not to be kept. Sizes show whether a snapshot is whole; if some are to be
     removed, the SHA-256 of the others.
 
-    :raises SnapshotError: if the storage fails.
+    :raises StorageError: if the storage fails.
     """
     found = list(catalog.entries(dataset))
     every = [entry.day for entry in found]
@@ -94,7 +94,7 @@ def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remov
 def prune(dataset: Dataset, pruning: Pruning) -> None:
     """Remove what a pruning removes, the oldest first.
 
-    :raises SnapshotError: if the storage fails; what was removed stays removed, the rest is unchanged.
+    :raises StorageError: if the storage fails; what was removed stays removed, the rest is unchanged.
     """
     for day in sorted((*pruning.removed, *pruning.leftovers)):
         if day in pruning.leftovers:

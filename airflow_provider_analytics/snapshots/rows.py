@@ -19,7 +19,7 @@ import msgspec
 
 from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
 from airflow_provider_analytics.api.redaction import Redactor, may_hold_a_secret, without_secrets
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 
 Row = dict[str, Any]
 #: Some rows as columns: the values of each column by its name, in the order of :data:`COLUMNS`.
@@ -100,7 +100,7 @@ def typed_columns(
     :param observed_at: when reading the list began, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
     :param redact: applied to every text, such as ``AnalyticsClient.redact``; keys that name a secret are removed.
-    :raises SnapshotError: if a record has no usable id.
+    :raises StorageError: if a record has no usable id.
     """
     left = iter(records)
     # Many records at a time: what is looked up or looked for is so once for all of them, and a value that many of them
@@ -148,7 +148,7 @@ def _id(value: object) -> str:
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     # Two texts that UTF-8 cannot encode could become the same one in the file.
     if not text or not (text.isascii() or _utf8(text) == text):
-        raise SnapshotError(f"a website record has no usable id: id={value!r}; allowed: a number or text")
+        raise StorageError(f"a website record has no usable id: id={value!r}; allowed: a number or text")
     return text
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pendulum
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 
 #: Run types that Airflow plans for a point in time. Whoever starts any other run wants the list of now.
 PLANNED_RUNS = ("scheduled", "backfill")
@@ -40,10 +40,10 @@ class RunDay:
     def is_late(self, now: datetime) -> bool:
         """Return whether a list observed now is late.
 
-        :raises UnsafePlanError: if the day has not begun yet.
+        :raises GuardError: if the day has not begun yet.
         """
         if self.begins - now > CLOCK_SKEW:
-            raise UnsafePlanError(
+            raise GuardError(
                 f"{self.day} has not begun: the clock says {now:%Y-%m-%d %H:%M} UTC, and the day is that of the "
                 f"{self.named_by}. Correct partition_date or the clock."
             )

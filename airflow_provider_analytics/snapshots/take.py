@@ -20,7 +20,7 @@ from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.stats import Stats
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots import formats, guards, rows
 from airflow_provider_analytics.snapshots.diff import Selection, diff, in_words, read_changes, write_changes
 from airflow_provider_analytics.snapshots.layout import Dataset
@@ -186,8 +186,8 @@ def take_snapshot(
     :param clock: returns the current time.
     :param writer: what all tries of a task of a run have in common: each removes what earlier ones left.
     :raises ValueError: if an option is not allowed; nothing was written.
-    :raises UnsafePlanError: if a guard trips; nothing was written.
-    :raises SnapshotError: if the storage fails, or the clock or the version of an earlier manifest is wrong; the last
+    :raises GuardError: if a guard trips; nothing was written.
+    :raises StorageError: if the storage fails, or the clock or the version of an earlier manifest is wrong; the last
         snapshot is unchanged.
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
     """
@@ -209,7 +209,7 @@ def take_snapshot(
 def look_back(dataset: Dataset, day: date, now: datetime, options: Options) -> Earlier:
     """Return what is published already. Damage to an earlier snapshot is a warning: it does not stop this one.
 
-    :raises SnapshotError: if an earlier manifest is from a newer version of this package, or was observed after now;
+    :raises StorageError: if an earlier manifest is from a newer version of this package, or was observed after now;
         unless accepted.
     """
     previous_day = newest_day(dataset, before=day)
@@ -229,7 +229,7 @@ def read(
 ) -> Reading:
     """Read the list into a local file, with its proof.
 
-    :raises SnapshotError: if the file cannot be written or a record has no usable id.
+    :raises StorageError: if the file cannot be written or a record has no usable id.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
     data = directory / formats.file_name("", options.file_format, options.compression)
@@ -248,9 +248,9 @@ def read(
         try:
             count = formats.write_columns(typed, data, options.file_format, options.compression)
         except OSError as error:
-            raise SnapshotError(f"cannot write the list to the temporary folder {directory}: {error}") from error
+            raise StorageError(f"cannot write the list to the temporary folder {directory}: {error}") from error
         if listing.proof is None or listing.proof.websites != count:
-            raise SnapshotError(f"{count} rows were written, but the list was proven with {listing.proof}")
+            raise StorageError(f"{count} rows were written, but the list was proven with {listing.proof}")
         return count, listing.proof, report, observed_at
 
     count, proof, report, observed_at = read_again(write, origin.make_listing)
@@ -258,7 +258,7 @@ def read(
 
 
 def check(reading: Reading, earlier: Earlier, options: Options) -> None:
-    """Raise :class:`UnsafePlanError` if the list looks wrong."""
+    """Raise :class:`GuardError` if the list looks wrong."""
     if guards.applies("count", options.accept):
         guards.check_count(
             reading.count,
@@ -332,7 +332,7 @@ def history(dataset: Dataset, before: date) -> list[tuple[date, int]]:
     """Return day and count of the last published snapshots before a day, oldest first; unreadable ones are gaps."""
     counts = []
     for day in islice(published_days(dataset, before), MAX_HISTORY - 1):
-        with suppress(SnapshotError):
+        with suppress(StorageError):
             if snapshot := read_partition(dataset.partition(day)):
                 counts.append((day, snapshot.manifest.count))
     return counts[::-1]
@@ -362,7 +362,7 @@ def _changes_since(previous: Snapshot | None, data: Path, options: Options, chan
     try:
         selection = options.selection.between(previous.manifest, options.exclude_ips_as)
         counts = write_changes(diff(previous.rows(), _stored_rows(data), selection), changes)
-    except (SnapshotError, ValueError) as error:  # ValueError: its format needs an extra that is not installed
+    except (StorageError, ValueError) as error:  # ValueError: its format needs an extra that is not installed
         log.warning("Not compared with the snapshot of %s: %s", previous.manifest.snapshot_date, error)
         return None
     return Previous(snapshot_date=previous.manifest.snapshot_date, digest=previous.digest, **counts)
@@ -373,9 +373,9 @@ def _readable(dataset: Dataset, day: date, options: Options) -> Snapshot | None:
         return read_partition(dataset.partition(day))
     except NewerVersionError as error:
         if guards.applies("version", options.accept):
-            raise guards.GuardError("version", str(error)) from error
+            raise guards.refused("version", str(error)) from error
         log.warning("Went on without the snapshot of %s, because version is accepted: %s", day, error)
-    except SnapshotError as error:
+    except StorageError as error:
         log.warning("Went on without the snapshot of %s: %s", day, error)
     return None
 

@@ -156,7 +156,7 @@ def test_a_failing_instance_is_named_and_the_others_go_on(agency: Agency) -> Non
     }
     assert [agency.lists(conn_id) for conn_id in INSTANCES] == [{SYNCED: 11}, {"9.9.9.9": 12}, {SYNCED: 13}]
     assert agency.folders() == ["client_a", "client_c"]
-    assert "1 of 3 instances failed\nclient_b: snapshot: The API key was not accepted: " in log
+    assert "1 of 3 instances failed\nclient_b: snapshot: API key rejected (401 " in log
     assert "2 of 3 instances are done\nclient_a: 11 websites, 11 synced\nclient_c: 13 websites, 13 synced" in log
     # The next night it is mended, and does what it missed.
     agency.connect("client_b")

@@ -239,7 +239,7 @@ def test_a_report_is_linked_and_a_night_that_fails_says_why_and_no_more(service:
     assert linked["Snapshot report"] == f"https://files.example.com/{report.relative_to(tmp_path)}"
     failed = service.api.log("report", run_id, "bad")
     assert "The conn_id `not_there` isn't defined." in failed
-    assert "Not retried, because the connection has to be created first." in failed
+    assert "Not retried: create the connection first." in failed
     assert not list(tmp_path.glob("_bad/dt=*"))
 
 

@@ -79,12 +79,12 @@ TOLD = {
     "shrunk": [
         f"The list has 126 websites, the snapshot of {YESTERDAY} has 250: 49.6% fewer",
         "Nothing was published. If this is expected, run the task once with accept=['count'].",
-        "Not retried, because somebody has to look at it first.",
+        "Not retried: someone has to review it first.",
     ],
     "wrong_key": [
-        "AirflowFailException: The API key was not accepted: correct the API key of the connection",
+        "AirflowFailException: API key rejected (401 Unauthorized). Correct the API key of the connection.",
         "connection 'wrong_key'.",
-        "Not retried, because the API key stays the same.",
+        "Not retried: correct the API key first.",
     ],
     "failing": [
         "ServerError: The service failed (500 Internal Server Error).",
@@ -92,16 +92,16 @@ TOLD = {
         "connection 'failing'.",
     ],
     "wrong_path": [
-        "NotFoundError: Not found: check the Base URL (404 Not Found).",
+        "NotFoundError: Not found (404 Not Found). Check the Base URL.",
         "connection 'wrong_path'.",
     ],
 }
 #: Connection to the colour of its test, and what is said.
 TESTED = {
     "analytics_default": ("green", "accepts the API key: it returned the account."),
-    "wrong_key": ("red", "The API key was not accepted: correct the API key of the connection (401 Unauthorized)."),
+    "wrong_key": ("red", "API key rejected (401 Unauthorized). Correct the API key of the connection."),
     "host_down": ("red", "cannot be reached: Connection refused."),
-    "wrong_path": ("red", "Not found: check the Base URL (404 Not Found)."),
+    "wrong_path": ("red", "Not found (404 Not Found). Check the Base URL."),
     "http_on_https": ("red", "write https://"),
     "https_on_http": ("red", "does not speak https on this port: write http://, or the port of https."),
 }

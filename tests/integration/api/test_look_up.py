@@ -180,7 +180,7 @@ def test_what_a_short_answer_does_not_show_is_read(client: AnalyticsClient, anal
     assert website["privacy"] == 1
     assert client.update_website(website["id"], exclude_ips=["192.0.2.1"])["exclude_ips"] == "192.0.2.1"
     analytics_sandbox.configure(ignored_fields=["privacy", "exclude_ips"])
-    with pytest.raises(NotAppliedError, match="something else: privacy is 'public', sent was 'private'"):
+    with pytest.raises(NotAppliedError, match="is not as it should be: privacy is 'public', sent was 'private'"):
         client.create_website("b.example", privacy=1)
     many = [f"198.51.100.{number}" for number in range(1, 200)]
     with pytest.raises(NotAppliedError) as caught:

@@ -156,7 +156,7 @@ def test_a_proxy_that_echoes_its_password_does_not_show_it() -> None:
     with RawServer([http(407, {"message": "auth: b3BzOlByb3h5UFctNTVxcQ== of ops"})]) as proxy:
         proxies = {"http": proxy.url.replace("://", "://ops:ProxyPW-55qq@")}
         client = client_of("http://stats.example.test", allow_insecure_http=True, proxies=proxies)
-        with client, pytest.raises(AnalyticsApiError, match="correct the extra proxies") as caught:
+        with client, pytest.raises(AnalyticsApiError, match="Correct the extra proxies") as caught:
             client.get_website(7)
         assert caught.value.message == "auth: *** of ops"
 

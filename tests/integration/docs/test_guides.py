@@ -85,7 +85,7 @@ def test_a_failure_calls_a_function(
     connect(password="revoked")
     run_dag(module_of(blocks("alerting", "python")[0]).alert_by_function())
     said = capfd.readouterr()
-    assert "ALERT alert_by_function.snapshot: The API key was not accepted" in said.out + said.err
+    assert "ALERT alert_by_function.snapshot: API key rejected" in said.out + said.err
 
 
 @needs_exceptions_in_callbacks
@@ -96,7 +96,7 @@ def test_a_failure_sends_a_mail(
     run_dag(module_of(blocks("alerting", "python")[1]).alert_by_mail())
     mail, _ = inbox.only_mail()
     assert mail["To"] == "team@example.com"
-    assert "The API key was not accepted" in mail["Subject"]
+    assert "API key rejected" in mail["Subject"]
     assert "revoked" not in mail.as_string()
 
 

@@ -86,7 +86,7 @@ connection_case("The API key is missing", password="")
 connection_case("The API key is '***'", password="***")
 connection_case("The API key begins with 'Bearer'", password="Bearer 0123456789")
 connection_case("is unknown; did you mean", extra={"timout": 10})
-connection_case("The API key was not accepted", password="0123456789")
+connection_case("API key rejected", password="0123456789")
 
 
 def fault_case(heading: str, operator: type, arguments: dict[str, Any], operation: Any, **fault: Any) -> None:
@@ -108,8 +108,8 @@ fault_case(
     "The service redirects", GetAccountOperator, {}, "any", status=302, headers={"Location": "https://x.example/"}
 )
 fault_case("The list may be incomplete", ListWebsitesOperator, {}, "any", options={"total_offset": 3})
-fault_case("It is not known whether the website", CreateWebsiteOperator, {"domain": "new.example"}, "create", drop=True)
-case("Not found: check")(lambda world: world.execute(GetWebsiteOperator, website_id=7))
+fault_case("may or may not have been created", CreateWebsiteOperator, {"domain": "new.example"}, "create", drop=True)
+case("Not found (404")(lambda world: world.execute(GetWebsiteOperator, website_id=7))
 
 
 @case("cannot be reached")

@@ -34,7 +34,7 @@ ERRORS: list[tuple[Exception, tuple[str, int]]] = [
     (exceptions.ValidationError(*API_ERROR), FAILS_AT_ONCE),
     (exceptions.DuplicateWebsiteError("www.example.com", ["1", "2"]), FAILS_AT_ONCE),
     (exceptions.OtherDomainError("www.example.com", "example.com", "1"), FAILS_AT_ONCE),
-    (exceptions.UnsafePlanError("no"), FAILS_AT_ONCE),
+    (exceptions.GuardError("no"), FAILS_AT_ONCE),
     (ValueError("no"), FAILS_AT_ONCE),
     (exceptions.AnalyticsError("no"), IS_RETRIED),
     (exceptions.AnalyticsApiError(*API_ERROR), IS_RETRIED),
@@ -52,7 +52,7 @@ ERRORS: list[tuple[Exception, tuple[str, int]]] = [
     (exceptions.BulkError({"www.example.com": "no"}), IS_RETRIED),
     (exceptions.BulkError({"www.example.com": "no"}, permanent=True), FAILS_AT_ONCE),
     (exceptions.StoppedError("no"), IS_RETRIED),
-    (exceptions.SnapshotError("no"), IS_RETRIED),
+    (exceptions.StorageError("no"), IS_RETRIED),
     (RuntimeError("no"), IS_RETRIED),
 ]
 
@@ -79,7 +79,7 @@ def test_an_error_of_every_class(run_tasks: RunTasks) -> None:
 
 
 FAULTS: dict[str, tuple[dict[str, Any], tuple[str, int], str]] = {
-    "wrong_key": ({"status": 401}, FAILS_AT_ONCE, "The API key was not accepted"),
+    "wrong_key": ({"status": 401}, FAILS_AT_ONCE, "API key rejected"),
     "forbidden": ({"status": 403}, FAILS_AT_ONCE, "lacks the permission"),
     "refused": ({"status": 422}, FAILS_AT_ONCE, "The service rejected a value"),
     "gone": ({"status": 404}, IS_RETRIED, "NotFoundError"),

@@ -13,7 +13,7 @@ from airflow_versions import allow_execute_in_this_thread, attach
 from distortion import Distortion
 from fixture_types import Execute
 
-from airflow_provider_analytics.exceptions import BulkError, StoppedError
+from airflow_provider_analytics.exceptions import BulkError, StoppedError, StorageError
 from airflow_provider_analytics.hooks.object_storage import read_text
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -134,7 +134,7 @@ def test_the_guard_trips_before_anything_is_sent(analytics_sandbox: SandboxServe
     assert execute(SyncExcludedIpsOperator, **wiped, force="True")["entries_removed"] == 20
     with pytest.raises(AirflowFailException, match=r"excluded_ips is empty: .* allow_empty=True"):
         execute(SyncExcludedIpsOperator, excluded_ips="# all gone\n", mode="replace")
-    with pytest.raises(AirflowFailException, match="Not retried, because somebody has to look at it first"):
+    with pytest.raises(AirflowFailException, match="Not retried: someone has to review it first"):
         execute(SyncExcludedIpsOperator, excluded_ips=[], mode="replace", allow_empty=True)
     execute(SyncExcludedIpsOperator, excluded_ips=[], mode="replace", allow_empty=True, force=True)
     assert set(lists(analytics_sandbox).values()) <= {None, ""}
@@ -178,7 +178,7 @@ def test_a_ledger_that_somebody_else_writes_is_refused(
             ledger.write_text("{}")
 
     distortion.before = write
-    with pytest.raises(AirflowFailException, match="was changed by somebody else since it was read"):
+    with pytest.raises(StorageError, match="was changed by another process during the run"):
         execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], mode="managed", ledger_path=str(ledger))
     assert "update" not in operations(analytics_sandbox)
 
@@ -715,7 +715,7 @@ def test_a_key_that_is_revoked_in_the_middle_leaves_ledger_and_audit_true(
 
     distortion.answer = revoke  # type: ignore[method-assign]
     ledger = tmp_path / "ledger.json"
-    with pytest.raises(AirflowFailException, match="The API key was not accepted"):
+    with pytest.raises(AirflowFailException, match="API key rejected"):
         execute(
             SyncExcludedIpsOperator,
             excluded_ips=["192.0.2.1"],

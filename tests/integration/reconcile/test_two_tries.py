@@ -23,7 +23,7 @@ from fixture_types import Execute
 from task_process import TaskProcess
 
 from airflow_provider_analytics.api import stopping
-from airflow_provider_analytics.exceptions import SnapshotError, StoppedError
+from airflow_provider_analytics.exceptions import StoppedError, StorageError
 from airflow_provider_analytics.hooks import object_storage
 from airflow_provider_analytics.hooks.object_storage import SharedFile
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -389,7 +389,7 @@ def test_a_write_with_a_condition_that_fails_is_told_by_what_is_there(
 
     monkeypatch.setattr(file_system, "pipe_file", spoilt)
     if case == "no space":
-        with pytest.raises(SnapshotError, match="The storage cannot write ledger_path: refused"):
+        with pytest.raises(StorageError, match="The storage cannot write ledger_path: refused"):
             file.write("after")
     else:
         assert file.write("after")

@@ -280,7 +280,7 @@ def test_a_file_that_cannot_be_read_is_named(
 
 
 def test_a_connection_that_does_not_exist_fails_without_a_retry(execute: Execute) -> None:
-    with pytest.raises(AirflowFailException, match=r"`nope` isn't defined.\nNot retried, because the conn"):
+    with pytest.raises(AirflowFailException, match=r"`nope` isn't defined.\nNot retried: create the connection first"):
         execute(CheckDriftOperator, config=[], analytics_conn_id="nope")
 
 

@@ -12,7 +12,7 @@ from airflow_versions import attach
 from dag_runs import RunDag
 from upath import UPath
 
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.catalog import list_snapshots
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.reader import read_snapshot
@@ -85,7 +85,7 @@ def test_a_bucket_that_is_missing_is_an_error_and_not_created(
 ) -> None:
     analytics_sandbox.seed(3)
     missing = StoragePath.of(UPath("s3://nobody-made-this-bucket/analytics", **s3))
-    with pytest.raises(SnapshotError, match=r"cannot write the snapshot to s3://nobody-made-this-bucket/.*bucket"):
+    with pytest.raises(StorageError, match=r"cannot write the snapshot to s3://nobody-made-this-bucket/.*bucket"):
         take(missing)
     assert "nobody-made-this-bucket" not in file_system(s3).ls("")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -27,15 +28,15 @@ ERRORS: list[AnalyticsError] = [
     exceptions.UnexpectedResponseError("no JSON", 200, "GET", "/p", "<html>"),
     exceptions.IncompleteListError("total", "5 of 7", moved=True),
     exceptions.AmbiguousWriteError("unknown", "a.example"),
-    exceptions.BlockedError(403, "GET", "/p", "", None, ["page 'Just a moment...'", "CF-Ray 8f1"]),
+    exceptions.BlockedError(403, "GET", "/p", "", {}, ["page 'Just a moment...'", "CF-Ray 8f1"]),
     exceptions.DomainNotFoundError("a.example"),
     exceptions.OtherDomainError("www.a.example", "a.example", "7", "Write so."),
     exceptions.NotAppliedError("7", {"privacy": "is 'public', sent was 'private'"}),
     exceptions.DuplicateWebsiteError("a.example", ["1", "2"]),
-    exceptions.UnsafePlanError("too much"),
+    exceptions.GuardError("too much"),
     exceptions.StoppedError("Stopped: 3 of 7 websites changed.", "7"),
     exceptions.BulkError({"a.example": "no"}, done=3),
-    exceptions.SnapshotError("no space"),
+    exceptions.StorageError("no space"),
 ]
 
 
@@ -60,27 +61,42 @@ def test_every_class_of_the_tree_is_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "begin"),
+    ("error", "status", "happened", "remedy"),
     [
-        (exceptions.AuthenticationError, "The API key was not accepted: correct the API key of the connection"),
-        (exceptions.PermissionDeniedError, "The API key lacks the permission for this request"),
+        (exceptions.AuthenticationError, 401, "API key rejected", "Correct the API key of the connection."),
+        (
+            exceptions.PermissionDeniedError,
+            403,
+            "The API key lacks the permission for this request",
+            "Use the key of an account that has it.",
+        ),
         (
             exceptions.BlockedError,
-            "A web page refused the request: a wrong key, or a firewall, see the extra 'headers'",
+            403,
+            "A web page refused the request",
+            "Check the key and the firewall, see the extra 'headers'.",
         ),
-        (exceptions.NotFoundError, "Not found: check website id 7, or the Base URL"),
-        (exceptions.ValidationError, "The service rejected a value"),
-        (exceptions.RateLimitError, "The service limits the rate of requests: set the extra requests_per_minute"),
-        (exceptions.ServerError, "The service failed"),
-        (AnalyticsApiError, "The service does not accept PATCH: set the extra update_method to PUT"),
+        (exceptions.NotFoundError, 404, "Not found", "Check website id 7 and the Base URL."),
+        (exceptions.ValidationError, 422, "The service rejected a value", ""),
+        (
+            exceptions.RateLimitError,
+            429,
+            "The service limits the rate of requests",
+            "Set the extra requests_per_minute.",
+        ),
+        (exceptions.ServerError, 500, "The service failed", ""),
+        (AnalyticsApiError, 405, "The service does not accept PATCH", "Set the extra update_method to PUT."),
     ],
 )
-def test_a_message_begins_with_what_is_wrong_and_ends_with_where(error: type[AnalyticsApiError], begin: str) -> None:
-    raised = error(405, "PATCH", "/api/v1/websites/7", "said no", None, ["Retry-After 42 s"])
+def test_a_message_says_what_happened_what_to_do_and_where(
+    error: type[AnalyticsApiError], status: int, happened: str, remedy: str
+) -> None:
+    raised = error(status, "PATCH", "/api/v1/websites/7", "said no", {}, ["Retry-After 42 s"])
     raised.where = "https://stats.example.com/app, connection 'a'"
-    assert len(begin) <= 90
+    assert raised.problem == f"{happened} ({status} {HTTPStatus(status).phrase}, Retry-After 42 s)."
+    assert raised.remedy == remedy
     assert str(raised) == (
-        f"{begin} (405 Method Not Allowed, Retry-After 42 s). The service says: said no. "
+        f"{raised.problem}{f' {remedy}' if remedy else ''} The service says: said no. "
         "Request: PATCH /api/v1/websites/7.\nService: https://stats.example.com/app, connection 'a'."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def settings_of(host: str | None = "https://stats.example.com", **fields: Any) -
     return settings_from_connection(Fields(host, extra=text, **fields), "c")
 
 
-def problems_of(host: str | None = "https://stats.example.com", **fields: Any) -> tuple[str, ...]:
+def problems_of(host: str | None = "https://stats.example.com", **fields: Any) -> Sequence[str]:
     with pytest.raises(AnalyticsConfigError) as caught:
         settings_of(host, **fields)
     assert "connection 'c'" in str(caught.value)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.approval import ApprovedPlan
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 
@@ -104,7 +104,7 @@ ALL = [ONE, TWO, DOOMED]
     ],
 )
 def test_anything_else_is_refused(planned: tuple[Change, ...], records: list[Any], message: str) -> None:
-    with pytest.raises(UnsafePlanError, match=f"(?s)^The plan is not the approved one.*{message}"):
+    with pytest.raises(GuardError, match=f"(?s)^The plan is not the approved one.*{message}"):
         APPROVED.raise_unless_whole(Plan(planned), records)
 
 
@@ -127,5 +127,5 @@ def test_a_setting_that_somebody_changed_since_is_another_change() -> None:
 
     record = {"id": 1, "domain": "a.example", "privacy": 2}
     approved = ApprovedPlan(Plan((opening("private"),)))
-    with pytest.raises(UnsafePlanError, match=r"not approved: .*privacy password -> public"):
+    with pytest.raises(GuardError, match=r"not approved: .*privacy password -> public"):
         approved.raise_unless_whole(Plan((opening("password"),)), [record])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList, reconcile
 from airflow_provider_analytics.reconcile.ledger import Identity, Ledger
 
@@ -107,7 +107,7 @@ def test_an_empty_list_of_the_service_is_no_list(empty: object) -> None:
 @pytest.mark.parametrize("record", [{"id": 1}, {"id": 1, "exclude_ips": 7}, {"id": 1, "exclude_ips": {"a": 1}}])
 def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object]) -> None:
     for mode in ("merge", "managed"):
-        with pytest.raises(UnsafePlanError, match="do not show exclude_ips"):
+        with pytest.raises(GuardError, match="do not show exclude_ips"):
             ExclusionList("exclude_ips", mode, ("1.1.1.1",)).plan([record])
     plan = ExclusionList("exclude_ips", "replace", ("1.1.1.1",)).plan([record])
     assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}

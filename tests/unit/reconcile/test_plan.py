@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.guards import Watch, guarded
 from airflow_provider_analytics.reconcile.markdown import to_markdown
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
@@ -93,7 +93,7 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
         if safe:
             guarded(plan, fraction).raise_if_unsafe()
         else:
-            with pytest.raises(UnsafePlanError, match=f"(?s)^{removed} of {there}.*Nothing was sent"):
+            with pytest.raises(GuardError, match=f"(?s)^{removed} of {there}.*Nothing was sent"):
                 guarded(plan, fraction).raise_if_unsafe()
 
 
@@ -107,7 +107,7 @@ def test_what_is_replaced_is_not_lost() -> None:
 def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
     records = [{"id": number, "exclude_ips": "\n".join(addresses(20))} for number in range(1, 9)]
     plan = Plan.of([update(number, addresses(20), addresses(20)[number:]) for number in range(1, 9)], records)
-    with pytest.raises(UnsafePlanError) as caught:
+    with pytest.raises(GuardError) as caught:
         guarded(plan, 0.1).raise_if_unsafe()
     text = str(caught.value)
     assert text.splitlines()[:3] == [
@@ -126,7 +126,7 @@ def test_all_websites_are_never_deleted_by_an_empty_file(number: int) -> None:
     records = [{"id": one, "domain": f"{one}.example"} for one in range(number)]
     gone = [Change("delete", f"{one}.example", str(one), ()) for one in range(number)]
     those = "The only website" if number == 1 else f"All {number} websites"
-    with pytest.raises(UnsafePlanError, match=f"^{those} would be deleted"):
+    with pytest.raises(GuardError, match=f"^{those} would be deleted"):
         guarded(Plan.of(gone, records), 0.3).raise_if_unsafe()
 
 
@@ -197,7 +197,7 @@ def test_an_overridden_guard_is_told_and_lets_the_plan_pass() -> None:
     gone = [Change("delete", f"{number}.example", str(number), ()) for number in range(10)]
     plan = Plan.of(gone, [{"id": number} for number in range(10)])
     refused, forced = guarded(plan, 0.3), guarded(plan, 0.3, force=True)
-    with pytest.raises(UnsafePlanError, match="10 of 10 websites would be deleted"):
+    with pytest.raises(GuardError, match="10 of 10 websites would be deleted"):
         refused.raise_if_unsafe()
     forced.raise_if_unsafe()
     assert refused.digest != forced.digest

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.guards import guarded
 from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, OwnedWebsite
 from airflow_provider_analytics.reconcile.plan import Plan
@@ -296,7 +296,7 @@ def test_deletes_are_opt_in_and_guarded_against_all_websites() -> None:
     pruned = plan(text, RECORD, *others, prune=True)
     assert (pruned.count("delete"), pruned.websites) == (10, 11)
     assert [(one.field, one.before, one.after) for one in pruned.changes[0].fields] == [("privacy", "public", None)]
-    with pytest.raises(UnsafePlanError, match="10 of 11 websites would be deleted"):
+    with pytest.raises(GuardError, match="10 of 11 websites would be deleted"):
         guarded(pruned, 0.3).raise_if_unsafe()
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from upath import UPath
 
-from airflow_provider_analytics.exceptions import SnapshotError, UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots.catalog import list_snapshots
 from airflow_provider_analytics.snapshots.diff import diff_snapshots
 from airflow_provider_analytics.snapshots.layout import Dataset
@@ -88,7 +88,7 @@ def test_guards_measure_with_the_last_manifest_that_can_be_read(
     first = take(base, make_websites(100))
     second = take(base, make_websites(100), first.manifest.observed_at + NIGHT)
     damage(second, "{")
-    with pytest.raises(UnsafePlanError, match="The list has 10 websites, the snapshot of 2026-11-20 has 100"):
+    with pytest.raises(GuardError, match="The list has 10 websites, the snapshot of 2026-11-20 has 100"):
         take(base, make_websites(10), first.manifest.observed_at + 2 * NIGHT)
 
 
@@ -100,7 +100,7 @@ def test_a_reader_never_gets_a_row_of_a_damaged_file(
     damage(taken, how)
     read = read_snapshot(base, "2026-11-20")
     assert read is not None
-    with pytest.raises(SnapshotError, match=r"cannot read|is damaged"):
+    with pytest.raises(StorageError, match=r"cannot read|is damaged"):
         next(read.rows())
     assert len(read.problems()) == 1
 
@@ -145,7 +145,7 @@ def test_an_odd_value_is_published_in_a_file_that_can_be_read(
 def test_an_id_that_no_file_can_hold_is_refused(
     take: Make, make_websites: Make, base: StoragePath, website_id: str
 ) -> None:
-    with pytest.raises(SnapshotError, match="a website record has no usable id"):
+    with pytest.raises(StorageError, match="a website record has no usable id"):
         take(base, [*make_websites(2), {"id": website_id}])
     assert read_snapshot(base, "2026-11-20") is None
 

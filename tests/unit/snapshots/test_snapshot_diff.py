@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.diff import (
     Selection,
     bounded,
@@ -150,7 +150,7 @@ def test_ids_of_any_kind_in_any_order(before: dict[str, int], after: dict[str, i
 
 
 def test_a_website_twice_in_a_snapshot_is_an_error() -> None:
-    with pytest.raises(SnapshotError, match="twice"):
+    with pytest.raises(StorageError, match="twice"):
         changes([{"id": 1}, {"id": 1}], [])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.reader import read_snapshot
 from airflow_provider_analytics.storage import StoragePath
 
@@ -108,8 +108,8 @@ def test_a_file_that_lost_rows_is_noticed(take: Make, make_websites: Make, local
     taken = take(local_base, make_websites(3))
     path = Path(taken.files[0].path)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
-    with pytest.raises(SnapshotError, match="is damaged: its SHA-256 is"):
+    with pytest.raises(StorageError, match="is damaged: its SHA-256 is"):
         list(taken.rows())
     path.unlink()
-    with pytest.raises(SnapshotError, match="cannot read"):
+    with pytest.raises(StorageError, match="cannot read"):
         list(taken.rows())

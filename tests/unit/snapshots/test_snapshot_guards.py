@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.snapshots.guards import GUARDS
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.reader import read_snapshot
@@ -38,7 +38,7 @@ def test_a_large_loss_is_refused(
     first = take(base, make_websites(before))
     night = first.manifest.observed_at + NIGHT
     if trips:
-        with pytest.raises(UnsafePlanError, match=f"(?s)The list has {after} websites.*{before}.*accept=\\['count'\\]"):
+        with pytest.raises(GuardError, match=f"(?s)The list has {after} websites.*{before}.*accept=\\['count'\\]"):
             take(base, make_websites(after), night, max_drop_fraction=fraction)
         assert read_snapshot(base, night.date()) is None
         accept = frozenset({"count"})
@@ -50,7 +50,7 @@ def test_a_large_loss_is_refused(
 
 def test_a_rerun_is_measured_against_what_it_would_replace(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(100))
-    with pytest.raises(UnsafePlanError):
+    with pytest.raises(GuardError):
         take(base, make_websites(10))
     kept = read_snapshot(base, first.manifest.snapshot_date)
     assert kept is not None
@@ -60,7 +60,7 @@ def test_a_rerun_is_measured_against_what_it_would_replace(take: Make, make_webs
 
 def test_min_websites(take: Make, make_websites: Make, base: StoragePath) -> None:
     assert take(base, make_websites(3), min_websites=3).manifest.count == 3
-    with pytest.raises(UnsafePlanError, match="2 websites, fewer than min_websites=3"):
+    with pytest.raises(GuardError, match="2 websites, fewer than min_websites=3"):
         take(base, make_websites(2), min_websites=3)
 
 
@@ -80,7 +80,7 @@ def test_another_list_does_not_go_into_the_same_dataset(
 ) -> None:
     first = take(base, make_websites(3))
     night = first.manifest.observed_at + NIGHT
-    with pytest.raises(UnsafePlanError, match=rf"(?s)another list: .*{re.escape(said)}.*its own dataset.*'source'"):
+    with pytest.raises(GuardError, match=rf"(?s)another list: .*{re.escape(said)}.*its own dataset.*'source'"):
         take(base, make_websites(3), night, accept=frozenset(GUARDS) - {"source"}, **other)
     take(base, make_websites(3), night, accept=frozenset({"source"}), **other)
     take(base, make_websites(3), night, dataset="another", **other)
@@ -98,7 +98,7 @@ def test_each_guard_is_accepted_by_its_own_name(take: Make, make_websites: Make,
     source = Source(url="https://other.example.com", account_id="1")
     records = make_websites(10, privacy="a secret")
     for accept, tripped in ((set(), "source"), ({"source"}, "count"), ({"source", "count"}, "fields")):
-        with pytest.raises(UnsafePlanError, match=rf"accept=\['{tripped}'\]"):
+        with pytest.raises(GuardError, match=rf"accept=\['{tripped}'\]"):
             take(base, records, night, accept=frozenset(accept), source=source, max_misfit_fraction=0.5)
     every = frozenset({"source", "count", "fields"})
     taken = take(base, records, night, accept=every, source=source, max_misfit_fraction=0.5)
@@ -115,7 +115,7 @@ def test_values_that_do_not_fit_fail_the_run_where_they_are_too_many(
         record | {"favorite": "maybe"} if place < misfits else record for place, record in enumerate(make_websites(10))
     ]
     if trips:
-        with pytest.raises(UnsafePlanError, match=rf"{misfits}0.0% of the values of favorite do not fit.*{fraction}"):
+        with pytest.raises(GuardError, match=rf"{misfits}0.0% of the values of favorite do not fit.*{fraction}"):
             take(base, records, max_misfit_fraction=fraction)
     else:
         taken = take(base, records, max_misfit_fraction=fraction)

@@ -8,7 +8,7 @@ import pendulum
 import pytest
 from upath import UPath
 
-from airflow_provider_analytics.exceptions import UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.snapshots.layout import Dataset, dataset_of
 from airflow_provider_analytics.snapshots.run_day import choose_day
 from airflow_provider_analytics.storage import StoragePath
@@ -81,7 +81,7 @@ def test_a_list_is_late_once_its_day_is_over(now: datetime, late: bool) -> None:
 
 def test_a_day_that_has_not_begun_is_refused() -> None:
     now = datetime(2026, 11, 19, 23, 54, tzinfo=UTC)
-    with pytest.raises(UnsafePlanError, match=r"^2026-11-20 has not begun: the clock says 2026-11-19 23:54 UTC"):
+    with pytest.raises(GuardError, match=r"^2026-11-20 has not begun: the clock says 2026-11-19 23:54 UTC"):
         choose_day("UTC", now, partition_date="2026-11-20").is_late(now)
 
 

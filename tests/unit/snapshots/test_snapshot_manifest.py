@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from airflow_provider_analytics import __version__
-from airflow_provider_analytics.exceptions import SnapshotError, UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import json_schema
 from airflow_provider_analytics.snapshots.reader import newest_day, read_partition
@@ -71,9 +71,7 @@ def test_a_manifest_of_a_newer_version_stops_the_next_run(take: Make, make_websi
     content = b'{"version": 2, "files": {}}'
     base.fs.pipe_file(first.partition.manifest.path, content)
     for later in (timedelta(0), NIGHT):
-        with pytest.raises(
-            UnsafePlanError, match=r"(?s)newer airflow-provider-analytics wrote it.*accept=\['version'\]"
-        ):
+        with pytest.raises(GuardError, match=r"(?s)newer airflow-provider-analytics wrote it.*accept=\['version'\]"):
             take(base, make_websites(3), first.manifest.observed_at + later)
     assert base.fs.cat_file(first.partition.manifest.path) == content
     accept = frozenset({"version"})
@@ -101,7 +99,7 @@ def test_a_folder_without_success_is_not_published(take: Make, make_websites: Ma
 
 def test_a_clock_that_went_backwards_is_noticed(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3))
-    with pytest.raises(SnapshotError, match="clock"):
+    with pytest.raises(StorageError, match="clock"):
         take(base, make_websites(3), datetime(2026, 11, 20, 11, tzinfo=UTC))
     assert read_partition(first.partition) == first
     take(base, make_websites(3), datetime(2026, 11, 20, 11, 56, tzinfo=UTC))

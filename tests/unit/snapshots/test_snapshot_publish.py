@@ -13,7 +13,7 @@ import pytest
 from upath import UPath
 
 from airflow_provider_analytics import storage
-from airflow_provider_analytics.exceptions import IncompleteListError, SnapshotError, UnsafePlanError
+from airflow_provider_analytics.exceptions import GuardError, IncompleteListError, StorageError
 from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.catalog import point_to_latest
 from airflow_provider_analytics.snapshots.reader import read_snapshot
@@ -193,7 +193,7 @@ def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base:
         try:
             later = first.manifest.observed_at + timedelta(seconds=number)
             results.append(take(base, make_websites(10 + number), later, max_drop_fraction=1.0))
-        except SnapshotError as error:
+        except StorageError as error:
             results.append(error)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(1, 9)]
@@ -204,9 +204,9 @@ def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base:
     read = read_snapshot(base, first.manifest.snapshot_date)
     assert read is not None
     assert sum(1 for _ in read.rows()) == read.manifest.count
-    assert any(not isinstance(result, SnapshotError) and result.digest == read.digest for result in results)
+    assert any(not isinstance(result, StorageError) and result.digest == read.digest for result in results)
     for result in results:
-        assert not isinstance(result, SnapshotError) or "another run published" in str(result)
+        assert not isinstance(result, StorageError) or "another run published" in str(result)
 
 
 def test_a_list_that_may_not_be_filed_once_it_is_read_changes_nothing(
@@ -218,9 +218,9 @@ def test_a_list_that_may_not_be_filed_once_it_is_read_changes_nothing(
 
     def refuse(observed_at: datetime) -> bool:
         asked.append(observed_at)
-        raise UnsafePlanError("another run was faster")
+        raise GuardError("another run was faster")
 
-    with pytest.raises(UnsafePlanError, match="another run was faster"):
+    with pytest.raises(GuardError, match="another run was faster"):
         take(base, make_websites(31), first.manifest.observed_at + HOUR, is_late=refuse)
     assert asked == [first.manifest.observed_at + HOUR]
     assert contents(first) == before
@@ -267,7 +267,7 @@ def test_the_loser_of_a_race_says_so_and_cleans_up(
             put(about / "_manifest.json", content, "token")
 
     monkeypatch.setattr(publishing, "put_bytes", overtaken)
-    with pytest.raises(SnapshotError, match="another run published"):
+    with pytest.raises(StorageError, match="another run published"):
         take(base, make_websites(3))
     assert names(about) == ["_SUCCESS", "_manifest.json"]
     assert names(base / "websites" / "dt=2026-11-20") == []
@@ -320,7 +320,7 @@ def test_of_two_runs_that_overlap_only_the_files_of_the_winner_stay(
     monkeypatch.setattr(publishing, "read_bytes", reading)
     monkeypatch.setattr(publishing, "put_bytes", putting)
     monkeypatch.setattr(publishing, "point_to_latest", pointing)
-    with pytest.raises(SnapshotError, match="another run published 2026-11-20 at the same time; its snapshot is kept"):
+    with pytest.raises(StorageError, match="another run published 2026-11-20 at the same time; its snapshot is kept"):
         take(base, make_websites(4), later)
     b_thread.join()
     winner = read_snapshot(base, "2026-11-20")
@@ -335,7 +335,7 @@ def test_a_base_path_that_cannot_be_written_is_a_clear_error(
 ) -> None:
     (tmp_path / "file").write_text("x")
     path = tmp_path / "file" / "base" if place == "under a file" else Path("/proc/base")
-    with pytest.raises(SnapshotError, match=f"cannot write the snapshot to {path}/websites/"):
+    with pytest.raises(StorageError, match=f"cannot write the snapshot to {path}/websites/"):
         take(StoragePath.of(UPath(path)), make_websites(3))
 
 
@@ -364,7 +364,7 @@ def test_a_disk_that_fills_up_leaves_the_last_snapshot(
     before = held(first)
     data = first.manifest.files[0].bytes
     full_disk[0] = {"nothing": 0, "part of the data": data // 2, "the data only": data + 10}[room]
-    with pytest.raises(SnapshotError, match="No space left on device"):
+    with pytest.raises(StorageError, match="No space left on device"):
         take(local_base, make_websites(30), first.manifest.observed_at + HOUR)
     assert whole(local_base, first, 30)
     assert held(first) == before
@@ -387,7 +387,7 @@ def test_a_manifest_that_was_written_although_the_storage_says_no_keeps_its_file
 
     with monkeypatch.context() as patch:
         patch.setattr(publishing, "put_bytes", lost_answer)
-        with pytest.raises(SnapshotError, match="no answer"):
+        with pytest.raises(StorageError, match="no answer"):
             take(base, make_websites(4), datetime(2026, 11, 20, 13, tzinfo=UTC))
     read = read_snapshot(base, "2026-11-20")
     assert read is not None
@@ -408,7 +408,7 @@ def test_a_run_whose_file_disappears_leaves_none_of_the_others(
 
     monkeypatch.setattr(publishing, "put_file", lost)
     second = first.manifest.observed_at + 24 * HOUR
-    with pytest.raises(SnapshotError, match=r"_changes-.* disappeared while the snapshot was written"):
+    with pytest.raises(StorageError, match=r"_changes-.* disappeared while the snapshot was written"):
         take(base, make_websites(4), second)
     assert names(base / "websites" / f"dt={second.date()}") == []
     assert contents(first) == before
@@ -421,7 +421,7 @@ def test_a_temporary_folder_that_is_full_is_a_clear_error(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("airflow_provider_analytics.snapshots.formats.JsonLines.write", no_space)
-    with pytest.raises(SnapshotError, match=r"temporary folder .*No space left"):
+    with pytest.raises(StorageError, match=r"temporary folder .*No space left"):
         take(base, make_websites(3))
     assert names(base / "websites") == []
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.api.redaction import Redactor
-from airflow_provider_analytics.exceptions import SnapshotError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.snapshots.rows import COLUMNS, FieldReport, typed_columns
 
 
@@ -135,5 +135,5 @@ def test_half_a_surrogate_pair_does_not_break_a_file() -> None:
 
 @pytest.mark.parametrize("website_id", [None, "", True, 1.5])
 def test_a_website_needs_an_id(website_id: Any) -> None:
-    with pytest.raises(SnapshotError, match="no usable id"):
+    with pytest.raises(StorageError, match="no usable id"):
         rows({"id": website_id})
