@@ -30,7 +30,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     """
     dataset = uri.path.strip("/")
     if not uri.netloc or not dataset or "/" in dataset:
-        raise ValueError(f"{uri.geturl()!r} is not allowed; allowed: analytics://<connection id>/<dataset>")
+        raise ValueError(f"uri={uri.geturl()!r} is not allowed; allowed: analytics://<connection id>/<dataset>")
     return uri
 
 

@@ -12,9 +12,23 @@ _SHOWN_CHARACTERS = 200
 _BOOLEAN_TEXTS = {"true": True, "1": True, "false": False, "0": False}
 
 
+#: In place of a value that may be a secret.
+NOT_SHOWN = object()
+
+
 def refused(name: str, value: object, allowed: str) -> ValueError:
-    """Return the error for a value that is not allowed."""
-    return ValueError(f"{name}={short_repr(value)} is not allowed; allowed: {allowed}")
+    """Return the error for a value that is not allowed.
+
+    :param value: the value, or :data:`NOT_SHOWN`.
+    """
+    shown = " (value not shown)" if value is NOT_SHOWN else f"={short_repr(value)}"
+    return ValueError(f"{name}{shown} is not allowed; allowed: {allowed}")
+
+
+def refused_together(allowed: str, **values: object) -> ValueError:
+    """Return the error for values that are not allowed together."""
+    shown = " and ".join(f"{name}={short_repr(value)}" for name, value in values.items())
+    return ValueError(f"{shown} are not allowed together; allowed: {allowed}")
 
 
 def short_repr(value: object) -> str:

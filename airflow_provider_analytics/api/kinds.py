@@ -243,7 +243,7 @@ class Secret(Kind):
         :raises ValueError: if it is invalid; the message, which may be logged, does not show the value.
         """
         if not isinstance(value, str) or not value or len(value.splitlines()) != 1:
-            raise ValueError(f"{field} (value not shown) is not allowed; allowed: one line of text, not empty")
+            raise checks.refused(field, checks.NOT_SHOWN, "one line of text, not empty")
         if value == "***":
             raise ValueError(f"{field} is '***', Airflow's mask for a secret; give the {field} itself")
         return value

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api.checks import NOT_SHOWN, refused
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 
 MAX_TIMEOUT = 600
@@ -78,33 +79,27 @@ class Settings:
         except ValueError as problem:
             problems.append(str(problem))
         if not 0 < self.timeout <= MAX_TIMEOUT:
-            problems.append(f"timeout={self.timeout!r} is not allowed; allowed: seconds above 0, up to {MAX_TIMEOUT}.")
+            problems.append(_not_allowed("timeout", self.timeout, f"seconds above 0, up to {MAX_TIMEOUT}"))
         if not 0 <= self.max_retries <= MAX_RETRIES:
-            problems.append(f"max_retries={self.max_retries!r} is not allowed; allowed: 0 to {MAX_RETRIES}.")
+            problems.append(_not_allowed("max_retries", self.max_retries, f"0 to {MAX_RETRIES}"))
         if self.requests_per_minute is not None and not 2 <= self.requests_per_minute <= MAX_PER_MINUTE:
-            problems.append(
-                f"requests_per_minute={self.requests_per_minute!r} is not allowed; allowed: 2 to {MAX_PER_MINUTE}."
-            )
+            problems.append(_not_allowed("requests_per_minute", self.requests_per_minute, f"2 to {MAX_PER_MINUTE}"))
         problems += _verify_problems(self.verify)
         problems += _client_cert_problems(self.client_cert_paths)
         problems += _proxy_problems(self.proxies)
         problems += _header_problems(self.headers)
         if not 1 <= self.parallel_requests <= MAX_PARALLEL:
-            problems.append(
-                f"parallel_requests={self.parallel_requests!r} is not allowed; allowed: 1 to {MAX_PARALLEL}."
-            )
+            problems.append(_not_allowed("parallel_requests", self.parallel_requests, f"1 to {MAX_PARALLEL}"))
         if self.page_parameter is not None and not re.fullmatch(r"[A-Za-z_][\w.\[\]-]*", self.page_parameter):
-            problems.append(f"page_parameter={self.page_parameter!r} is not allowed; allowed: a parameter name.")
+            problems.append(_not_allowed("page_parameter", self.page_parameter, "a parameter name"))
         if self.list_key is not None and not re.fullmatch(r"[^.\s]+(\.[^.\s]+)*", self.list_key):
-            problems.append(
-                f"list_key={self.list_key!r} is not allowed; allowed: keys separated by dots, such as data.items."
-            )
+            problems.append(_not_allowed("list_key", self.list_key, "keys separated by dots, such as data.items"))
         if self.boolean_format not in dialect.BOOLEAN_FORMATS:
             allowed = ", ".join(dialect.BOOLEAN_FORMATS)
-            problems.append(f"boolean_format={self.boolean_format!r} is not allowed; allowed: {allowed}.")
+            problems.append(_not_allowed("boolean_format", self.boolean_format, f"{allowed}"))
         if self.update_method not in dialect.UPDATE_METHODS:
             allowed = ", ".join(dialect.UPDATE_METHODS)
-            problems.append(f"update_method={self.update_method!r} is not allowed; allowed: {allowed}.")
+            problems.append(_not_allowed("update_method", self.update_method, f"{allowed}"))
         if problems:
             raise AnalyticsConfigError(problems, self.source)
 
@@ -127,6 +122,10 @@ class Settings:
     def boolean_texts(self) -> tuple[str, str]:
         """The texts for false and true."""
         return dialect.BOOLEAN_FORMATS[self.boolean_format]
+
+
+def _not_allowed(name: str, value: object, allowed: str) -> str:
+    return f"{refused(name, value, allowed)}."
 
 
 def base_url(text: str, allow_insecure_http: bool = False) -> str:
@@ -198,7 +197,7 @@ def _verify_problems(verify: bool | str) -> list[str]:
     if not isinstance(verify, str):
         return []
     if not (verify and Path(verify).exists()):
-        return [f"verify={verify!r} is not allowed; allowed: true, false or an existing CA file."]
+        return [_not_allowed("verify", verify, "true, false or an existing CA file")]
     try:
         ssl.create_default_context(cafile=None if Path(verify).is_dir() else verify)
     except (ssl.SSLError, OSError) as error:
@@ -227,7 +226,7 @@ def _reason(error: OSError) -> str:
 def _proxy_problems(proxies: Mapping[str, str]) -> list[str]:
     allowed = 'a JSON object such as {"https": "http://proxy.example.com:3128"}'
     return [
-        f"proxies: the entry {scheme!r} is not allowed; allowed: {allowed}."
+        _not_allowed("proxies: the entry", scheme, allowed)
         for scheme, url in proxies.items()
         if not isinstance(url, str) or "://" not in url or not re.match(r"^(https?|all)(://|$)", str(scheme))
     ]
@@ -245,7 +244,7 @@ def _header_problems(headers: Mapping[str, str]) -> list[str]:
     problems = []
     for name, value in headers.items():
         if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            problems.append(f"headers: the name {name!r} is not allowed; allowed: the name of an HTTP header.")
+            problems.append(_not_allowed("headers: the name", name, "the name of an HTTP header"))
         elif name.lower() == "authorization":
             problems.append(
                 "headers: Authorization is not allowed, as it carries the API key; a proxy in front of the service "
@@ -254,7 +253,6 @@ def _header_problems(headers: Mapping[str, str]) -> list[str]:
         elif name.lower() in _OWN_HEADERS:
             problems.append(f"headers: {name} is not allowed, as the client sets it.")
         elif not isinstance(value, str) or not re.fullmatch(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", value):
-            problems.append(
-                f"headers: the value of {name} (not shown) is not allowed; allowed: one line of printable ASCII text."
-            )
+            allowed = "one line of printable ASCII text"
+            problems.append(_not_allowed(f"headers: the value of {name}", NOT_SHOWN, allowed))
     return problems

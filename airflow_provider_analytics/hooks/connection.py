@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
-from airflow_provider_analytics.api.checks import flag, nearest
+from airflow_provider_analytics.api.checks import flag, nearest, refused
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
@@ -151,7 +151,7 @@ def _unknown_extra(name: str) -> str:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name}={value!r} is not allowed; allowed: text.")
+        raise refused(name, value, "text")
     return value.strip()
 
 
@@ -161,13 +161,13 @@ def _number(name: str, value: object) -> float:
             raise ValueError  # noqa: TRY301
         return float(value)  # type: ignore[arg-type]
     except (OverflowError, TypeError, ValueError):
-        raise ValueError(f"{name}={value!r} is not allowed; allowed: a number.") from None
+        raise refused(name, value, "a number") from None
 
 
 def _whole_number(name: str, value: object) -> int:
     number = _number(name, value)
     if not number.is_integer():
-        raise ValueError(f"{name}={value!r} is not allowed; allowed: a whole number.")
+        raise refused(name, value, "a whole number")
     return int(number)
 
 

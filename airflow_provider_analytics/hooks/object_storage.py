@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.storage import (
     StoragePath,
@@ -43,7 +44,7 @@ def storage_path(url: str, argument: str) -> StoragePath:
         that no installed provider registers; names the package that does.
     """
     if "://" not in url and not url.startswith("/"):
-        raise ValueError(f"{argument}={url!r} is not allowed; allowed: a URL such as s3://bucket/path, or /path")
+        raise refused(argument, url, "a URL such as s3://bucket/path, or /path")
     scheme, separator, rest = url.partition("://")
     try:
         path = StoragePath.of(ObjectStoragePath(url))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.exceptions import BulkError, GuardError, StoppedError, StorageError
 from airflow_provider_analytics.operators.base import require_run
 
@@ -237,9 +238,8 @@ def read_approved(plan_path: str | None, expected_digest: str | None) -> Approve
     if plan_path is None and expected_digest is None:
         return None
     if not plan_path or not expected_digest:
-        raise ValueError(
-            f"expected_digest={expected_digest!r} with plan_path={plan_path!r} is not allowed; allowed: both, to apply "
-            "an approved plan, or neither"
+        raise refused_together(
+            "both, to apply an approved plan, or neither", expected_digest=expected_digest, plan_path=plan_path
         )
     text = read_text(plan_path, "plan_path")
     if text is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import mask_secret
 
+from airflow_provider_analytics.api.checks import refused, refused_together
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 
 if TYPE_CHECKING:
@@ -146,9 +147,10 @@ class _SettingsOperator(AnalyticsOperator):
 
     def __init__(self, *, analytics_conn_id: str, **kwargs: Unpack[TaskArguments]) -> None:
         if isinstance(kwargs.get("email"), (bool, int)):
-            raise ValueError(  # raised here, because Airflow accepts any value silently
-                f"email={kwargs['email']!r} is not allowed; allowed: an e-mail address for Airflow's alerts. "
-                "To set the field email of the website, use email_reports."
+            raise refused(  # raised here, because Airflow accepts any value silently
+                "email",
+                kwargs["email"],
+                "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports.",
             )
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
 
@@ -476,11 +478,9 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     from airflow_provider_analytics.exceptions import DomainNotFoundError
 
     if website_id is None and domain is None:
-        raise ValueError("Neither website_id nor domain is given; allowed: exactly one of the two")
+        raise refused_together("exactly one of the two", website_id=website_id, domain=domain)
     if website_id is not None and domain is not None:
-        raise ValueError(
-            f"website_id={website_id!r} and domain={domain!r} are not allowed together; allowed: exactly one of the two"
-        )
+        raise refused_together("exactly one of the two", website_id=website_id, domain=domain)
     if website_id is not None:
         return check_website_id(website_id)
     website = hook.find_website(str(domain))
@@ -500,7 +500,9 @@ def _name(website: Mapping[str, Any]) -> str:
 def _check_rendered(name: str, value: object) -> None:
     """Reject 'None' and '[...]', Jinja's text for a missing value or a list, which would become an entry."""
     if isinstance(value, str) and re.fullmatch(r"None|\[.*\]", value.strip(), re.DOTALL):
-        raise ValueError(
-            f"{name}={value!r} is not allowed; allowed: a list, or text with an entry per line. To pass a list by "
-            "template, set render_template_as_native_obj=True on the DAG, or pass the output of the task itself."
+        raise refused(
+            name,
+            value,
+            "a list, or text with an entry per line. To pass a list by template, set "
+            "render_template_as_native_obj=True on the DAG, or pass the output of the task itself.",
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
+from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
@@ -560,9 +561,10 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
         with self.connected() as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
-                raise ValueError(
-                    f"base_path={self.base_path!r} and snapshot_date={self.snapshot_date!r} are not allowed together; "
-                    "allowed: both, or neither for the current state"
+                raise refused_together(
+                    "both, or neither for the current state",
+                    base_path=self.base_path,
+                    snapshot_date=self.snapshot_date,
                 )
             records, origin = self._recorded() if self.base_path else self._current(hook)
             text, left_out = export_websites(records, origin=origin)

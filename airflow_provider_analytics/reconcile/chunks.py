@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from airflow_provider_analytics.api.checks import refused
+
 
 def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: int) -> list[list[str]]:
     """Divide websites into chunks by their ids, for ``.expand(websites=...)`` (docs/exclusions.md).
@@ -19,12 +21,12 @@ def chunk_websites(websites: Iterable[Mapping[str, Any] | str | int], chunks: in
     :raises ValueError: if ``chunks`` is less than 1, or a website has no id.
     """
     if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
-        raise ValueError(f"chunks={chunks!r} is not allowed; allowed: a whole number, 1 or more")
+        raise refused("chunks", chunks, "a whole number, 1 or more")
     divided: list[list[str]] = [[] for _ in range(chunks)]
     for website in websites:
         website_id = website.get("id") if isinstance(website, Mapping) else website
         if website_id is None or isinstance(website_id, bool) or not str(website_id).strip():
-            raise ValueError(f"websites: {website!r} is not allowed; allowed: a record with an id, or an id")
+            raise refused("websites", website, "a record with an id, or an id")
         text = str(website_id).strip()
         # Not hash(), which differs from process to process.
         number = int(text) if text.isascii() and text.isdigit() else zlib.crc32(text.encode())

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key, matches, spellings
 from airflow_provider_analytics.api.entries import Entries, without_comment
 from airflow_provider_analytics.reconcile.plan import website_of
@@ -26,11 +27,11 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> list[
     elif isinstance(value, int):
         value = [value]
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
-        raise ValueError(f"{field}={value!r} is not allowed; allowed: a list of domains, globs and ids")
+        raise refused(field, value, "a list of domains, globs and ids")
     selectors = []
     for one in value:
         if isinstance(one, bool) or not isinstance(one, (str, int)) or not str(one).strip():
-            raise ValueError(f"{field}: {one!r} is not allowed; allowed: a domain, a glob such as *.example.com, an id")
+            raise refused(field, one, "a domain, a glob such as *.example.com, an id")
         selectors.append(str(one).strip())
     return selectors
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jsonschema
 import yaml
 
-from airflow_provider_analytics.api.checks import nearest, short_repr
+from airflow_provider_analytics.api.checks import NOT_SHOWN, nearest, refused, short_repr
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS
@@ -377,11 +377,11 @@ def _check_shape(data: object, places: _Places) -> None:
         elif error.validator == "type" and error.instance is None:
             places.problem(path, f"{where} is empty")
         elif PASSWORD_FROM in path:
-            places.problem(path, f"{where} (value not shown) is not allowed; allowed: connection:NAME or variable:NAME")
+            places.problem(path, str(refused(where, NOT_SHOWN, "connection:NAME or variable:NAME")))
         elif error.validator == "type" and ("object" in error.validator_value or "array" in error.validator_value):
             # What stands there instead may hold a password.
             kind = "settings by name" if "object" in error.validator_value else "a list"
-            places.problem(path, f"{where} (value not shown) is not allowed; allowed: {kind}")
+            places.problem(path, str(refused(where, NOT_SHOWN, kind)))
         elif error.validator == "pattern":
             places.problem(path, f"{where} {_NO_ENTRIES}")
         else:

@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import StorageError
@@ -181,7 +182,7 @@ def diff_snapshots(
     if previous_day is None:
         return result
     if previous_day >= current_day:
-        raise ValueError(f"previous={previous_day} is not allowed; allowed: a day before current={current_day}")
+        raise refused("previous", previous_day.isoformat(), f"a day before current={current_day}")
     name = f"_since-{previous_day.isoformat()}"
     with temporary_folder() as directory:
         lines, page = directory / f"{name}.jsonl", directory / f"{name}.md"

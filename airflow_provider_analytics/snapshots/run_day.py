@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import pendulum
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import GuardError
 
 #: Run types that Airflow plans for a point in time. Whoever starts any other run wants the list of now.
@@ -146,7 +147,7 @@ def _parse(text: str, timezone: TimeZone) -> date | None:
     except ValueError:
         moment = None
     if not isinstance(moment, pendulum.DateTime):
-        raise ValueError(f"partition_date={text!r} is not allowed; allowed: YYYY-MM-DD, or a date with a time")
+        raise refused("partition_date", text, "YYYY-MM-DD, or a date with a time")
     return moment
 
 
