@@ -60,6 +60,8 @@ class AnalyticsError(Exception):
     remedy: str = ""
     #: What to do before a retry of the task can succeed; empty if a retry alone may succeed.
     before_retry: str = ""
+    #: Id of the website that the failed call created; empty if it created none for certain.
+    created: str = ""
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
@@ -467,16 +469,8 @@ class GuardError(AnalyticsError):
         return "\n".join(filter(None, (self.problem, self.remedy)))
 
 
-@dataclass(eq=False)
 class StoppedError(AnalyticsError):
-    """The task was stopped and sends no further requests. A retry does the rest.
-
-    :param problem: how far it came.
-    :param website_id: id of a website that was created and could not be checked; None if there is none.
-    """
-
-    problem: str
-    website_id: str | None = None
+    """The task was stopped and sends no further requests. A retry does the rest."""
 
 
 @dataclass(eq=False)
@@ -486,7 +480,8 @@ class BulkError(AnalyticsError):
     :param failures: website (domain or id) to its error, including the websites that were not tried.
     :param done: number of websites for which it succeeded.
     :param not_tried: how many of ``failures`` were not tried.
-    :param permanent: whether the service refused all of them for a reason that stays: a retry does not help.
+    :param permanent: whether a retry does not help: the service refused all of them for a reason that stays, or changed
+        values that were not sent.
     """
 
     failures: Mapping[str, str]
@@ -500,7 +495,7 @@ class BulkError(AnalyticsError):
     @property
     def before_retry(self) -> str:  # type: ignore[override]
         """What to do before a retry."""
-        return "the service would refuse each website again" if self.permanent else ""
+        return "review these websites first" if self.permanent else ""
 
     @property
     def problem(self) -> str:  # type: ignore[override]

@@ -32,7 +32,7 @@ from airflow_provider_analytics.operators.websites import (
     doc_md=__doc__,
 )
 def onboard_website():
-    website_id = "{{ ti.xcom_pull(task_ids='create')['id'] }}"
+    website_id = "{{ ti.xcom_pull(task_ids='create')['website_id'] }}"
     create = CreateWebsiteOperator(
         task_id="create", domain="{{ params.domain }}", privacy="{{ params.privacy }}", exclude_bots=True
     )

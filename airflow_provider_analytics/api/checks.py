@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 Choice = TypeVar("Choice")
 
@@ -91,6 +93,31 @@ def fraction(name: str, value: object) -> float:
     return number
 
 
+def text_list(name: str, text: str) -> list[Any] | None:
+    """Return the list that a text is in JSON, as templates render one with ``tojson``; None for any other text.
+
+    :raises ValueError: for the text of a list or of None in Python's spelling, which templates render without it.
+    """
+    plain = text.strip()
+    if plain.startswith("["):
+        with suppress(ValueError):
+            found = json.loads(plain)
+            if isinstance(found, list):
+                return found
+    if plain == "None" or (plain.startswith("[") and plain.endswith("]") and ("'" in plain or plain == "[]")):
+        raise refused(name, text, "a list, or its JSON text: use the filter tojson in the template")
+    return None
+
+
+def once(value: object) -> Any:
+    """Return a value that can be read several times: an iterator or another lazy collection becomes a tuple."""
+    if isinstance(value, dict):
+        return {key: once(inner) for key, inner in value.items()}
+    if isinstance(value, (str, bytes, Mapping, list, tuple, set, frozenset)) or not isinstance(value, Iterable):
+        return value
+    return tuple(value)
+
+
 def names(name: str, value: object) -> tuple[str, ...]:
     """Parse names, given as a list of texts, or as one text with commas (templates render to text).
 
@@ -101,8 +128,9 @@ def names(name: str, value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
-        parts = (part.strip(" []'\"") for part in value.split(","))
-        return tuple(part for part in parts if part not in {"", "None"})
+        value = text_list(name, value) or value
+    if isinstance(value, str):
+        return tuple(part for part in map(str.strip, value.split(",")) if part)
     if isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
         found = tuple(value)
         if all(isinstance(part, str) and part.strip() for part in found):

@@ -1,27 +1,28 @@
-"""The six operations of the service (docs/interface.md, Operations)."""
+"""Client of the service: proven lists, one look-up of domains, and writes that are verified."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from itertools import islice
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
-from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
-from airflow_provider_analytics.api.domains import check_domain, is_variant, may_become, same_domain, spellings
+from airflow_provider_analytics.api.domains import check_domain, domain_key, is_variant, may_become, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
-from airflow_provider_analytics.api.kinds import Privacy, Secret
-from airflow_provider_analytics.api.listing import Listing, read_again, requests_of_a_list
+from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, read_again, requests_of_a_list
+from airflow_provider_analytics.api.operations import WEBSITES, Operations
 from airflow_provider_analytics.api.redaction import Redactor, without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.api.stopping import Look
 from airflow_provider_analytics.api.transport import Transport, may_have_been_applied
+from airflow_provider_analytics.api.verification import COMPARED, Comparison, Expected, shows
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -31,20 +32,19 @@ from airflow_provider_analytics.exceptions import (
     NotAppliedError,
     NotFoundError,
     OtherDomainError,
-    StoppedError,
     UnexpectedResponseError,
 )
 
-_WEBSITES = "/websites"
-_ACCOUNT = "/account"
-
-#: Seconds to wait before a website is read once more that does not show a write yet.
-CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0)
+#: Seconds to wait before a website is read again that does not show a write yet.
+CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 #: A search that finds more websites does not tell them apart: it is not read to its end.
 SEARCH_LIMIT = 100
+#: Statuses by which services refuse a domain that is taken.
+MAY_MEAN_TAKEN = frozenset({400, 409, 422})
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Record = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
@@ -60,16 +60,44 @@ def _located(
             return method(self, *args, **kwargs)
         except AnalyticsError as error:
             error.where = error.where or self.settings.where
-            # A log shows the frames of the caller: what failed inside stands in the message.
+            # A log shows the frames of the caller: what failed inside is in the message.
             raise error.with_traceback(None) from None
 
     return located
 
 
+@dataclass(frozen=True)
+class LookUp:
+    """What the complete list says about a domain.
+
+    :param websites: the websites of exactly this domain.
+    :param variants: websites of a domain that the service may have made of this one (:func:`domains.may_become`).
+    :param newest: id of the newest website of the list; None without websites.
+    """
+
+    websites: Sequence[Record]
+    variants: Sequence[Record]
+    newest: str | None
+
+
+@dataclass(frozen=True)
+class Written:
+    """A website after a write that was verified.
+
+    :param record: what the service shows.
+    :param unverified: fields of which the record does not tell whether they are as expected, such as the password.
+    :param created: whether it was created by this call.
+    """
+
+    record: Record
+    unverified: tuple[str, ...] = ()
+    created: bool = False
+
+
 class AnalyticsClient:
     """Client of one service with one API key; thread-safe.
 
-    Every method validates its arguments before it sends anything (:class:`ValueError`), and otherwise raises the
+    Every method validates its arguments before it sends a request (:class:`ValueError`), and otherwise raises the
     errors of :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service returns them. Their
     fields are not documented; only ``id`` is certain (docs/interface.md, Not documented).
 
@@ -80,6 +108,8 @@ class AnalyticsClient:
     def __init__(self, settings: Settings, transport: Transport | None = None) -> None:
         self.settings = settings
         self._transport = transport or Transport(settings)
+        #: The six operations without verification, one request each.
+        self.operations = Operations(self._transport)
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -96,7 +126,7 @@ class AnalyticsClient:
         self._transport.close()
 
     def stop(self) -> None:
-        """Begin no request any more, and end all waiting; safe in a signal handler.
+        """Send no further requests, and end all waiting; safe in a signal handler.
 
         Requests under way end; every other one raises :class:`StoppedError`.
         """
@@ -108,12 +138,12 @@ class AnalyticsClient:
 
     @property
     def stopped(self) -> bool:
-        """Whether no request is begun any more."""
+        """Whether the client sends no further requests."""
         return self._transport.stopped
 
     @property
     def stopped_because(self) -> str:
-        """Why, if no request is begun any more."""
+        """Why the client sends no further requests."""
         return self._transport.stopped_because
 
     def wait(self, seconds: float) -> None:
@@ -139,6 +169,8 @@ class AnalyticsClient:
         """Return JSON data without keys that name a secret, and without the secrets that this client was given."""
         return without_secrets(data, self._transport.redact)
 
+    # Reading
+
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
         """Return an iterator that reads the list once; see :class:`Listing` for when its records may be used."""
         query = fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
@@ -154,7 +186,11 @@ class AnalyticsClient:
         )
 
     @_located
-    def list_websites(self, **filters: Unpack[ListFilters]) -> list[dict[str, Any]]:
+    def _page(self, query: Mapping[str, str], unwanted: threading.Event) -> dialect.Page:
+        return self.operations.page(query, unwanted)
+
+    @_located
+    def list_websites(self, **filters: Unpack[ListFilters]) -> list[Record]:
         """Return the complete list; a list that changes while it is read is read again.
 
         :raises IncompleteListError: if the list cannot be proven complete.
@@ -163,15 +199,15 @@ class AnalyticsClient:
         return read_again(list, lambda: self.iter_websites(**filters))
 
     @_located
-    def list_websites_within(self, requests: int) -> list[dict[str, Any]] | None:
+    def list_websites_within(self, requests: int) -> list[Record] | None:
         """Return the complete list; None if it takes about so many more requests than the first one.
 
-        The first page tells: it names the number of all websites. Where it does not, the answer is None.
+        The first page tells: it names the number of all websites. Where it does not, the result is None.
 
         :raises IncompleteListError: if the list cannot be proven complete.
         """
 
-        def consume(listing: Listing) -> list[dict[str, Any]] | None:
+        def consume(listing: Listing) -> list[Record] | None:
             for first in listing:
                 if listing.total is None or requests_of_a_list(listing.total) - 1 > requests:
                     return None
@@ -181,160 +217,253 @@ class AnalyticsClient:
         return read_again(consume, self.iter_websites)
 
     @_located
-    def search_domain(self, domain: str) -> list[dict[str, Any]] | None:
-        """Return all websites of a domain that the service's search finds; None if it does not show any for certain.
-
-        :raises AnalyticsError: if the service fails.
-        """
-        found: dict[str, dict[str, Any]] = {}
-        for spelling in spellings(domain):
-            try:
-                with closing(self.iter_websites(search=spelling, search_by="domain")) as listing:
-                    for record in listing:
-                        if (listing.total or 0) > SEARCH_LIMIT:
-                            return None
-                        if _has_domain(record, domain):
-                            found[str(record["id"])] = record
-            except IncompleteListError:
-                return None
-            except AnalyticsApiError as error:
-                if error.status not in dialect.NO_SUCH_PAGE:
-                    raise
-                return None
-        return list(found.values()) or None
-
-    @_located
-    def get_website(self, website_id: int | str) -> dict[str, Any]:
+    def get_website(self, website_id: int | str) -> Record:
         """Return the record of a website."""
-        asked = fields.check_website_id(website_id)
-        answer = self._transport.request("GET", _path(asked))
-        return _of_website(asked, dialect.record(answer), answer)
+        return self.operations.show(fields.check_website_id(website_id))
 
     @_located
-    def find_website(self, domain: str) -> dict[str, Any] | None:
-        """Return the website of exactly this domain, or None (see :func:`domains.domain_key`).
+    def get_account(self) -> Record:
+        """Return the record of the account that the API key belongs to."""
+        return self.operations.account()
 
-        What the service's search matches is not documented. So a match is accepted, but an empty result is not: the
-        whole list is read instead.
+    # Look-up
+
+    @_located
+    def find_website(self, domain: str) -> Record | None:
+        """Return the website of exactly this domain, or None (see :func:`domains.domain_key`).
 
         :raises DuplicateWebsiteError: if several websites have the domain.
         """
-        wanted = check_domain(domain)
-        matches = self._search(wanted) or read_again(lambda listing: _matches(listing, wanted), self.iter_websites)
-        if len(matches) > 1:
-            raise DuplicateWebsiteError(wanted, [str(record["id"]) for record in matches])
-        return matches[0] if matches else None
+        found = self.search_website(domain)
+        return found if found is not None else _only(domain, self.look_up(domain).websites)
 
-    def _search(self, wanted: str) -> list[dict[str, Any]]:
-        """Return the websites of a domain that the service's search finds, in whatever way it writes them."""
-        found: dict[str, dict[str, Any]] = {}
+    @_located
+    def search_website(self, domain: str) -> Record | None:
+        """Return the website of a domain by the service's search; None if only the complete list can tell.
+
+        What a search matches is not documented. So it is believed only if it was read to its proven end and found
+        exactly one website. The domain is searched for in mixed case, which no website has: a search that is
+        case-sensitive, and could find one of two spellings, finds nothing.
+        """
+        wanted = check_domain(domain)
+        found: dict[str, Record] = {}
         for spelling in spellings(wanted):
             try:
-                with closing(self.iter_websites(search=spelling, search_by="domain")) as listing:
-                    for record in islice(listing, SEARCH_LIMIT):
-                        if _has_domain(record, wanted):
+                with closing(self.iter_websites(search=_in_mixed_case(spelling), search_by="domain")) as listing:
+                    for record in listing:
+                        if (listing.total or 0) > SEARCH_LIMIT:
+                            return None
+                        if _has_domain(record, domain_key(wanted)):
                             found[str(record["id"])] = record
             except (IncompleteListError, AnalyticsApiError) as error:
                 if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
                     raise
-                log.info("Searched for %s without a result that can be used: %s", spelling, error.text)
-        return list(found.values())
+                log.info("The search for %s cannot be used: %s", spelling, error.text)
+                return None
+        return next(iter(found.values())) if len(found) == 1 else None
 
     @_located
-    def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
-        """Create a website and return its record; the create is never applied twice.
+    def look_up(self, domain: str) -> LookUp:
+        """Look a domain up in the complete list.
 
-        If the outcome is unknown, the domain is looked up: a website with this domain counts as the created one. What
-        the service shows is compared with what was sent.
+        :raises IncompleteListError: if the list cannot be proven complete.
+        :raises UnexpectedResponseError: if the domain is not in the list, and a website shows no domain.
+        """
+        wanted, others = domain_key(check_domain(domain)), may_become(domain)
+
+        def consume(listing: Listing) -> LookUp:
+            websites, variants, newest, nameless = [], [], None, None
+            for record in listing:
+                newest = newest or str(record["id"])
+                if not isinstance(record.get("domain"), str):
+                    nameless = nameless or record["id"]
+                elif _has_domain(record, wanted):
+                    websites.append(record)
+                elif domain_key(record["domain"]) in others:
+                    variants.append(record)
+            if nameless is not None and not websites:
+                raise UnexpectedResponseError(
+                    f"Website {nameless} shows no domain, so it may be {domain!r}: the domain cannot be looked up.",
+                    200,
+                    "GET",
+                    dialect.API_PREFIX + WEBSITES,
+                )
+            return LookUp(websites, variants, newest)
+
+        return read_again(consume, self.iter_websites)
+
+    # Writing
+
+    @_located
+    def ensure_website(self, domain: str, **settings: Unpack[CreateSettings]) -> Written:
+        """Return the website of a domain; create it with these settings if it does not exist.
+
+        The complete list is read before the create, and the newest websites after it: a second website of the domain,
+        which another task created at the same time, is found. One that exists is returned unchanged.
+
+        :raises DuplicateWebsiteError: if several websites have the domain.
+        :raises OtherDomainError: if the service seems to write the domain in another way, and has such a website.
+        :raises AnalyticsError: as :meth:`create_website`.
+        """
+        checked = fields.check_create(**settings)
+        before = self.look_up(domain)
+        existing = _only(domain, before.websites)
+        if existing is None:
+            for record in before.variants:
+                raise self._other_domain(domain, record, "If these are two websites, create this one with the hook.")
+            try:
+                return self._create(domain, checked, before)
+            except AnalyticsApiError as error:
+                if error.created or error.status not in MAY_MEAN_TAKEN:
+                    raise
+                existing = _only(domain, self.look_up(domain).websites)  # another task created it in between
+                if existing is None:
+                    raise
+        return Written(existing if _shows_all(existing) else self.get_website(existing["id"]))
+
+    @_located
+    def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> Written:
+        """Create a website, and verify it; the request is never sent twice.
 
         :raises AmbiguousWriteError: if the website may or may not have been created.
         :raises OtherDomainError: if the service shows another domain than the one sent.
-        :raises NotAppliedError: if the service shows other settings than those sent.
-        :raises StoppedError: with the id of the website, if it was created and could not be checked any more.
+        :raises NotAppliedError: if the service shows other settings than those sent, and the defaults.
         """
-        form = fields.create_form(domain, **settings)
+        return self._create(check_domain(domain), fields.check_create(**settings), None)
+
+    def _create(self, domain: str, settings: Mapping[str, Any], before: LookUp | None) -> Written:
+        """Create a website, and verify it; with what was looked up before, verify that it is the only one, too."""
+        with _Counted(self.stats):
+            known = before.newest if before else None
+            website_id = self.send_create(domain, settings)
+            row = None
+            if website_id is None:
+                row = self.find_created(domain, None, known)
+                website_id = str(row["id"])
+            try:
+                if before is not None:
+                    row = row or self.find_created(domain, website_id, known)
+                expected = Expected.of_new(domain, settings)
+                if row is not None and expected.compare(row).holds and _shows_all(row):
+                    return Written(row, expected.compare(row).unverified, created=True)
+                record, comparison = self.verify(website_id, expected)
+                return Written(record, comparison.unverified, created=True)
+            except AnalyticsError as error:
+                error.created = website_id
+                raise
+
+    def send_create(self, domain: str, settings: Mapping[str, Any]) -> str | None:
+        """Create a website, and return its id; None if the service reports success without an id.
+
+        :param settings: normalised settings.
+        :raises AmbiguousWriteError: if the website may or may not have been created.
+        """
+        form = fields.form({"domain": domain, **settings}, self.settings.boolean_texts)
         self._hide_password(form, form.get("privacy", str(Privacy.PUBLIC.value)))
         try:
-            answer = self._transport.request("POST", _WEBSITES, form=form)
-            record = dialect.record_or_none(answer)
-            if record is None:
-                record = self._created(domain, "the response holds no website.", None)
+            record = self.operations.create(form)
         except AnalyticsError as error:
             if not may_have_been_applied(error):
                 raise
-            record = self._created(domain, error.text, error)
-        try:
-            if "domain" not in record:
-                record = self.get_website(record["id"])
-            self._check_domain(record, domain)
-            return self._as_sent(record, settings)
-        except StoppedError as error:
-            raise StoppedError(
-                f"Stopped: {self.stopped_because}. The website {domain!r} was created, with the id {record['id']}, and "
-                "could not be checked any more.",
-                str(record["id"]),
-            ) from error
+            raise _ambiguous(domain, error.text, error) from None
+        return None if record is None else str(record["id"])
 
     @_located
-    def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
-        """Change the given settings of a website and return its record; the others stay as they are.
+    def find_created(self, domain: str, website_id: str | None, known: str | None) -> Record:
+        """Return a website that was just created, as the list shows it, if it is the only one of its domain.
 
-        What the service shows is compared with what was sent.
+        The newest 100 are read until they show it; they must reach down to a website that was known before the create,
+        otherwise the list is read.
 
-        :raises NotAppliedError: if the service shows other settings than those sent.
+        :param website_id: its id; None if the service did not tell.
+        :param known: id of the newest website before the create; None if there was none, or it is not known.
+        :raises DuplicateWebsiteError: if several websites have the domain.
+        :raises AmbiguousWriteError: if the list does not show it.
         """
-        form = fields.update_form(boolean_texts=self.settings.boolean_texts, **settings)
-        asked = fields.check_website_id(website_id)
-        self._hide_password(form, form.get("privacy"))
-        record = None
-        try:
-            answer = self._transport.request(self.settings.update_method, _path(asked), form=form)
-            record = dialect.record_or_none(answer)
-            if record is not None:
-                _of_website(asked, record, answer)
-        except UnexpectedResponseError as error:
-            if error.status not in dialect.UNCONFIRMED:
-                raise
-        if record is None:
-            shown = self._as_sent(self.get_website(asked), settings, is_shown=True)
+        key = domain_key(domain)
+
+        def read() -> Record | None:
+            rows = self.newest_websites(known)
+            same = [row for row in rows if _has_domain(row, key) or str(row["id"]) == website_id]
+            own = [row for row in same if website_id is None or str(row["id"]) == website_id]
+            if len(same) > 1:
+                raise DuplicateWebsiteError(domain, sorted({str(row["id"]) for row in same}, key=_by_number))
+            return own[0] if own else None
+
+        found = self._until(read, lambda row: row is not None)
+        if found is None:
+            created = f"was created, with the id {website_id}, and" if website_id else "was created, but the website"
+            reason = f"the service answered that it {created} is not in the list."
+            raise _ambiguous(domain, reason, None)
+        return found
+
+    def newest_websites(self, known: str | None) -> Sequence[Record]:
+        """Return the newest websites, down to one that is known; all websites if one page does not reach so far.
+
+        :param known: id of a website that was the newest; None if there was none, or it is not known.
+        """
+        page = self.operations.page(DEFAULT_QUERY)
+        if known is None:
+            is_enough = page.total == len(page.rows) < int(DEFAULT_QUERY["per_page"])
         else:
-            shown = self._as_sent(record, settings)
-        if "password" in form and "privacy" not in form and "privacy" in shown:
-            self._warn_without_effect(shown["privacy"])
-        return shown
+            is_enough = any(_is_at_most(row["id"], known) for row in page.rows)
+        return [row for row in page.rows if not dialect.is_deleted(row)] if is_enough else self.list_websites()
+
+    @_located
+    def update_website(
+        self, website_id: int | str, *, expected_domain: str | None = None, **settings: Unpack[UpdateSettings]
+    ) -> Written:
+        """Change the given settings of a website, and verify that these were changed, and nothing else.
+
+        :param expected_domain: the domain that the website must have.
+        :raises OtherDomainError: if the website has another domain.
+        :raises NotAppliedError: if the service shows something else than *before + sent*.
+        """
+        checked = fields.check_update(**settings)
+        before: Record = {}
+
+        def work_out(record: Record) -> Mapping[str, Any]:
+            nonlocal before
+            before = record
+            if expected_domain and Expected({}, {}, expected_domain).compare(record).other_domain is not None:
+                raise self._other_domain(expected_domain, record)
+            return checked
+
+        with _Counted(self.stats):
+            self.change_website(website_id, work_out)
+            expected = Expected(before, checked, expected_domain or str(before.get("domain") or ""))
+            record, comparison = self.verify(str(website_id), expected)
+        return Written(record, comparison.unverified)
 
     @_located
     def change_website(
         self,
         website_id: int | str,
-        work_out: Callable[[dict[str, Any]], UpdateSettings | None],
+        work_out: Callable[[Record], Mapping[str, Any] | None],
         lost: Callable[[], None] = lambda: None,
-    ) -> dict[str, Any] | None:
-        """Change a website by what it shows right before, and return the record of the response, if it holds one.
+    ) -> Record | None:
+        """Change a website by what it shows immediately before, and return the record of the response, if it has one.
 
         The update follows the show at once: all waiting comes before. A retry begins with the show, so that nothing is
-        sent twice that was worked out once. The outcome is not checked: read the website again.
+        sent twice that was worked out once. The outcome is not verified: see :meth:`verify`.
 
-        :param work_out: returns the settings to send for a record, or None if nothing is to be changed.
+        :param work_out: returns the normalised settings to send for a record, or None if nothing is to be changed.
         :param lost: called after an update that may or may not have been applied.
-        :raises ValueError: as ``work_out`` does, and if it returns invalid settings.
+        :raises ValueError: as ``work_out`` does.
         """
         asked = fields.check_website_id(website_id)
+        at_once = Operations(self._transport, at_once=True)
 
-        def attempt() -> dict[str, Any] | None:
-            answer = self._transport.once("GET", _path(asked))
-            settings = work_out(_of_website(asked, dialect.record(answer), answer))
+        def attempt() -> Record | None:
+            before = at_once.show(asked)
+            settings = work_out(before)
             if settings is None:
                 return None
-            form = fields.update_form(boolean_texts=self.settings.boolean_texts, **settings)
-            self._hide_password(form, form.get("privacy"))
+            form = fields.form(settings, self.settings.boolean_texts)
+            self._hide_password(form, form.get("privacy", before.get("privacy")))
             try:
-                answer = self._transport.once(self.settings.update_method, _path(asked), form=form)
-                record = dialect.record_or_none(answer)
-                return None if record is None else _of_website(asked, record, answer)
+                return at_once.update(asked, form)
             except AnalyticsError as error:
-                if isinstance(error, UnexpectedResponseError) and error.status in dialect.UNCONFIRMED:
-                    return None
                 if may_have_been_applied(error):
                     lost()
                 raise
@@ -342,162 +471,114 @@ class AnalyticsClient:
         return self._transport.together(attempt)
 
     @_located
-    def check_domain_is_kept(self, domain: str) -> None:
-        """Raise if the service seems to write this domain in another way, so that every create adds a website.
+    def put_back(self, website_id: str, before: Mapping[str, Any]) -> None:
+        """Give a website all the values of an earlier record, and verify it; passwords are not in records.
 
-        That is so if a website has a domain of :func:`domains.may_become`. Websites of both domains can be created with
-        :meth:`create_website`.
-
-        :raises OtherDomainError: with that website.
+        :raises NotAppliedError: if the service shows something else.
         """
-        for other in sorted(may_become(check_domain(domain))):
-            for record in self._search(other):
-                shown = str(record["domain"])
-                advice = f"{_advice(domain, shown)} If these are two websites, create this one with the hook."
-                raise OtherDomainError(domain, self.redact(shown), str(record["id"]), advice)
-
-    @_located
-    def check_single(self, domain: str) -> None:
-        """Raise if the service's search finds several websites of a domain.
-
-        :raises DuplicateWebsiteError: if it does.
-        """
-        found = self._search(check_domain(domain))
-        if len(found) > 1:
-            raise DuplicateWebsiteError(domain, [str(record["id"]) for record in found])
-
-    @_located
-    def confirm_deleted(self, website_id: int | str) -> None:
-        """Read a website after it was deleted, and raise if the service still shows it.
-
-        :raises NotAppliedError: if it does.
-        """
-
-        def read() -> None:
-            try:
-                shown = self.get_website(website_id)
-            except NotFoundError:
-                return
-            except (AnalyticsApiError, UnexpectedResponseError) as error:
-                log.warning("Deleted website %s, but could not check it: %s", website_id, error)
-                return
-            if not dialect.is_deleted(shown):
-                raise NotAppliedError(str(website_id), {"website": "still exists after it was deleted"})
-
-        self._until_shown(read)
-
-    @_located
-    def confirm_website(
-        self, website_id: int | str, domain: str | None = None, **settings: Unpack[UpdateSettings]
-    ) -> dict[str, Any]:
-        """Read a website after a write, and return its record if it shows what was sent.
-
-        The response to a write may only repeat what was sent.
-
-        :raises OtherDomainError: if the service shows another domain than the one sent.
-        :raises NotAppliedError: if the service shows other settings than those sent.
-        """
-
-        def read() -> dict[str, Any]:
-            shown = self.get_website(website_id)
-            if domain is not None:
-                self._check_domain(shown, domain)
-            return self._as_sent(shown, settings, is_shown=True)
-
-        return self._until_shown(read)
-
-    def _until_shown(self, read: Callable[[], Result]) -> Result:
-        """Return what ``read`` returns; a service may take a moment until it shows a write."""
-        for seconds in CONFIRM_WAITS:
-            try:
-                return read()
-            except (NotFoundError, NotAppliedError):
-                self._transport.wait(seconds)
-        try:
-            return read()
-        except (NotFoundError, NotAppliedError):
-            self.stats.count("changes_failed")
-            raise
+        shown = [name for name in COMPARED if fields.FIELDS[name].on_update and shows(name, before)]
+        settings = {name: value for name in shown if (value := fields.sendable(name, before[name])) is not None}
+        expected = Expected({}, settings, str(before.get("domain") or ""), compared=())
+        if not expected.compare(self.get_website(website_id)).holds:
+            self.operations.update(website_id, fields.form(settings, self.settings.boolean_texts))
+            self.verify(website_id, expected)
 
     @_located
     def delete_website(self, website_id: int | str) -> None:
-        """Delete a website.
+        """Delete a website, and verify that it is gone.
 
         :raises NotFoundError: if the website does not exist, unless a previous attempt of this call may have deleted
             it.
+        :raises NotAppliedError: if the service still shows it.
+        """
+        asked = fields.check_website_id(website_id)
+        with _Counted(self.stats):
+            self.send_delete(asked)
+            if not self._until(lambda: self.is_gone(asked), bool):
+                raise NotAppliedError(asked, {"website": "still exists after it was deleted"})
+
+    def send_delete(self, website_id: str) -> None:
+        """Delete a website; the outcome is not verified.
+
+        :raises NotFoundError: as :meth:`delete_website`.
         """
         try:
-            dialect.acknowledged(self._transport.request("DELETE", _path(fields.check_website_id(website_id))))
+            self.operations.delete(website_id)
         except NotFoundError as error:
             if not any(may_have_been_applied(earlier) for earlier in error.earlier):
                 raise
             log.info("Website %s no longer exists after a delete whose response was lost.", website_id)
 
-    @_located
-    def get_account(self) -> dict[str, Any]:
-        """Return the record of the account that the API key belongs to."""
-        return dialect.account(self._transport.request("GET", _ACCOUNT))
-
-    @_located
-    def _page(self, query: Mapping[str, str], unwanted: threading.Event) -> dialect.Page:
-        answer = self._transport.request("GET", _WEBSITES, query=query, unwanted=unwanted)
-        self.stats.count("pages")
-        page = dialect.page(answer, self._transport.url(_WEBSITES), self.settings.list_key)
-        for row in page.rows:
-            if type(row.get("id")) is not int:  # as nearly always
-                dialect.website_id(row, answer)
-        return page
-
-    def _created(self, domain: str, why: str, cause: AnalyticsError | None) -> dict[str, Any]:
-        """Look up the website of a create with an unknown outcome."""
+    def is_gone(self, website_id: str) -> bool:
+        """Return whether a website does not exist any more; where a show does not tell, the complete list does."""
         try:
-            found = self.find_website(domain)
-        except AnalyticsError as failed:
-            outcome = f"{why} The lookup of the domain failed as well: {failed.text}"
-        else:
-            if found is not None:
-                log.info("Created the website %s, although the response was lost: %s", domain, why)
-                return found
-            outcome = f"{why} The domain is not in the list, but the service may still be working on it."
-        raise self._unclear(domain, outcome, cause) from None
+            self.operations.show(website_id)
+        except NotFoundError:
+            return True
+        except (AnalyticsApiError, UnexpectedResponseError) as error:
+            log.info("Whether website %s is gone is looked up in the list: %s", website_id, error.text)
+            return all(str(record["id"]) != website_id for record in self.list_websites())
+        return False
 
-    def _unclear(self, domain: str, why: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
-        error = AmbiguousWriteError(f"{why} The request is not sent again.", domain)
-        error.earlier = () if cause is None else (*cause.earlier, cause)
-        return error
+    # Verification
 
-    def _check_domain(self, record: Mapping[str, Any], domain: str) -> None:
-        shown = record.get("domain")
-        if isinstance(shown, str) and not same_domain(shown, domain):
-            raise OtherDomainError(domain, self.redact(shown), str(record["id"]), _advice(domain, shown))
+    @_located
+    def verify(self, website_id: str, expected: Expected) -> tuple[Record, Comparison]:
+        """Read a website after a write until it is as expected, and return its record.
 
-    def _as_sent(
-        self, record: dict[str, Any], settings: Mapping[str, Any], *, is_shown: bool = False
-    ) -> dict[str, Any]:
-        """Return the record if it shows what was sent; a record that does not is asked for once more.
+        A service may take a moment until it shows a write, or a new website at all.
 
-        Fields that a record does not show, and passwords, cannot be compared.
+        :raises NotFoundError: if the service does not show it.
+        :raises OtherDomainError: if it has another domain.
+        :raises NotAppliedError: if it is not as expected.
         """
-        sent = {name: value for name, value in settings.items() if not isinstance(fields.FIELDS[name].kind, Secret)}
-        differing = fields.differing_fields(record, sent)
-        if differing and not is_shown:  # a response to a write may show the state before it, or a part of the record
-            return self._as_sent(self.get_website(record["id"]), settings, is_shown=True)
-        if hidden := [name for name in differing if name not in record]:
-            log.warning("Website %s does not show %s: it cannot be checked.", record["id"], ", ".join(hidden))
-        shown = {name: self.redact(_difference(name, record[name], sent[name])) for name in differing if name in record}
-        if shown:
-            raise NotAppliedError(str(record["id"]), shown)
-        return record
+        missing: NotFoundError | None = None
 
-    def _hide_password(self, form: Mapping[str, str], privacy: str | None) -> None:
+        def read() -> tuple[Record, Comparison] | None:
+            nonlocal missing
+            try:
+                record = self.operations.show(website_id)
+            except NotFoundError as error:
+                missing = error
+                return None
+            return record, expected.compare(record)
+
+        found = self._until(read, lambda one: one is not None and one[1].holds)
+        if found is not None and found[1].holds:
+            if hidden := found[1].unverified:
+                log.warning("Website %s does not show %s: not verified.", website_id, ", ".join(hidden))
+            return found
+        if found is None:
+            assert missing is not None  # noqa: S101 - what read returns None for
+            raise missing
+        record, comparison = found
+        if comparison.other_domain is not None:
+            raise self._other_domain(expected.domain, record)
+        differing = {**comparison.lacking, **comparison.besides}
+        raise NotAppliedError(website_id, {name: self.redact(how) for name, how in differing.items()})
+
+    def _until(self, read: Callable[[], Result], is_good: Callable[[Result], bool]) -> Result:
+        """Return the first good result of ``read``, or its last one; wait in between."""
+        found = read()
+        for seconds in CONFIRM_WAITS:
+            if is_good(found):
+                break
+            self._transport.wait(seconds)
+            found = read()
+        return found
+
+    def _other_domain(self, domain: str, record: Mapping[str, Any], advice: str = "") -> OtherDomainError:
+        shown = str(record["domain"])
+        remedy = f"If the service writes it so, write domain={shown!r}." if is_variant(domain, shown) else ""
+        return OtherDomainError(
+            domain, self.redact(shown), str(record["id"]), self.redact(" ".join(filter(None, (remedy, advice))))
+        )
+
+    def _hide_password(self, form: Mapping[str, str], privacy: object) -> None:
         if "password" not in form:
             return
         self._transport.redact.add(form["password"])
-        if privacy is not None:
-            self._warn_without_effect(privacy)
-
-    def _warn_without_effect(self, privacy: object) -> None:
-        if not fields.same_setting("privacy", privacy, Privacy.PASSWORD):
+        if privacy is not None and not fields.same_setting("privacy", privacy, Privacy.PASSWORD):
             log.warning(
                 "The password has no effect: privacy is %s, and a password is used only with %s.",
                 fields.normalise("privacy", privacy),
@@ -505,53 +586,61 @@ class AnalyticsClient:
             )
 
 
-def _path(website_id: str) -> str:
-    return f"{_WEBSITES}/{quote(website_id, safe='')}"
+class _Counted:
+    """Counts a change of a website, or that it failed; a bad argument is neither.
+
+    A class, not a generator: the traceback in the task log has no frames of ``contextlib``.
+    """
+
+    def __init__(self, stats: Stats) -> None:
+        self._stats = stats
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._stats.count("changes_applied")
+        elif isinstance(error, AnalyticsError):
+            self._stats.count("changes_failed")
 
 
-def _of_website(asked: str, record: dict[str, Any], answer: dialect.Answer) -> dict[str, Any]:
-    if str(record["id"]) != asked:
-        raise answer.unexpected(f"The response is about website {record['id']}, requested was website {asked}.")
-    return record
+def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> AmbiguousWriteError:
+    error = AmbiguousWriteError(f"{reason} The request is not sent again.", domain)
+    error.earlier = () if cause is None else (*cause.earlier, cause)
+    return error
 
 
-def _advice(domain: str, shown: str) -> str:
-    """Return what to write for a domain that the service seems to write in another way."""
-    return f"If the service writes it so, write domain={shown!r}." if is_variant(domain, shown) else ""
-
-
-def _difference(field: str, shown: Any, sent: Any) -> str:
-    """Return how a field differs from what was sent, bounded in length."""
-    before, after = fields.normalise(field, shown), fields.normalise(field, sent)
-    if not (isinstance(before, tuple) and isinstance(after, tuple)):
-        return f"is {str(before)[:100]!r}, sent was {str(after)[:100]!r}"
-    parts = []
-    for verb, entries in (("lacks", set(after) - set(before)), ("has besides", set(before) - set(after))):
-        if entries:
-            more = f" and {len(entries) - 3:,} more" if len(entries) > 3 else ""
-            parts.append(f"{verb} {', '.join(sorted(entries)[:3])}{more}")
-    return " and ".join(parts) or "has the entries in another way"
-
-
-def _has_domain(record: Mapping[str, Any], wanted: str) -> bool:
+def _has_domain(record: Mapping[str, Any], key: str) -> bool:
     domain = record.get("domain")
-    return isinstance(domain, str) and same_domain(domain, wanted)
+    return isinstance(domain, str) and domain_key(domain) == key
 
 
-def _matches(listing: Listing, wanted: str) -> list[dict[str, Any]]:
-    """Return the websites of a domain; a website that shows no domain matters only if no other one has it."""
-    matches = []
-    without: Any = None
-    for record in listing:
-        if _has_domain(record, wanted):
-            matches.append(record)
-        elif without is None and not isinstance(record.get("domain"), str):
-            without = record["id"]
-    if without is not None and not matches:
-        raise UnexpectedResponseError(
-            f"Website {without} has no domain, so it may be {wanted!r}: the domain cannot be looked up.",
-            200,
-            "GET",
-            dialect.API_PREFIX + _WEBSITES,
-        )
-    return matches
+def _only(domain: str, websites: Sequence[Record]) -> Record | None:
+    if len(websites) > 1:
+        raise DuplicateWebsiteError(domain, [str(record["id"]) for record in websites])
+    return websites[0] if websites else None
+
+
+def _shows_all(record: Mapping[str, Any]) -> bool:
+    return isinstance(record.get("domain"), str) and all(shows(name, record) for name in COMPARED)
+
+
+def _in_mixed_case(text: str) -> str:
+    """Return a text with ASCII letters in alternating case."""
+    return "".join(
+        letter.upper() if letter.isascii() and place % 2 else letter.lower() if letter.isascii() else letter
+        for place, letter in enumerate(text)
+    )
+
+
+def _by_number(website_id: str) -> tuple[int, str]:
+    return (int(website_id), "") if website_id.isdecimal() else (0, website_id)
+
+
+def _is_at_most(website_id: object, known: str) -> bool:
+    """Return whether a website is as old as a known one, or older."""
+    text = str(website_id)
+    return text == known or (text.isdecimal() and known.isdecimal() and int(text) <= int(known))

@@ -12,6 +12,7 @@ from airflow_provider_analytics.api.checks import refused
 
 _ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
 _NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
+_AROUND_A_DOMAIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://|(:[0-9]*)?(/.*)?$", re.DOTALL)
 _MAX_LENGTH = 254
 
 
@@ -55,14 +56,14 @@ def matches(pattern: str, domain: str) -> bool:
 def may_become(domain: str) -> set[str]:
     """Return the keys of other domains that a service may make of this one.
 
-    It may drop ``www.``, or follow the older IDNA 2003, by which ``straße`` is ``strasse``.
+    It may drop or add ``www.``, or follow the older IDNA 2003, by which ``straße`` is ``strasse``.
     """
     own = domain_key(domain)
     keys = {own}
     if not domain.isascii():
         with suppress(UnicodeError):
             keys.add(domain.encode("idna").decode().lower().removesuffix("."))  # Python's codec follows IDNA 2003
-    return (keys | {key.removeprefix("www.") for key in keys}) - {own}
+    return (keys | {key.removeprefix("www.") for key in keys} | {f"www.{key}" for key in keys}) - {own}
 
 
 def is_variant(domain: str, shown: str) -> bool:
@@ -78,9 +79,13 @@ def is_variant(domain: str, shown: str) -> bool:
 def domain_key(domain: str) -> str:
     """Normalise a domain so that equal domains compare equal: A-labels in lower case, without a trailing dot.
 
+    A scheme, a port and a path, which some services keep with a domain, do not count.
+
     Labels are mapped by UTS 46 (non-transitional: ``straße`` is not ``strasse``) and encoded by IDNA 2008. A label that
     IDNA rejects, such as one with an underscore or a glob, is compared in lower case.
     """
+    if ":" in domain or "/" in domain:
+        domain = _AROUND_A_DOMAIN.sub("", domain)
     if domain.isascii():
         return domain.lower().removesuffix(".")
     try:

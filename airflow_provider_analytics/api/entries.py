@@ -11,6 +11,7 @@ import ipaddress
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from airflow_provider_analytics.api.checks import one_of, refused, short_repr
 
@@ -26,6 +27,10 @@ _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
 _SHOWN_PROBLEMS = 10
 _COMMENT = re.compile(r"(?:^|\s)#.*")
+#: Parts of an address of which at least one is ``*``, as some services take them.
+_WILDCARD = re.compile(r"(?=[^*]*\*)(([0-9]{1,3}|\*)(\.([0-9]{1,3}|\*)){1,3}|[0-9a-fA-F:]*(:\*){1,7})")
+#: What no word of a list holds: separators, quotes, tags, and the signs that a text was cut.
+_NO_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
 
 
 class UnusableEntriesError(ValueError):
@@ -34,22 +39,27 @@ class UnusableEntriesError(ValueError):
     :param argument: name of the argument that holds the list.
     :param place: what the numbers count: ``line`` or ``entry``.
     :param problems: number of the line or entry, from 1, and what is wrong with it.
+    :param allowed: what is allowed.
     """
 
-    def __init__(self, argument: str, place: str, problems: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, argument: str, place: str, problems: Sequence[tuple[int, str]], allowed: str) -> None:
         self.argument = argument
         self.place = place
         self.problems = tuple(problems)
-        super().__init__(argument, place, self.problems)
+        self.allowed = allowed
+        super().__init__(argument, place, self.problems, allowed)
 
     def __str__(self) -> str:
         listed = "; ".join(f"{self.place} {number}: {problem}" for number, problem in self.problems[:_SHOWN_PROBLEMS])
         more = f"; and {len(self.problems) - _SHOWN_PROBLEMS:,} more" if len(self.problems) > _SHOWN_PROBLEMS else ""
-        return f"{self.argument} has {len(self.problems):,} unusable entries: {listed}{more}"
+        return f"{self.argument} has {len(self.problems):,} unusable entries: {listed}{more}; allowed: {self.allowed}"
 
 
 class EntryType(ABC):
     """Type of the entries of a list: how to parse an entry, and when two are equal."""
+
+    #: What is allowed, for messages.
+    allowed: ClassVar[str]
 
     def parse(self, argument: str, value: Iterable[str] | str, networks: str = "reject") -> Entries:
         """Return the entries of a list, or of a text with one entry per line, normalised and without duplicates.
@@ -77,8 +87,30 @@ class EntryType(ABC):
             except ValueError as error:
                 problems.append((number, f"{short_repr(line)} {error}"))
         if problems:
-            raise UnusableEntriesError(argument, place, problems)
+            raise UnusableEntriesError(argument, place, problems, self.allowed)
         return tuple(dict.fromkeys(entries))
+
+    def check_line(self, line: str) -> str:
+        """Return a line of a list as it is sent: an entry, with or without a comment, or only a comment.
+
+        Networks are allowed: an entry that a service shows can be sent back.
+
+        :raises ValueError: with what is wrong, if the line holds no entry.
+        """
+        entry = _entry(line)
+        if entry:
+            self._parser("send")(entry)
+        elif not stripped(line):
+            raise ValueError("is blank")
+        return stripped(line)
+
+    @abstractmethod
+    def is_understood(self, entry: str) -> bool:
+        """Return whether a text of the service, without comment, is one entry and no more.
+
+        A list that is separated, encoded or cut in another way than docs/interface.md says holds texts that are not:
+        sent back, they would replace what they stand for.
+        """
 
     @abstractmethod
     def key(self, line: str) -> str:
@@ -91,6 +123,12 @@ class EntryType(ABC):
 
 class Addresses(EntryType):
     """IP addresses. IPv6 is compressed and in lower case; an IPv4-mapped address becomes IPv4."""
+
+    allowed = "one IP address per line or entry"
+
+    def is_understood(self, entry: str) -> bool:
+        """Return whether a text is an address, a network, a range of addresses, or has ``*`` for parts of one."""
+        return _is_address(entry)
 
     def key(self, line: str) -> str:
         """Normalise an address or a network; any other text is returned unchanged."""
@@ -125,17 +163,29 @@ class Addresses(EntryType):
 class Words(EntryType):
     """Single words such as query parameters, case-sensitive."""
 
+    allowed = "one query parameter per line or entry"
+
+    def is_understood(self, entry: str) -> bool:
+        """Return whether a text is one word, without the signs that separate, quote or cut words."""
+        return not _NO_WORD.search(entry)
+
     def key(self, line: str) -> str:
         """Return the line without its comment."""
         return without_comment(line)
 
     def _parser(self, networks: str) -> Callable[[str], Entries]:
         def parse(entry: str) -> Entries:
-            if len(entry.split()) != 1:
-                raise ValueError("contains white space; write one parameter per line")
+            if not self.is_understood(entry):
+                raise ValueError("contains white space, a separator or a quote; write one parameter per line")
             return (entry,)
 
         return parse
+
+
+def line_key(line: str, key: Callable[[str], str]) -> tuple[str, str]:
+    """Return what tells a line from others: its entry, by the key of its type, and its comment."""
+    entry = without_comment(line)
+    return key(line), " ".join(stripped(line).removeprefix(entry).split())
 
 
 def without_comment(line: str) -> str:
@@ -180,6 +230,18 @@ def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 # The same few addresses stand on thousands of websites.
+@functools.lru_cache(maxsize=1 << 16)
+def _is_address(entry: str) -> bool:
+    if _WILDCARD.fullmatch(entry):
+        return True
+    try:
+        for part in entry.split("-") if "/" not in entry else [entry]:
+            ipaddress.ip_network(part, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
 @functools.lru_cache(maxsize=1 << 16)
 def _address_key(line: str) -> str:
     entry = without_comment(line)

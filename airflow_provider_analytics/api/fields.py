@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from airflow_provider_analytics.api.checks import nearest, one_of, refused
-from airflow_provider_analytics.api.domains import check_domain
 from airflow_provider_analytics.api.entries import Addresses, Words
 from airflow_provider_analytics.api.kinds import (
     Boolean,
@@ -44,6 +43,7 @@ class Field:
     :param meaning: its purpose, as a phrase for documents.
     :param on_create: whether a create can send it.
     :param on_update: whether an update can send it.
+    :param default: value of a new website for which it was not sent, normalised; None if the interface documents none.
     """
 
     name: str
@@ -51,17 +51,18 @@ class Field:
     meaning: str
     on_create: bool = True
     on_update: bool = True
+    default: Any = None
 
 
 #: All fields, in the order of the interface and of the columns of a snapshot.
 WEBSITE_FIELDS = (
     Field("domain", Domain(), "domain name of the website", on_update=False),
-    Field("privacy", PrivacySetting(), "who sees the public statistics page"),
+    Field("privacy", PrivacySetting(), "who sees the public statistics page", default="public"),
     Field("password", Secret(), "password of the statistics page; has effect only with privacy `password`"),
-    Field("email", Flag(), "whether periodic e-mail reports are sent"),
-    Field("exclude_bots", Flag(), "whether common bots are excluded from tracking"),
-    Field("exclude_params", Lines(Words()), "URL query parameters excluded from tracking"),
-    Field("exclude_ips", Lines(Addresses()), "IP addresses excluded from tracking"),
+    Field("email", Flag(), "whether periodic e-mail reports are sent", default=False),
+    Field("exclude_bots", Flag(), "whether common bots are excluded from tracking", default=True),
+    Field("exclude_params", Lines(Words()), "URL query parameters excluded from tracking", default=()),
+    Field("exclude_ips", Lines(Addresses()), "IP addresses excluded from tracking", default=()),
     Field("favorite", Boolean(), "whether the website is marked as favourite", on_create=False),
 )
 
@@ -104,21 +105,33 @@ class ListFilters(TypedDict, total=False):
     per_page: int | None
 
 
-def create_form(domain: str, **settings: Unpack[CreateSettings]) -> dict[str, str]:
-    """Return the form fields of a create (docs/interface.md, Operations)."""
-    return {"domain": check_domain(domain), **_form(CREATE_FIELDS, settings)}
+def check_create(**settings: Unpack[CreateSettings]) -> dict[str, Any]:
+    """Return the settings of a create that are given, normalised.
+
+    :raises ValueError: if one is unknown or invalid.
+    """
+    return _checked(CREATE_FIELDS, settings)
 
 
-def update_form(*, boolean_texts: BooleanTexts, **settings: Unpack[UpdateSettings]) -> dict[str, str]:
-    """Return the form fields of an update (docs/interface.md, Operations).
+def check_update(**settings: Unpack[UpdateSettings]) -> dict[str, Any]:
+    """Return the settings of an update that are given, normalised.
+
+    :raises ValueError: if none is given, or one is unknown or invalid.
+    """
+    checked = _checked(UPDATE_FIELDS, settings)
+    if not checked:
+        raise ValueError(f"Nothing to update: give at least one of {', '.join(UPDATE_FIELDS)}")
+    return checked
+
+
+def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, str]:
+    """Return the form fields of normalised settings, in the order of the interface (docs/interface.md, Operations).
 
     :param boolean_texts: the texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
-    :raises ValueError: if no field is given, or one is invalid.
     """
-    form = _form(UPDATE_FIELDS, settings, boolean_texts)
-    if not form:
-        raise ValueError(f"Nothing to update: give at least one of {', '.join(UPDATE_FIELDS)}")
-    return form
+    return {
+        name: field.kind.encode(settings[name], boolean_texts) for name, field in FIELDS.items() if name in settings
+    }
 
 
 def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -> dict[str, str]:
@@ -168,6 +181,25 @@ def normalise(name: str, value: object) -> Any:
         return value
 
 
+def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
+    """Return the lines of a list of the service, whether they are understood or not; None if it is no list."""
+    kind = FIELDS[name].kind
+    try:
+        return kind.split(value) if isinstance(kind, Lines) else None
+    except ValueError:
+        return None
+
+
+def sendable(name: str, value: object) -> Any:
+    """Return a value of the service, normalised, if it can be sent back; None if the interface does not define it."""
+    normalised = normalise(name, value)
+    try:
+        FIELDS[name].kind.encode(normalised, ("0", "1"))
+    except ValueError:
+        return None
+    return normalised
+
+
 def same_setting(name: str, one: object, other: object) -> bool:
     """Return whether two values of a field are equal settings; exclusion lists compare as sets of their entries."""
     one, other = normalise(name, one), normalise(name, other)
@@ -186,11 +218,10 @@ def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> 
     ]
 
 
-def _form(
-    allowed: tuple[str, ...], settings: Mapping[str, Any], boolean_texts: BooleanTexts = ("0", "1")
-) -> dict[str, str]:
+def _checked(allowed: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:
     _check_names(settings, allowed)
-    return {name: _encoded(name, settings[name], boolean_texts) for name in allowed if settings.get(name) is not None}
+    given = {name: settings[name] for name in allowed if settings.get(name) is not None}
+    return {name: FIELDS[name].kind.parse(name, value) for name, value in given.items()}
 
 
 def _encoded(name: str, value: object, boolean_texts: BooleanTexts) -> str:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from airflow_provider_analytics.api import checks
 from airflow_provider_analytics.api.domains import check_domain, domain_key
-from airflow_provider_analytics.api.entries import EntryType, stripped
+from airflow_provider_analytics.api.entries import EntryType, UnusableEntriesError, stripped, without_comment
 
 #: The texts for false and true, in this order.
 BooleanTexts = tuple[str, str]
@@ -164,6 +164,10 @@ class Boolean(Flag):
     column = "boolean"
     in_a_column = ""
 
+    def read(self, value: object) -> Any:
+        """Return the flag as bool; null means false, as services render a mark that is not set."""
+        return False if value is None else self.parse("", value)
+
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return the text for false or true."""
         return booleans[bool(value)]
@@ -192,11 +196,46 @@ class Lines(Kind):
     in_a_column: ClassVar[str] = ", an entry per line"
 
     def parse(self, field: str, value: object) -> tuple[str, ...]:
-        """Return the lines of a list or a text."""
-        return tuple(split_lines(field, value))
+        """Return the lines of a list, or of a text with an entry per line; comments are kept.
+
+        ``[]`` means no entries. A text without entries is refused: an empty Variable, or a file that was read
+        incorrectly, never clears a list.
+        """
+        if isinstance(value, str):
+            lines = [line for line in map(stripped, value.splitlines()) if line]
+            if not lines:
+                raise ValueError(f"{field}={value!r} has no entries; to clear the list, give []")
+        elif isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
+            raise checks.refused(field, value, "a list, or a text with one entry per line")
+        else:
+            lines = list(value)
+        found, problems = [], []
+        for number, line in enumerate(lines, start=1):
+            try:
+                found.append(self.entries.check_line(line))
+            except ValueError as error:
+                problems.append((number, f"{checks.short_repr(line)} {error}"))
+        if problems:
+            place = "line" if isinstance(value, str) else "entry"
+            raise UnusableEntriesError(field, place, problems, self.entries.allowed)
+        return tuple(found)
 
     def read(self, value: object) -> tuple[str, ...]:
-        """Return the lines of the service, given as text or as array; null, blank text and blank lines are nothing."""
+        """Return the lines of the service, given as text or as array; null, blank text and blank lines are nothing.
+
+        :raises ValueError: if it is neither, or a line is not one entry (:meth:`EntryType.is_understood`).
+        """
+        lines = self.split(value)
+        for line in lines:
+            if not _is_understood(self.entries, line):
+                raise checks.refused("", line, "one entry per line")
+        return lines
+
+    def split(self, value: object) -> tuple[str, ...]:
+        """Return the lines of the service, whether they are understood or not.
+
+        :raises ValueError: if it is neither a text nor an array of texts.
+        """
         if isinstance(value, str):
             return _lines(value)
         parts = [] if value is None else value
@@ -215,7 +254,7 @@ class Lines(Kind):
     def cell(self, value: object) -> str | None:
         """Return a text with one entry per line."""
         try:
-            return "\n".join(self.read(value))
+            return "\n".join(self.split(value))
         except ValueError:
             return None
 
@@ -229,6 +268,12 @@ class Lines(Kind):
 def _lines(text: str) -> tuple[str, ...]:
     """Return the lines of a text that are not blank, without white space around them."""
     return tuple(line for line in map(stripped, text.splitlines()) if line)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_understood(entries: EntryType, line: str) -> bool:
+    entry = without_comment(line)
+    return not entry or entries.is_understood(entry)
 
 
 class Secret(Kind):
@@ -261,31 +306,6 @@ def parse_privacy(value: object) -> Privacy:
         if text == str(setting.value) or text.upper() == setting.name:
             return setting
     raise checks.refused("privacy", value, ", ".join(f"{setting.value} ({setting.label})" for setting in Privacy))
-
-
-def split_lines(field: str, value: object) -> list[str]:
-    """Return the entries of a list, or of a text with one entry per line.
-
-    White space around entries is removed. ``[]`` and ``""`` mean no entries. A text of blank lines only is refused, so
-    that a file that was read incorrectly never clears a list.
-
-    :raises ValueError: for any other value, a blank entry, or an entry with a line break.
-    """
-    if isinstance(value, str):
-        entries = [line for line in (stripped(line) for line in value.splitlines()) if line]
-        if value and not entries:
-            raise ValueError(f"{field}={value!r} contains blank lines only; to clear the list, give [] or ''")
-        return entries
-    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise checks.refused(field, value, "a list, or a text with one entry per line")
-    entries = []
-    for number, entry in enumerate(value, start=1):
-        if not isinstance(entry, str) or not entry.strip():
-            raise ValueError(f"{field}: entry {number} is {entry!r}; allowed: text that is not blank")
-        if len(entry.splitlines()) != 1 or entry.splitlines()[0] != entry:
-            raise ValueError(f"{field}: entry {number} is {entry!r}; allowed: text without a line break")
-        entries.append(entry.strip())
-    return entries
 
 
 def _integer(value: object) -> int | None:

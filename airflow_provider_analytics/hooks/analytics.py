@@ -209,9 +209,10 @@ class AnalyticsHook(BaseHook):
         exclude_params: Iterable[str] | str | None = None,
         exclude_ips: Iterable[str] | str | None = None,
     ) -> dict[str, Any]:
-        """Create a website and return it (docs/interface.md, Operations). One call never creates two websites.
+        """Create a website, verify it, and return it (docs/interface.md, Operations).
 
-        Omitted settings take the defaults of the service: privacy ``public``, no e-mail reports, bots excluded.
+        The request is never sent twice. Whether the domain exists is not checked: see :meth:`ensure_website`. Omitted
+        settings take the defaults of the service: privacy ``public``, no e-mail reports, bots excluded.
 
         :param domain: domain name, without scheme, port or path.
         :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
@@ -219,21 +220,60 @@ class AnalyticsHook(BaseHook):
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
-        :param exclude_ips: IP addresses excluded from tracking, sent as given: a list, or a text with one entry per
-            line.
+        :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
         :return: the website record.
-        :raises AmbiguousWriteError: if it is unknown whether the website was created; look the domain up.
+        :raises AmbiguousWriteError: if it is unknown whether the website was created; look up the domain.
+        :raises NotAppliedError: if the website does not show these settings, and the defaults.
         """
-        with _Change(self.client):
-            return self.client.create_website(
-                domain,
-                privacy=privacy,
-                password=password,
-                email=email,
-                exclude_bots=exclude_bots,
-                exclude_params=exclude_params,
-                exclude_ips=exclude_ips,
-            )
+        return self.client.create_website(
+            domain,
+            privacy=privacy,
+            password=password,
+            email=email,
+            exclude_bots=exclude_bots,
+            exclude_params=exclude_params,
+            exclude_ips=exclude_ips,
+        ).record
+
+    def ensure_website(
+        self,
+        domain: str,
+        *,
+        privacy: Privacy | int | str | None = None,
+        password: str | None = None,
+        email: bool | None = None,
+        exclude_bots: bool | None = None,
+        exclude_params: Iterable[str] | str | None = None,
+        exclude_ips: Iterable[str] | str | None = None,
+    ) -> dict[str, Any]:
+        """Return the website of a domain; create it with these settings if it does not exist.
+
+        The complete list is read before the create, and the newest websites after it, so that of several tasks that
+        create the same domain at the same time at most one succeeds (docs/guarantees.md). An existing website is
+        returned unchanged, whatever its settings.
+
+        :param domain: domain name, without scheme, port or path.
+        :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
+        :param password: password of the statistics page; has effect only with privacy ``password``.
+        :param email: whether periodic e-mail reports are sent.
+        :param exclude_bots: whether common bots are excluded from tracking.
+        :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
+        :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
+        :return: the website record.
+        :raises DuplicateWebsiteError: if several websites have the domain.
+        :raises OtherDomainError: if the service seems to write the domain in another way, and has such a website.
+        :raises AmbiguousWriteError: if it is unknown whether the website was created; a further call looks it up.
+        :raises NotAppliedError: if the new website does not show these settings.
+        """
+        return self.client.ensure_website(
+            domain,
+            privacy=privacy,
+            password=password,
+            email=email,
+            exclude_bots=exclude_bots,
+            exclude_params=exclude_params,
+            exclude_ips=exclude_ips,
+        ).record
 
     def update_website(
         self,
@@ -247,9 +287,10 @@ class AnalyticsHook(BaseHook):
         exclude_ips: Iterable[str] | str | None = None,
         favorite: bool | None = None,
     ) -> dict[str, Any]:
-        """Change settings of a website and return it (docs/interface.md, Operations).
+        """Change settings of a website, verify it, and return it (docs/interface.md, Operations).
 
-        An argument of None is not sent: its setting is kept. ``[]`` or ``""`` clears a list.
+        The website is fetched before and after: it must show what was sent, and all else as before. An argument of
+        None is not sent: its setting is kept. ``[]`` clears a list.
 
         :param website_id: id of the website.
         :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
@@ -257,33 +298,32 @@ class AnalyticsHook(BaseHook):
         :param email: whether periodic e-mail reports are sent.
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
-        :param exclude_ips: IP addresses excluded from tracking, sent as given: a list, or a text with one entry per
-            line.
+        :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
         :param favorite: whether the website is marked as favourite.
         :return: the website record.
         :raises NotFoundError: if there is no website with this id.
+        :raises NotAppliedError: if the website shows something else.
         """
-        with _Change(self.client):
-            return self.client.update_website(
-                website_id,
-                privacy=privacy,
-                password=password,
-                email=email,
-                exclude_bots=exclude_bots,
-                exclude_params=exclude_params,
-                exclude_ips=exclude_ips,
-                favorite=favorite,
-            )
+        return self.client.update_website(
+            website_id,
+            privacy=privacy,
+            password=password,
+            email=email,
+            exclude_bots=exclude_bots,
+            exclude_params=exclude_params,
+            exclude_ips=exclude_ips,
+            favorite=favorite,
+        ).record
 
     def delete_website(self, website_id: int | str) -> None:
-        """Delete a website (docs/interface.md, Operations).
+        """Delete a website, and verify that it is gone (docs/interface.md, Operations).
 
         :param website_id: id of the website.
         :raises NotFoundError: if there is no website with this id, unless an earlier attempt of this call, whose
             response was lost, may have deleted it.
+        :raises NotAppliedError: if the service still returns it.
         """
-        with _Change(self.client):
-            self.client.delete_website(website_id)
+        self.client.delete_website(website_id)
 
     def get_account(self) -> dict[str, Any]:
         """Return the account of the API key (docs/interface.md, Operations), a dict whose keys are not documented."""
@@ -334,27 +374,6 @@ class AnalyticsHook(BaseHook):
             name: StringField(field["label"], description=field["description"], widget=TextWidget())
             for name, field in CONNECTION_TYPE["conn-fields"].items()
         }
-
-
-class _Change:
-    """Counts a change of a website, or that it failed; a bad argument is neither.
-
-    A class, not a generator: the traceback in the task log has no frames of ``contextlib``.
-    """
-
-    def __init__(self, client: AnalyticsClient) -> None:
-        self._stats = client.stats
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            self._stats.count("changes_applied")
-        elif isinstance(error, AnalyticsError):
-            self._stats.count("changes_failed")
 
 
 # A thread of the parent may have held the lock, and is not there any more.

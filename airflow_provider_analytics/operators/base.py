@@ -45,6 +45,7 @@ class AnalyticsOperator(BaseOperator):
 
     def connected(self) -> Connected:
         """Return a context manager that gives a hook, and fails the task without a retry on a permanent error."""
+        read_once(self)
         self._connected = Connected(self.analytics_conn_id)
         if self._is_killed:
             self._is_killed = False
@@ -125,6 +126,14 @@ class Connected(FailWithoutRetry):
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)
+
+
+def read_once(operator: BaseOperator) -> None:
+    """Let every argument of an operator be read as often as needed: an iterator is exhausted after the first time."""
+    from airflow_provider_analytics.api.checks import once
+
+    for name in operator.template_fields:
+        setattr(operator, name, once(getattr(operator, name)))
 
 
 def require_run(context: Context, keys: Iterable[str], what: str) -> None:

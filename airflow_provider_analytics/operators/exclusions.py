@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.api.entries import Entries
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.planning import LedgerFile, Planned
+    from airflow_provider_analytics.operators.planning import LedgerFile
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
-    from airflow_provider_analytics.reconcile.apply import Outcome, Websites
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
+    from airflow_provider_analytics.reconcile.engine import Planned
+    from airflow_provider_analytics.reconcile.exclusions import ExclusionList
+    from airflow_provider_analytics.reconcile.results import Outcome
 
 _FILTERS = ("search", "search_by", "favorite")
 
@@ -109,8 +111,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
         from airflow_provider_analytics.api.checks import flag
+        from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.operators.planning import read_approved, write_plan
-        from airflow_provider_analytics.reconcile.apply import Outcome
 
         with self.connected() as hook:
             dry_run = flag("dry_run", self.is_dry_run)
@@ -119,7 +121,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             self._require_run(context, dry_run=dry_run)
             approved = None if dry_run else read_approved(self.plan_path, self.expected_digest)
             planned = self._plan(hook, context, approved, dry_run=dry_run)
-            outcome = Outcome()
+            outcome = None
             if dry_run:
                 planned.raise_unread()
                 if self.plan_path:
@@ -127,9 +129,11 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                     write_plan(self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite)
             else:
                 planned = planned.only(approved)
-                outcome = planned.apply(context, hook.client.redact, audit_path=self.audit_path)
-            result = self._result(hook, planned, outcome, dry_run=dry_run)
-            outcome.raise_failures()
+                audit = audit_trail(self.audit_path, context, hook.client.redact)
+                outcome = planned.apply(audit, ignore_gone=True)
+            result = self._result(planned, outcome, dry_run=dry_run)
+            if outcome:
+                outcome.raise_failures()
         return result
 
     def _require_run(self, context: Context, *, dry_run: bool) -> None:
@@ -142,83 +146,75 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             require_run(context, ["ti"], "The mode managed without list_name")
 
     def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None, *, dry_run: bool) -> Planned:
-        """Read the list of websites and work out the changes."""
+        """Plan what the arguments ask for."""
         from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
-        from airflow_provider_analytics.operators.planning import ADOPT, Planned, account_of, same_scope
-        from airflow_provider_analytics.reconcile.exclusions import MODES, ExclusionList
-        from airflow_provider_analytics.reconcile.guards import guarded
-        from airflow_provider_analytics.reconcile.selection import extra_entries
+        from airflow_provider_analytics.operators.planning import ADOPT, account_of
+        from airflow_provider_analytics.reconcile.engine import Limits, plan, same_scope
 
-        one_of("mode", self.mode, MODES)
         if self.adopt is not None:
             one_of("adopt", self.adopt, ADOPT)
-            if self.mode != "managed":
-                raise ValueError(f"adopt is not allowed with mode={self.mode!r}; allowed: mode='managed'")
-        force = flag("force", self.force)
-        allow_no_match = flag("allow_no_match", self.allow_no_match)
-        limit = fraction("max_removal_fraction", self.max_removal_fraction)
+        limits = Limits(fraction("max_removal_fraction", self.max_removal_fraction), flag("force", self.force))
         workers = whole_number("max_workers", self.max_workers, at_least=1)
-        common, per_website = self._desired(context, allow_empty=flag("allow_empty", self.allow_empty))
-        if self.release and self.mode != "managed":
-            raise ValueError(f"release is not allowed with mode={self.mode!r}; allowed: mode='managed'")
+        source = self._source(context)
+        for name in ("adopt", "release"):
+            if getattr(self, name) and not source.managed:
+                raise ValueError(f"{name} is not allowed with mode={self.mode!r}; allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": self.mode}
-        if self.mode == "managed" or self.plan_path:
+        if source.managed or self.plan_path:
             scope["account"] = account_of(hook)
-        ledger_file = self._ledger(scope, context) if self.mode == "managed" else None
-        if ledger_file:
-            scope["list"] = ledger_file.ledger.identity.list
+        ledger = self._ledger(scope, context) if source.managed else None
+        if ledger:
+            scope["list"] = ledger.ledger.identity.list
         if approved:
             same_scope(approved.plan, scope)
-        if ledger_file and not dry_run:
-            ledger_file.take_over(context, hook.client)  # before the websites are read: what it may add is shown then
-
-        websites = self._list(hook, workers)
-        chosen, released = self._choose(websites, allow_no_match=allow_no_match)
-        extra = extra_entries(chosen, per_website, allow_no_match=allow_no_match)
-        doubts = ledger_file.ledger.doubts if ledger_file else None
-        records, unread = websites.with_fields([*chosen, *released], [self.field], doubts)
-        given_back = frozenset(str(record["id"]) for record in released)
-        exclusions = ExclusionList(self.field, self.mode, common, extra, released=given_back)
-        last = None
-        if ledger_file:
-            if self.adopt:
-                ledger_file.ledger = ledger_file.ledger.adopt(records, exclusions.desired_lists(records))
-            exclusions = exclusions.owning(ledger_file.ledger, records)
-            last = (ledger_file.ledger.lists.get(self.field, ()), common)
-        plan = exclusions.plan(records, {**scope, "max_removal_fraction": limit})
-        return Planned(
-            guarded(plan, limit, force=force, last_list=last),
-            websites,
-            records,
-            exclusions.change,
-            limit,
-            ledger_file,
-            managed=(self.field,),
-            lists={self.field: common},
-            unread=unread,
-            ignore_gone=True,
+        if ledger and not dry_run:
+            ledger.take_over(context, hook.client)  # before the websites are read: what it may add is shown then
+        return plan(
+            hook.client,
+            source,
+            scope={**scope, "max_removal_fraction": limits.max_removal_fraction},
+            limits=limits,
+            workers=workers,
+            ledger=ledger,
+            adopt=bool(self.adopt),
         )
 
-    def _result(self, hook: AnalyticsHook, planned: Planned, outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
+    def _source(self, context: Context) -> ExclusionList:
+        """Return the list, and the websites that get it."""
+        from airflow_provider_analytics.api.checks import flag, one_of
+        from airflow_provider_analytics.reconcile.desired import MODES
+        from airflow_provider_analytics.reconcile.exclusions import ExclusionList
+        from airflow_provider_analytics.reconcile.selection import parse_selectors
+
+        one_of("mode", self.mode, MODES)
+        filters = self.websites if isinstance(self.websites, Mapping) else {}
+        for name in filters:
+            one_of("websites", name, _FILTERS)
+        if filters and self.release:
+            raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
+        selected = None if isinstance(self.websites, Mapping) else self.websites
+        entries, per_website = self._desired(context, allow_empty=flag("allow_empty", self.allow_empty))
+        return ExclusionList(
+            self.field,
+            self.mode,
+            entries,
+            None if selected is None else parse_selectors("websites", selected),
+            parse_selectors("except_websites", self.except_websites),
+            per_website,
+            parse_selectors("release", self.release),
+            dict(filters),
+            flag("allow_no_match", self.allow_no_match),
+        )
+
+    def _result(self, planned: Planned, outcome: Outcome | None, *, dry_run: bool) -> dict[str, Any]:
         """Return the result, and log what a person reads first."""
-        from airflow_provider_analytics.operators.planning import SHOWN_CHANGES, markdown_path
-        from airflow_provider_analytics.reconcile.markdown import to_markdown
+        from airflow_provider_analytics.operators.planning import result_of
 
         plan = planned.plan
-        whole = markdown_path(self.plan_path) if self.plan_path else None
-        result: dict[str, Any] = hook.client.for_output(
-            {
-                "field": self.field,
-                "mode": self.mode,
-                "dry_run": dry_run,
-                **plan.to_dict(SHOWN_CHANGES),
-                "unchanged": len(planned.records) - len(plan.changes),
-                "applied": outcome.applied,
-                "verified": not dry_run and not outcome.failures and not outcome.unshown,
-                "markdown": to_markdown(plan, whole=whole) if dry_run else None,
-            }
+        result = result_of(
+            planned, outcome, dry_run=dry_run, plan_path=self.plan_path, field=self.field, mode=self.mode
         )
-        if dry_run:
+        if outcome is None:
             more = [f"and {result['changes_left_out']:,} more"] if result["changes_left_out"] else []
             self.log.info(
                 "Planned %s for %s of %s websites: %s entries to add, %s to remove%s",
@@ -296,42 +292,6 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             except UndefinedError as error:
                 raise ValueError(f"{self.argument}={value!r} cannot be rendered: {error}") from None
         return value
-
-    def _list(self, hook: AnalyticsHook, workers: int) -> Websites:
-        from airflow_provider_analytics.api.checks import one_of
-        from airflow_provider_analytics.reconcile.apply import Websites, read_websites
-        from airflow_provider_analytics.reconcile.selection import exact_selectors, raise_unless_found
-
-        if self.websites is not None and not isinstance(self.websites, Mapping):
-            part = exact_selectors(websites=self.websites, except_websites=self.except_websites, release=self.release)
-            return read_websites(hook.client, part, workers=workers)
-        filters = self.websites or {}
-        for name in filters:
-            one_of("websites", name, _FILTERS)
-        if filters and self.release:
-            raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
-        records = hook.list_websites(**filters)
-        if filters.get("search"):
-            raise_unless_found(records, str(filters["search"]))
-        return Websites(hook.client, records, complete=not filters, workers=workers)
-
-    def _choose(
-        self, websites: Websites, *, allow_no_match: bool
-    ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-        """Return the websites that get the list, and those that get their own list back."""
-        from airflow_provider_analytics.reconcile.selection import choose, raise_unmatched
-
-        selectors = self.websites
-        if isinstance(selectors, Mapping):
-            found = websites.records or not selectors
-            raise_unmatched([] if found else [f"websites: {selectors!r}"], allow_no_match=allow_no_match)
-            selectors = None
-        chosen = choose(websites.records, selectors, self.except_websites, allow_no_match=allow_no_match)
-        if not self.release:
-            return chosen, []
-        released = choose(websites.records, self.release, (), allow_no_match=allow_no_match, argument="release")
-        given_back = {str(record["id"]) for record in released}
-        return [record for record in chosen if str(record["id"]) not in given_back], released
 
     def _ledger(self, scope: Mapping[str, Any], context: Context) -> LedgerFile:
         from airflow_provider_analytics.operators.planning import LedgerFile, task_name

@@ -1,17 +1,17 @@
-"""What the operators that plan and apply have in common: the files of ledgers and plans, and applying."""
+"""What the operators that plan and apply have in common: the files of ledgers and plans, and the result."""
 
 from __future__ import annotations
 
 import json
 import logging
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import refused_together
-from airflow_provider_analytics.exceptions import BulkError, GuardError, StoppedError, StorageError
+from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.operators.base import require_run
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.reconcile.apply import ChangeOf, Outcome, Websites
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
-    from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Owned, Try
+    from airflow_provider_analytics.reconcile.engine import Planned
+    from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Try
     from airflow_provider_analytics.reconcile.plan import Plan
+    from airflow_provider_analytics.reconcile.results import Outcome
 
 #: Maximum number of changes in the return value, one line each; the counts cover the rest.
 SHOWN_CHANGES = 20
@@ -261,134 +262,28 @@ def read_approved(plan_path: str | None, expected_digest: str | None) -> Approve
     return ApprovedPlan(plan)
 
 
-def same_scope(approved: Plan, scope: Mapping[str, Any]) -> None:
-    """Raise :class:`GuardError` if a plan was approved for something else."""
-    differing = [name for name, value in scope.items() if approved.scope.get(name) != value]
-    if differing:
-        told = "; ".join(f"{name} was {approved.scope.get(name)!r}, here it is {scope[name]!r}" for name in differing)
-        raise GuardError(f"The plan was approved for something else: {told}. Nothing was sent.")
+def result_of(
+    planned: Planned, outcome: Outcome | None, *, dry_run: bool, plan_path: str | None, **more: Any
+) -> dict[str, Any]:
+    """Return the result of the operators that plan and apply, bounded in size.
 
-
-@dataclass(frozen=True)
-class Planned:
-    """A plan, and what it takes to apply it.
-
-    :param websites: the websites as they were listed.
-    :param records: records of the compared websites.
-    :param change_of: works the change of a website out anew.
-    :param max_removal_fraction: what the guards allow.
-    :param ledger_file: the ledger of managed lists.
-    :param managed: list fields that the ledger is about.
-    :param lists: list field to the list of this run.
-    :param unread: websites that could not be read, and why.
-    :param ignore_gone: whether a website that no longer exists is no failure.
+    :param outcome: what became of the plan; None if it was not applied.
+    :param more: what an operator adds.
     """
+    from airflow_provider_analytics.reconcile.markdown import to_markdown
+    from airflow_provider_analytics.reconcile.results import Outcome
 
-    plan: Plan
-    websites: Websites
-    records: Sequence[Mapping[str, Any]]
-    change_of: ChangeOf
-    max_removal_fraction: float
-    ledger_file: LedgerFile | None = None
-    managed: Collection[str] = ()
-    lists: Owned = field(default_factory=dict)
-    unread: Mapping[str, str] = field(default_factory=dict)
-    ignore_gone: bool = False
-
-    def raise_unread(self) -> None:
-        """Raise :class:`BulkError` if websites could not be read: a plan without them is not the whole plan."""
-        if self.unread:
-            raise BulkError(self.unread)
-
-    def only(self, approved: ApprovedPlan | None) -> Planned:
-        """Return this plan if it may be applied: it is the approved one, or no guard trips.
-
-        :raises GuardError: if it may not.
-        """
-        from airflow_provider_analytics.reconcile.guards import Watch
-
-        if approved is None:
-            self.plan.raise_if_unsafe()
-            watch = Watch(self.plan, self.max_removal_fraction)
-            return replace(self, change_of=watch.watching(self.change_of))
-        self.raise_unread()
-        approved.raise_unless_whole(self.plan, self.records)
-        # The guards were judged when the plan was made.
-        was = approved.plan
-        plan = replace(self.plan, scope=was.scope, unsafe=was.unsafe, force=was.force)
-        return replace(self, plan=plan, change_of=approved.only_approved(self.change_of))
-
-    def apply(
-        self,
-        context: Context,
-        redact: Callable[[str], str],
-        *,
-        audit_path: str | None,
-        passwords: Mapping[str, str] | None = None,
-    ) -> Outcome:
-        """Apply the plan, write the audit trail, and keep the ledger true before and afterwards.
-
-        If the task is stopped meanwhile, both record what was sent and what may have been, and the stop is raised.
-
-        :return: the outcome, with the websites that could not be read among the failures.
-        :raises StoppedError: if the task was stopped before all was done and checked.
-        """
-        from airflow_provider_analytics.operators.audit import audit_trail
-        from airflow_provider_analytics.reconcile.apply import apply_plan
-
-        before = self.ledger_file.ledger if self.ledger_file else None
-        if self.ledger_file and before:
-            # Written before anything is sent: entries added by a task that is then killed must count as added.
-            claimed = before.claim(self.plan.changes, self.managed)
-            lists = {**claimed.lists, **self.lists}
-            if self.ledger_file.was_open:
-                # What the try before may still add is also told to the one after this one, should this one be killed.
-                lists = {name: tuple(dict.fromkeys((*claimed.lists.get(name, ()), *lists[name]))) for name in lists}
-            self.ledger_file.claim(replace(claimed, lists=lists))
-        with audit_trail(audit_path, context, redact) as audit:
-            outcome = apply_plan(
-                self.websites,
-                self.plan,
-                self.change_of,
-                passwords=passwords,
-                applied=audit.applied,
-                undone=audit.undone,
-                ignore_gone=self.ignore_gone,
-            )
-            outcome = replace(outcome, failures={**self.unread, **outcome.failures})
-            stop = self._stopped(outcome, outcome.interrupted) if outcome.interrupted else None
-            try:
-                # First the ledger: the audit trail may be what failed.
-                if self.ledger_file and before:
-                    self.ledger_file.settle(
-                        before.settle(
-                            self.records,
-                            outcome.sent,
-                            self.lists,
-                            planned=self.plan.changes,
-                            was_open=self.ledger_file.was_open,
-                            unclear=outcome.unclear,
-                            differing=outcome.differing,
-                            fields=self.managed,
-                        ),
-                        is_open=bool(outcome.unclear),
-                    )
-            except StoppedError as replaced:
-                stop = stop or self._stopped(outcome, replaced)
-            finally:
-                audit.failed(outcome.failures)
-        if stop:
-            raise stop from None
-        return outcome
-
-    def _stopped(self, outcome: Outcome, by: BaseException) -> BaseException:
-        """Return what to raise after a stop, and log how far it came."""
-        unclear = f", {len(outcome.unclear):,} may have been" if outcome.unclear else ""
-        told = f"Stopped: {outcome.applied:,} of {len(self.plan.changes):,} websites changed{unclear}"
-        log.warning("%s", told)
-        if not isinstance(by, StoppedError):
-            return (
-                by  # a timeout, or Airflow 2 on a kill, raises an exception of its own, which it expects to see again
-            )
-        replaced = self.ledger_file.replaced if self.ledger_file else None
-        return StoppedError(f"{told}. " + (f"The task was {replaced}." if replaced else "The next try does the rest."))
+    plan, outcome = planned.plan, outcome or Outcome()
+    result = {
+        **more,
+        "dry_run": dry_run,
+        **plan.to_dict(SHOWN_CHANGES),
+        "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),
+        "applied": outcome.applied,
+        "states": outcome.states,
+        "verified": not dry_run and outcome.is_verified,
+        "unverified": outcome.unverified,
+        "besides": outcome.besides,
+        "markdown": to_markdown(plan, whole=markdown_path(plan_path) if plan_path else None) if dry_run else None,
+    }
+    return planned.websites.client.for_output(result)

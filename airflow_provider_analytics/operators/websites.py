@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,15 +11,13 @@ from airflow_provider_analytics.api.checks import refused, refused_together
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import AirflowFailException, Context
+    from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider_analytics.api.client import Written
     from airflow_provider_analytics.api.kinds import Privacy
-    from airflow_provider_analytics.exceptions import AnalyticsError
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
-#: Statuses by which services refuse a domain that is taken.
-_MAY_MEAN_TAKEN = (400, 409, 422)
 IF_EXISTS = ("skip", "update", "fail")
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
 ARGUMENTS = {"email": "email_reports"}
@@ -156,11 +153,7 @@ class _SettingsOperator(AnalyticsOperator):
 
     def _settings(self, names: Iterable[str], context: Context) -> dict[str, Any]:
         """Return the given settings; render the password, and mask it before it is used."""
-        from airflow_provider_analytics.api.fields import LINE_FIELDS
-
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
-        for name in LINE_FIELDS:
-            _check_rendered(name, settings[name])
         if self.password is not None:
             settings["password"] = self._rendered_password(self.password, context)
         return {name: value for name, value in settings.items() if value is not None}
@@ -186,7 +179,8 @@ class _SettingsOperator(AnalyticsOperator):
 class CreateWebsiteOperator(_SettingsOperator):
     """Create a website, unless one with this domain exists (docs/interface.md, Operations).
 
-    The complete list is searched for the domain first, so that a retry never creates a second website.
+    The complete list is read first, so that a retry does not create a second website, and the newest websites
+    afterwards, so that of two tasks that create it at the same time at most one succeeds.
 
     .. code-block:: python
 
@@ -202,13 +196,18 @@ class CreateWebsiteOperator(_SettingsOperator):
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line.
         (templated)
     :param exclude_ips: IP addresses excluded from tracking: a list, or text with an entry per line. (templated)
-    :param if_exists: what to do if the website exists: ``skip`` (default) leaves it unchanged and logs which settings
-        differ, ``update`` updates the settings that differ, ``fail`` fails the task without a retry. (templated)
+    :param if_exists: what to do if the website exists: ``skip`` (default) leaves it unchanged and reports which
+        settings differ, ``update`` updates the settings that differ, ``fail`` fails the task without a retry.
+        (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the website record, a dict as the service returns it, without secrets.
+    :return: a dict: ``website_id``, ``domain``, ``created`` (whether this run created it), the names of the fields
+        that this run ``updated``, of those that were left ``differing`` (``if_exists="skip"``), and of those that the
+        service does not show (``unverified``, such as the password), ``verified`` (whether the website is as asked for
+        in all fields), and ``website``, the record as the service returns it, without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, the
-        website exists and ``if_exists="fail"``, or the connection cannot be used.
-    :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry searches the list first.
+        website exists and ``if_exists="fail"``, the website was created and is not as it should be, several websites
+        have the domain, or the connection cannot be used.
+    :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
     """
 
     # Not password: Airflow stores and shows rendered template fields.
@@ -250,79 +249,42 @@ class CreateWebsiteOperator(_SettingsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look up the domain, and create the website if it is missing."""
         from airflow_provider_analytics.api.checks import one_of
-        from airflow_provider_analytics.api.fields import CREATE_FIELDS, create_form
-        from airflow_provider_analytics.exceptions import DomainNotFoundError
+        from airflow_provider_analytics.api.fields import CREATE_FIELDS, check_create, differing_fields
+        from airflow_provider_analytics.exceptions import AnalyticsError
 
         with self.connected() as hook:
-            settings = self._settings(CREATE_FIELDS, context)
             one_of("if_exists", self.if_exists, IF_EXISTS)
-            create_form(self.domain, **settings)  # checks the values before anything is sent
-            existing = hook.find_website(self.domain)
-            if existing is None:
-                hook.client.check_domain_is_kept(self.domain)
-                created = self._create(hook, settings)
-                if created is not None:
-                    return hook.client.for_output(created)
-                existing = hook.find_website(self.domain)  # somebody else created it meanwhile
-            if existing is None:
-                raise DomainNotFoundError(self.domain)
-            return hook.client.for_output(self._treat(hook, existing["id"], settings))
-
-    def _create(self, hook: AnalyticsHook, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Create the website and return what the service shows of it; None if the domain was taken meanwhile."""
-        from airflow_provider_analytics.exceptions import AnalyticsApiError, AnalyticsError, NotAppliedError
-
-        try:
-            created = hook.create_website(self.domain, **settings)
-        except NotAppliedError as error:
-            raise self._created_but(error, hook) from None
-        except AnalyticsApiError as error:
-            if error.status in _MAY_MEAN_TAKEN and hook.find_website(self.domain) is not None:
-                return None
-            raise
-        self.log.info("Created website %s with id %s.", self.domain, created["id"])
-        try:
-            shown = hook.client.confirm_website(created["id"], self.domain, **settings)
-            # Two tasks may have created it at the same time: then neither is green.
-            hook.client.check_single(self.domain)
-        except AnalyticsError as error:
-            raise self._created_but(error, hook) from None
-        return shown
-
-    def _created_but(self, error: AnalyticsError, hook: AnalyticsHook) -> AirflowFailException:
-        """Return the exception for a website that was created and does not show what it should.
-
-        A retry would take it as one that exists, and ``if_exists="skip"`` would leave it as it is.
-        """
-        error.where = error.where or hook.where
-        first = f"check the website first. It exists now, and a retry would apply if_exists={self.if_exists!r}"
-        return permanent_failure(f"Created website {self.domain}, but: {error}", first)
-
-    def _treat(self, hook: AnalyticsHook, website_id: int | str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the existing website, after applying ``if_exists``."""
-        from airflow_provider_analytics.api.fields import differing_fields
-
-        if self.if_exists == "fail":
-            raise permanent_failure(
-                f"Website {self.domain} already exists, with id {website_id}; if_exists='skip' or 'update' allows it.",
-                "change if_exists or the domain first",
-            )
-        # Fetched again: a list row may lack fields.
-        existing = hook.get_website(website_id)
-        differing = differing_fields(existing, settings)
-        listed = ", ".join(differing) or "none"
-        if self.if_exists == "skip" or not differing:
-            self.log.info(
-                "Website %s already exists, with id %s; left unchanged. Settings that differ or are not shown: %s.",
-                self.domain,
-                website_id,
-                listed,
-            )
-            return existing
-        self.log.info("Website %s already exists, with id %s; updating: %s.", self.domain, website_id, listed)
-        changes = {name: settings[name] for name in differing}
-        hook.update_website(website_id, **changes)
-        return hook.client.confirm_website(website_id, **changes)
+            settings = check_create(**self._settings(CREATE_FIELDS, context))
+            try:
+                written = hook.client.ensure_website(self.domain, **settings)
+            except AnalyticsError as error:
+                if not error.created:
+                    raise
+                # A retry would find the website, and if_exists="skip" would leave it as it is.
+                error.where = error.where or hook.where
+                first = f"check the website. It exists now, and a retry would apply if_exists={self.if_exists!r}"
+                raise permanent_failure(f"Created website {self.domain}, but: {error}", first) from None
+            website_id = written.record["id"]
+            differing = [] if written.created else differing_fields(written.record, settings)
+            if written.created:
+                self.log.info("Created website %s with id %s.", self.domain, website_id)
+            elif self.if_exists == "fail":
+                raise permanent_failure(
+                    f"Website {self.domain} already exists, with id {website_id}. Set if_exists to 'skip' or 'update' "
+                    "to allow it.",
+                    "change if_exists or the domain",
+                )
+            elif self.if_exists == "update" and differing:
+                self.log.info("Website %s exists, with id %s. Updating: %s.", self.domain, website_id, _list(differing))
+                changes = {name: settings[name] for name in differing}
+                updated = hook.client.update_website(website_id, expected_domain=self.domain, **changes)
+                return _result(hook, updated, updated=differing)
+            else:
+                # Left as it is, so it is a warning if that is not what was asked for.
+                told = f"Settings that differ or are not shown: {_list(differing) or 'none'}."
+                log = self.log.warning if differing else self.log.info
+                log("Website %s exists, with id %s, and was left unchanged. %s", self.domain, website_id, told)
+            return _result(hook, written, created=written.created, differing=differing)
 
 
 class UpdateWebsiteOperator(_SettingsOperator):
@@ -342,13 +304,14 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line; ``[]``
-        or ``""`` clears the list. (templated)
+        clears the list, a text without entries is refused. (templated)
     :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
     :param favorite: whether the website is marked as favourite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the website record, a dict as the service returns it, without secrets.
+    :return: the same dict as that of :class:`CreateWebsiteOperator`.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, several
         websites have the domain, or the connection cannot be used.
+    :raises NotAppliedError: if the website does not show what was sent, or other fields changed.
     :raises NotFoundError: if there is no website with this id.
     :raises DomainNotFoundError: if no website has the domain.
     """
@@ -393,19 +356,18 @@ class UpdateWebsiteOperator(_SettingsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send the given settings."""
-        from airflow_provider_analytics.api.fields import UPDATE_FIELDS, update_form
+        from airflow_provider_analytics.api.fields import UPDATE_FIELDS, check_update
 
         with self.connected() as hook:
             settings = self._settings(UPDATE_FIELDS, context)
             if not settings:
                 names = ", ".join(ARGUMENTS.get(name, name) for name in UPDATE_FIELDS)
                 raise ValueError(f"Nothing to update: give at least one of {names}")
-            update_form(boolean_texts=("false", "true"), **settings)  # checks the values before anything is sent
+            settings = check_update(**settings)  # before any request is sent
             website_id = _find_id(hook, self.website_id, self.domain)
-            hook.update_website(website_id, **settings)
-            updated = hook.client.confirm_website(website_id, self.domain, **settings)
-            self.log.info("Updated website %s: %s.", hook.client.redact(_name(updated)), ", ".join(settings))
-            return hook.client.for_output(updated)
+            updated = hook.client.update_website(website_id, expected_domain=self.domain, **settings)
+            self.log.info("Updated website %s: %s.", hook.client.redact(_name(updated.record)), _list(settings))
+            return _result(hook, updated, updated=settings)
 
 
 class DeleteWebsiteOperator(AnalyticsOperator):
@@ -455,7 +417,6 @@ class DeleteWebsiteOperator(AnalyticsOperator):
             try:
                 website_id = _find_id(hook, self.website_id, self.domain)
                 hook.delete_website(website_id)
-                hook.client.confirm_deleted(website_id)
                 deleted = True
                 self.log.info("Deleted website %s.", f"{self.domain} (id {website_id})" if self.domain else website_id)
             except (DomainNotFoundError, NotFoundError):
@@ -497,12 +458,28 @@ def _name(website: Mapping[str, Any]) -> str:
     return f"{domain} (id {website['id']})" if isinstance(domain, str) else f"{website['id']}"
 
 
-def _check_rendered(name: str, value: object) -> None:
-    """Reject 'None' and '[...]', Jinja's text for a missing value or a list, which would become an entry."""
-    if isinstance(value, str) and re.fullmatch(r"None|\[.*\]", value.strip(), re.DOTALL):
-        raise refused(
-            name,
-            value,
-            "a list, or text with an entry per line. To pass a list by template, set "
-            "render_template_as_native_obj=True on the DAG, or pass the output of the task itself.",
-        )
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _result(
+    hook: AnalyticsHook,
+    written: Written,
+    *,
+    created: bool = False,
+    updated: Iterable[str] = (),
+    differing: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Return the result of the operators that write settings."""
+    return hook.client.for_output(
+        {
+            "website_id": written.record["id"],
+            "domain": written.record.get("domain"),
+            "created": created,
+            "updated": list(updated),
+            "differing": list(differing),
+            "unverified": list(written.unverified),
+            "verified": not written.unverified and not differing,
+            "website": written.record,
+        }
+    )

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.planning import LedgerFile, Planned
+    from airflow_provider_analytics.operators.planning import LedgerFile
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
-    from airflow_provider_analytics.reconcile.apply import Outcome
+    from airflow_provider_analytics.reconcile.engine import Planned
     from airflow_provider_analytics.reconcile.plan import Plan
     from airflow_provider_analytics.reconcile.websites_file import WebsitesFile
 
@@ -117,44 +117,30 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         :param to_apply_in: the context of the task, if it is to apply the plan.
         """
         from airflow_provider_analytics.api.checks import whole_number
-        from airflow_provider_analytics.operators.planning import Planned, account_of, require_run_to_apply, same_scope
-        from airflow_provider_analytics.reconcile.apply import Websites
-        from airflow_provider_analytics.reconcile.guards import guarded
+        from airflow_provider_analytics.operators.planning import account_of, require_run_to_apply
+        from airflow_provider_analytics.reconcile.engine import Limits, plan, same_scope
         from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
-        from airflow_provider_analytics.reconcile.websites_file import SETTABLE_FIELDS
 
         workers = whole_number("max_workers", self.max_workers, at_least=1)
-        websites_file = self._file()
-        if websites_file.managed and to_apply_in is not None:
+        source = WebsitesAsCode(self._file(), settings.prune)
+        if source.managed and to_apply_in is not None:
             require_run_to_apply(to_apply_in, ledger=True)
         # A plan that was made for another service or account is another plan.
         service = {"service": hook.client.base_url, "account": account_of(hook)}
         if approved:
             same_scope(approved, service)
-        scope = {**service, **{name: value for name, value in settings._asdict().items() if value is not None}}
-        ledger_file = self._ledger(websites_file, settings, service)
-        if ledger_file and to_apply_in is not None:
-            ledger_file.take_over(to_apply_in, hook.client)
-        everything = hook.list_websites()
-        websites = Websites(hook.client, everything, complete=True, workers=workers)
-        code = WebsitesAsCode(websites_file, prune=settings.prune)
-        parts = code.split(everything)
-        doubts = ledger_file.ledger.doubts if ledger_file else None
-        named, unread = websites.with_fields(parts.named, websites_file.fields, doubts)
-        # What is deleted is shown whole.
-        doomed, also_unread = websites.with_fields(parts.doomed, SETTABLE_FIELDS)
-        if unread or also_unread:  # a website that could not be read must not be planned as new
-            raise BulkError({**unread, **also_unread})
-        if ledger_file and settings.adopt:
-            ledger_file.ledger = ledger_file.ledger.adopt(named, code.desired_lists(named))
-        code.ledger = ledger_file.ledger if ledger_file else None
-        whole = {str(record["id"]): record for record in (*everything, *named, *doomed)}
-        read = {str(record["id"]) for record in (*named, *doomed)}
-        gone = {str(record["id"]) for record in (*parts.named, *parts.doomed)} - read
-        records = [record for website_id, record in whole.items() if website_id not in gone]
-        plan = guarded(code.plan(records, scope), settings.max_removal_fraction, force=force)
-        limit = settings.max_removal_fraction
-        return Planned(plan, websites, records, code.change, limit, ledger_file, websites_file.managed)
+        ledger = self._ledger(source.file, settings, service)
+        if ledger and to_apply_in is not None:
+            ledger.take_over(to_apply_in, hook.client)
+        return plan(
+            hook.client,
+            source,
+            scope={**service, **{name: value for name, value in settings._asdict().items() if value is not None}},
+            limits=Limits(settings.max_removal_fraction, force),
+            workers=workers,
+            ledger=ledger,
+            adopt=bool(settings.adopt),
+        )
 
     def _file(self) -> WebsitesFile:
         from airflow_provider_analytics.hooks.object_storage import read_text
@@ -187,21 +173,6 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
             )
         identity = Identity(service["service"], service["account"], settings.list_name)
         return LedgerFile(settings.ledger_path, identity, adopt=bool(settings.adopt))
-
-    def _result(
-        self, hook: AnalyticsHook, plan: Plan, outcome: Outcome | None = None, plan_path: str | None = None
-    ) -> dict[str, Any]:
-        """Return the result of all these operators, bounded in size."""
-        from airflow_provider_analytics.operators.planning import SHOWN_CHANGES, markdown_path
-        from airflow_provider_analytics.reconcile.markdown import to_markdown
-
-        result = {
-            **plan.to_dict(SHOWN_CHANGES),
-            "markdown": to_markdown(plan, whole=markdown_path(plan_path) if plan_path else None),
-            "applied": outcome.applied if outcome else 0,
-            "verified": outcome is not None and not outcome.failures and not outcome.unshown,
-        }
-        return hook.client.for_output(result)
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
@@ -288,14 +259,14 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to ``plan_path``."""
         from airflow_provider_analytics.api.checks import flag
-        from airflow_provider_analytics.operators.planning import write_plan
+        from airflow_provider_analytics.operators.planning import result_of, write_plan
 
         with self.connected() as hook:
-            plan = self._plan(hook, self._settings(), force=flag("force", self.force)).plan
-            result = self._result(hook, plan, plan_path=self.plan_path)
+            planned = self._plan(hook, self._settings(), force=flag("force", self.force))
+            result = result_of(planned, None, dry_run=True, plan_path=self.plan_path)
             if self.plan_path:
                 overwrite = flag("overwrite_plan", self.overwrite_plan)
-                write_plan(self.plan_path, plan, hook.client.redact, overwrite=overwrite)
+                write_plan(self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite)
         self.log.info("Planned %s:\n%s", self._source, result["markdown"])
         return result
 
@@ -393,7 +364,9 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
         from airflow_provider_analytics.api.checks import flag
-        from airflow_provider_analytics.operators.planning import read_approved, require_run_to_apply
+        from airflow_provider_analytics.operators.audit import audit_trail
+        from airflow_provider_analytics.operators.planning import read_approved, require_run_to_apply, result_of
+        from airflow_provider_analytics.reconcile.markdown import to_markdown
 
         with self.connected() as hook:
             settings, force = self._settings(), flag("force", self.force)
@@ -404,14 +377,13 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             of_approved = approved.plan if approved else None
             planned = self._plan(hook, settings, force=force, approved=of_approved, to_apply_in=context)
             planned = planned.only(approved)
-            plan = planned.plan
-            passwords = _passwords(plan)
-            outcome = planned.apply(context, hook.client.redact, audit_path=self.audit_path, passwords=passwords)
-            result = self._result(hook, plan, outcome, self.plan_path)
+            audit = audit_trail(self.audit_path, context, hook.client.redact)
+            outcome = planned.apply(audit, passwords=_passwords(planned.plan))
+            result = result_of(planned, outcome, dry_run=False, plan_path=self.plan_path)
             self.log.info(
                 "Applied %s of %s changes, %s failed. The plan was:\n%s",
-                *(f"{number:,}" for number in (outcome.applied, len(plan.changes), len(outcome.failures))),
-                result["markdown"],
+                *(f"{number:,}" for number in (outcome.applied, len(planned.plan.changes), len(outcome.failures))),
+                hook.client.redact(to_markdown(planned.plan)),
             )
             outcome.raise_failures()
         return result
@@ -481,11 +453,12 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
         from airflow_provider_analytics.api.checks import one_of
+        from airflow_provider_analytics.operators.planning import result_of
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            plan = self._plan(hook, self._settings()).plan
-            result = self._result(hook, plan)
+            planned = self._plan(hook, self._settings())
+            plan, result = planned.plan, result_of(planned, None, dry_run=True, plan_path=None)
         self.log.info("Compared the websites with %s:\n%s", self._source, result["markdown"])
         if result["changes"] and self.on_drift != "report":
             more = f"\nand {result['changes_left_out']:,} more" if result["changes_left_out"] else ""
@@ -582,8 +555,8 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
     def _current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.api.checks import whole_number
-        from airflow_provider_analytics.reconcile.apply import complete_records
-        from airflow_provider_analytics.reconcile.websites_file import SETTABLE_FIELDS
+        from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
+        from airflow_provider_analytics.reconcile.websites import complete_records
 
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         records, unread = complete_records(hook.client, hook.list_websites(), SETTABLE_FIELDS, workers=workers)
@@ -609,7 +582,7 @@ def _passwords(plan: Plan) -> dict[str, str]:
     """
     from airflow.providers.common.compat.sdk import mask_secret
 
-    from airflow_provider_analytics.reconcile.websites_file import PASSWORD_FROM
+    from airflow_provider_analytics.reconcile.desired import PASSWORD_FROM
 
     websites: dict[str, list[str]] = {}
     for change in plan.changes:

@@ -1,133 +1,117 @@
-"""Exclusion lists: reconcile the list of one website, and plan the changes of many."""
+"""One list that is kept on many websites: the source of what is wanted of them."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.entries import Entries
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
-
-MODES = ("merge", "replace", "managed")
+from airflow_provider_analytics.reconcile.desired import Desired, Problem, Wanted
+from airflow_provider_analytics.reconcile.ledger import Owned
+from airflow_provider_analytics.reconcile.selection import (
+    Selectors,
+    choose,
+    exact_selectors,
+    extra_entries,
+    raise_unless_found,
+    raise_unmatched,
+)
+from airflow_provider_analytics.reconcile.websites import Websites, read_websites
 
 _SHOWN_WEBSITES = 20
 
 
-# Many websites have the same list, and get the same list.
-@functools.lru_cache(maxsize=1 << 8)
-def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: Entries = ()) -> Entries:
-    """Return the reconciled lines of a list.
-
-    Kept lines keep their text, comment and position; new entries are appended. Lists compare as sets: if nothing
-    is added or removed, ``current`` is returned.
-
-    :param name: field of the website that holds the list.
-    :param current: lines of the website's list.
-    :param desired: entries as :meth:`EntryType.parse` returns them.
-    :param mode: ``"merge"`` adds missing entries; ``"replace"`` makes the list equal to ``desired``; ``"managed"`` adds
-        missing entries and removes those in ``owned`` that are no longer desired, but for lines with a comment.
-    :param owned: entries that earlier runs added.
-    """
-    key = LINE_FIELDS[name].key
-    keys = [key(line) for line in current]
-    present = set(keys)
-    if mode == "replace":
-        unwanted = present - set(desired) - {""}
-    elif mode == "managed":
-        unwanted = (present & set(owned)) - set(desired)
-    else:
-        unwanted = set()
-    kept = tuple(
-        line
-        for line, entry in zip(current, keys, strict=True)
-        # What a managed list added has no comment: a line with one is somebody's own.
-        if entry not in unwanted or (mode == "managed" and "#" in line)
-    )
-    new = tuple(entry for entry in desired if entry not in present)
-    after = kept + new
-    if not any(key(line) for line in after):
-        # Do not leave comments behind: the service may not support them and read them as entries. A list that
-        # held only comments before is not changed.
-        after = () if unwanted else current
-    return after
-
-
-def shows_list(name: str, record: Mapping[str, Any]) -> bool:
-    """Return whether a record shows an exclusion list."""
-    return name in record and isinstance(normalise(name, record[name]), tuple)
-
-
 @dataclass(frozen=True)
 class ExclusionList:
-    """A list that is kept excluded on many websites.
+    """A list of entries, and the websites that get it.
 
     :param name: field of the website that holds the list.
-    :param mode: see :func:`reconcile`.
+    :param mode: see :func:`desired.reconcile`.
     :param entries: entries for all websites.
-    :param extra: website id to further entries for this website.
-    :param owned: website id to the entries that earlier runs added (mode ``managed``).
-    :param released: ids of websites that get their own list back: what the list owns there is removed.
+    :param websites: selectors of the websites; None for all.
+    :param except_websites: selectors of websites that are left as they are.
+    :param per_website: selector to further entries of the websites that it matches.
+    :param release: selectors of websites that get their own list back: what earlier runs added is removed.
+    :param filters: filters of the list request, in place of ``websites``.
+    :param allow_no_match: allow selectors that match no website.
     """
 
     name: str
     mode: str
     entries: Entries
-    extra: Mapping[str, Entries] = field(default_factory=dict)
-    owned: Mapping[str, Entries] = field(default_factory=dict)
-    released: frozenset[str] = frozenset()
+    websites: Selectors | None = None
+    except_websites: Selectors = ()
+    per_website: Mapping[str, Entries] = field(default_factory=dict)
+    release: Selectors = ()
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    allow_no_match: bool = False
 
-    def desired(self, record: Mapping[str, Any]) -> Entries:
-        """Return the entries that a website should have."""
-        website_id = str(record["id"])
-        if website_id in self.released:
-            return ()
-        extra = self.extra.get(website_id)
-        return tuple(dict.fromkeys((*self.entries, *extra))) if extra else self.entries
+    @property
+    def managed(self) -> Sequence[str]:
+        """List fields that need a ledger."""
+        return [self.name] if self.mode == "managed" else []
 
-    def desired_lists(self, records: Iterable[Mapping[str, Any]]) -> dict[str, Owned]:
-        """Return the desired entries by website id and list field."""
-        return {str(record["id"]): {self.name: self.desired(record)} for record in records}
+    @property
+    def lists(self) -> Owned:
+        """List field to the list of this run."""
+        return {self.name: self.entries}
 
-    def change(self, record: Mapping[str, Any]) -> Change | None:
-        """Return the change of a website, or None if its list is as desired.
+    @property
+    def fields(self) -> Sequence[str]:
+        """Fields that a record has to show."""
+        return [self.name]
 
-        :raises ValueError: if the record does not show the list in modes merge and managed: its current entries would
-            be lost.
-        """
-        domain, website_id = website_of(record)
-        known = shows_list(self.name, record)
-        if not known and self.mode != "replace":
-            raise ValueError(f"not changed: the record does not show {self.name}, its current entries would be lost")
-        current: Entries = normalise(self.name, record[self.name]) if known else ()
-        after = reconcile(self.name, current, self.desired(record), self.mode, self.owned.get(website_id, ()))
-        if known and after == current:
-            return None
-        return Change("update", domain, website_id, (FieldChange(self.name, current if known else None, after),))
-
-    def owning(self, ledger: Ledger, records: Iterable[Mapping[str, Any]]) -> Self:
-        """Return the list with what the ledger says that it owns on these websites."""
-        return replace(self, owned={str(record["id"]): ledger.owned(record).get(self.name, ()) for record in records})
-
-    def plan(self, records: Iterable[Mapping[str, Any]], scope: Mapping[str, Any] | None = None) -> Plan:
-        """Return the plan for the list of these websites.
-
-        :param scope: what the plan is bound to.
-        :raises GuardError: if records do not show the list in modes merge and managed.
-        """
-        compared = list(records)
-        unseen = [website_of(record) for record in compared if not shows_list(self.name, record)]
-        if unseen and self.mode != "replace":
-            names = [domain or website_id for domain, website_id in unseen]
-            listed = ", ".join(names[:_SHOWN_WEBSITES]) + (", ..." if len(names) > _SHOWN_WEBSITES else "")
-            raise GuardError(
-                f"The records of {len(names):,} websites do not show {self.name}, so mode={self.mode!r} would lose "
-                f"their current entries: {listed}. Exclude them with except_websites, or use mode='replace'. Nothing "
-                "was sent."
+    def read(self, client: AnalyticsClient, workers: int) -> Websites:
+        """Read the websites, with the fewest requests."""
+        if self.filters:
+            records = client.list_websites(**self.filters)
+            if self.filters.get("search"):
+                raise_unless_found(records, str(self.filters["search"]))
+            raise_unmatched(
+                [] if records else [f"websites: {dict(self.filters)!r}"], allow_no_match=self.allow_no_match
             )
-        changes = [change for change in map(self.change, compared) if change is not None]
-        return Plan.of(changes, compared, scope=scope)
+            return Websites(client, records, complete=False, workers=workers)
+        part = None if self.websites is None else exact_selectors(self.websites, self.except_websites, self.release)
+        return read_websites(client, part, workers=workers)
+
+    def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
+        """Return what is wanted of each website.
+
+        :param again: the selectors were checked before: websites may be gone since.
+        :raises ValueError: if a selector matches no website, unless ``allow_no_match``.
+        """
+        allow_no_match = self.allow_no_match or again
+        chosen = choose(records, self.websites, self.except_websites, allow_no_match=allow_no_match)
+        released: set[str] = set()
+        if self.release:
+            given_back = choose(records, self.release, (), allow_no_match=allow_no_match, argument="release")
+            released = {str(record["id"]) for record in given_back}
+        chosen = [record for record in chosen if str(record["id"]) not in released]
+        extra = extra_entries(chosen, self.per_website, allow_no_match=allow_no_match)
+        common = Wanted({self.name: self.entries})
+        wanted = {
+            website_id: Wanted({self.name: tuple(dict.fromkeys((*self.entries, *extra[website_id])))})
+            if website_id in extra
+            else common
+            for website_id in (str(record["id"]) for record in chosen)
+        }
+        nothing = Wanted({self.name: ()})
+        return Desired(
+            self._refusal,
+            by_id={**wanted, **dict.fromkeys(released, nothing)},
+            modes={self.name: self.mode},
+        )
+
+    def _refusal(self, problems: Sequence[Problem]) -> GuardError:
+        by_reason: dict[str, list[str]] = {}
+        for place, problem in problems:
+            by_reason.setdefault(problem, []).append(place.text)
+        lines = []
+        for reason, names in by_reason.items():
+            more = ", ..." if len(names) > _SHOWN_WEBSITES else ""
+            lines.append(f"{len(names):,} websites: {reason}: {', '.join(names[:_SHOWN_WEBSITES])}{more}.")
+        remedy = "Nothing was sent. Exclude these websites with except_websites, or use mode='replace'."
+        return GuardError("\n".join(lines), remedy)

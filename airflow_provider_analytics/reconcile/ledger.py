@@ -7,7 +7,7 @@ by hand and is never removed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -68,14 +68,24 @@ class Try:
 
 @dataclass(frozen=True)
 class OwnedWebsite:
-    """What is owned on a website.
+    """What is owned on a website: all of the three, each by list field.
 
     :param domain: domain of the website.
-    :param entries: list field to the entries that are owned.
+    :param entries: entries that were there when a try ended.
+    :param claimed: entries that the last try may have added: written before it sent them, and kept at its end where the
+        outcome is unknown.
+    :param carried: entries that the try before the last one may still add, as a request of it may arrive late.
     """
 
     domain: str
     entries: Owned = field(default_factory=dict)
+    claimed: Owned = field(default_factory=dict)
+    carried: Owned = field(default_factory=dict)
+
+    @property
+    def owned(self) -> Owned:
+        """All entries that are owned."""
+        return _together(self.entries, self.claimed, self.carried)
 
 
 @dataclass(frozen=True)
@@ -105,10 +115,7 @@ class Ledger:
             data = json.loads(text)
             version, found = data["version"], {name: data[name] for name in asdict(identity)}
             lists = _entries(data["lists"])
-            websites = {
-                website_id: OwnedWebsite(_text(website["domain"]), _entries(website["entries"]))
-                for website_id, website in data["websites"].items()
-            }
+            websites = {website_id: _website(website) for website_id, website in data["websites"].items()}
             owner = data.get("owner") and _try(data["owner"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
@@ -142,9 +149,12 @@ class Ledger:
 
     def owned(self, record: Mapping[str, Any]) -> Owned:
         """Return the owned entries; a website whose id now belongs to another domain owns none."""
-        domain, website_id = website_of(record)
-        website = self.websites.get(website_id) or self.websites.get(domain)
-        return website.entries if website and website.domain == domain else {}
+        website = self._website(*website_of(record))
+        return website.owned if website else {}
+
+    def _website(self, domain: str, website_id: str | None) -> OwnedWebsite | None:
+        website = self.websites.get(website_id or domain) or self.websites.get(domain)
+        return website if website and website.domain == domain else None
 
     def doubts(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record lacks an entry that is owned: it may be stale, or somebody removed the entry."""
@@ -164,7 +174,8 @@ class Ledger:
                 name: [entry for entry in entries if entry in _shown(name, record)]
                 for name, entries in desired.get(website_id, {}).items()
             }
-            websites[website_id] = OwnedWebsite(domain, _together(self.owned(record), common))
+            website = self._website(domain, website_id) or OwnedWebsite(domain)
+            websites[website_id] = replace(website, entries=_together(website.entries, common))
         return replace(self, websites=websites)
 
     def claim(self, changes: Iterable[Change], fields: Collection[str]) -> Self:
@@ -176,9 +187,16 @@ class Ledger:
         """
         websites = dict(self.websites)
         for change in changes:
-            owned = self.owned({"id": change.website_id, "domain": change.domain})
-            websites[key_of(change)] = OwnedWebsite(change.domain, _together(owned, _added(change, fields)))
+            website = self._website(change.domain, change.website_id) or OwnedWebsite(change.domain)
+            claimed = _together(website.claimed, _added(change, fields))
+            websites[key_of(change)] = replace(website, claimed=claimed)
         return replace(self, websites=websites)
+
+    def covers(self, change: Change, fields: Collection[str]) -> bool:
+        """Return whether all that a change adds is owned, even if its outcome is never known."""
+        website = self._website(change.domain, change.website_id) or OwnedWebsite(change.domain)
+        owned = _together(website.entries, website.claimed)
+        return all(set(added) <= set(owned.get(name, ())) for name, added in _added(change, fields).items())
 
     def settle(
         self,
@@ -186,59 +204,50 @@ class Ledger:
         sent: Iterable[Change],
         lists: Owned,
         *,
-        planned: Sequence[Change],
-        was_open: bool = False,
+        claimed: Ledger | None = None,
         unclear: Collection[str] = (),
-        differing: Iterable[Mapping[str, Any]] = (),
+        after: Iterable[Mapping[str, Any]] = (),
         fields: Collection[str],
     ) -> Self:
-        """Return the ledger to write when all is done.
+        """Return the ledger to write when all is done; this is the one that was read before.
 
         :param records: records of the compared websites, as they were planned.
         :param sent: the changes that were applied, in this order.
         :param lists: list field to the list of this run.
-        :param planned: the changes that were claimed: websites with an unclear outcome keep what they add.
-        :param was_open: whether another try left it open (:attr:`is_open`): what that one claimed may appear at any
-            moment, and stays owned until the next run sees whether it is there.
-        :param unclear: :func:`key_of` the changes of which it is not known whether they were applied.
-        :param differing: records of websites that do not hold what was sent: what they do not show is not owned.
+        :param claimed: the ledger with the claims of this try.
+        :param unclear: :func:`key_of` the websites of which it is not known whether they were changed: they keep the
+            claims of this try.
+        :param after: records of changed websites, as they were read last: what they do not show is not owned.
         :param fields: the list fields that are managed.
         """
-        websites, records, claimed = dict(self.websites), list(records), self.claim(planned, fields)
+        websites = dict(self.websites)
         for record in records:
             domain, website_id = website_of(record)
             owned = self.owned(record)
-            kept = {name: [one for one in owned.get(name, ()) if one in _shown(name, record)] for name in fields}
             websites.pop(domain, None)
-            websites[website_id] = OwnedWebsite(domain, _together({**owned, **kept}))
+            websites[website_id] = OwnedWebsite(domain, {**owned, **_still(owned, record, fields)})
         for change in sent:
-            claimed_before = websites.pop(change.domain, None)  # by an earlier try that was killed
-            before = websites.pop(key_of(change), claimed_before or OwnedWebsite(change.domain))
+            before = websites.pop(key_of(change), None) or websites.pop(change.domain, None)
             if change.action != "delete":
-                websites[key_of(change)] = OwnedWebsite(change.domain, _after(before.entries, change, fields))
-        for record in differing:
+                owned = _after(before.owned if before else {}, change, fields)
+                websites[key_of(change)] = OwnedWebsite(change.domain, owned)
+        for record in after:
             website = websites.get(str(record["id"]))
             if website:
-                still = {
-                    name: [one for one in website.entries.get(name, ()) if one in _shown(name, record)]
-                    for name in fields
-                }
-                websites[str(record["id"])] = replace(website, entries=_together({**website.entries, **still}))
+                entries = {**website.entries, **_still(website.entries, record, fields)}
+                websites[str(record["id"])] = replace(website, entries=entries)
         for key in unclear:
-            if key in claimed.websites:
-                website = claimed.websites[key]
-                now = websites.get(key)
-                websites[key] = replace(website, entries=_together(website.entries, now.entries if now else {}))
-        added = {key_of(change): _added(change, fields) for change in planned} if was_open else {}
-        for record in records if was_open else ():
-            website = websites.get(str(record["id"]))
-            if website:
-                mine = added.get(str(record["id"]), {})
-                may_come = {
-                    name: [one for one in entries if one in {*self.lists.get(name, ()), *mine.get(name, ())}]
-                    for name, entries in self.owned(record).items()
-                }
-                websites[str(record["id"])] = replace(website, entries=_together(website.entries, may_come))
+            claim = claimed.websites.get(key) if claimed else None
+            if claim:
+                now = websites.get(key) or OwnedWebsite(claim.domain)
+                websites[key] = replace(now, claimed=claim.claimed)
+        # A request of the try before may still arrive: what it claimed stays owned until the next run has seen it.
+        ids = {website.domain: key for key, website in websites.items() if key != website.domain}
+        for key, website in self.websites.items() if self.is_open else ():
+            now_key = ids.get(website.domain, key) if key == website.domain else key
+            now = websites.get(now_key) or OwnedWebsite(website.domain)
+            if now.domain == website.domain and any(website.claimed.values()):
+                websites[now_key] = replace(now, carried=website.claimed)
         return replace(self, lists={**self.lists, **lists}, websites=websites)
 
     def with_that_of(self, other: Ledger) -> Self:
@@ -246,18 +255,27 @@ class Ledger:
         websites = dict(self.websites)
         for key, website in other.websites.items():
             mine = websites.get(key)
-            same = mine is not None and mine.domain == website.domain
-            websites[key] = (
-                replace(website, entries=_together(mine.entries, website.entries)) if mine and same else website
-            )
+            if mine is not None and mine.domain == website.domain:
+                website = replace(
+                    website,
+                    entries=_together(mine.entries, website.entries),
+                    claimed=_together(mine.claimed, website.claimed),
+                    carried=_together(mine.carried, website.carried),
+                )
+            websites[key] = website
         return replace(self, websites=websites)
 
     def render(self) -> str:
         """Return the text of the ledger."""
         websites = {
-            website_id: {"domain": website.domain, "entries": _sorted(website.entries)}
+            website_id: {
+                "domain": website.domain,
+                "entries": _sorted(website.entries),
+                **({"claimed": _sorted(website.claimed)} if any(website.claimed.values()) else {}),
+                **({"carried": _sorted(website.carried)} if any(website.carried.values()) else {}),
+            }
             for website_id, website in sorted(self.websites.items())
-            if any(website.entries.values())
+            if any(website.owned.values())
         }
         owner = {"owner": asdict(self.owner)} if self.owner else {}
         data = {"version": _VERSION, **asdict(self.identity), **owner, "lists": _sorted(self.lists)}
@@ -290,6 +308,16 @@ def _added(change: Change, fields: Collection[str]) -> Owned:
     }
 
 
+def _still(owned: Owned, record: Mapping[str, Any], fields: Collection[str]) -> Owned:
+    """Return what of the owned entries a record shows."""
+    return {name: tuple(one for one in owned.get(name, ()) if one in _shown(name, record)) for name in fields}
+
+
+def _website(value: Any) -> OwnedWebsite:
+    parts = {name: _entries(value.get(name, {})) for name in ("claimed", "carried")}
+    return OwnedWebsite(_text(value["domain"]), _entries(value["entries"]), **parts)
+
+
 def _shown(name: str, record: Mapping[str, Any]) -> set[str]:
     lines = normalise(name, record.get(name))
     return {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()
@@ -301,7 +329,7 @@ def _together(*parts: Mapping[str, Iterable[str]]) -> Owned:
 
 
 def _sorted(entries: Owned) -> dict[str, list[str]]:
-    return {name: sorted(entries[name]) for name in sorted(entries)}
+    return {name: sorted(entries[name]) for name in sorted(entries) if entries[name]}
 
 
 def _entries(value: Any) -> Owned:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
+from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise, raw_lines
 from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.exceptions import GuardError
 
@@ -168,7 +168,7 @@ class Plan:
             websites += 1
             closed += normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label
             for name in LINE_FIELDS:
-                entries[name] += len(_without(normalise(name, record.get(name)), ()))
+                entries[name] += len(_without(raw_lines(name, record.get(name)), ()))
         return cls(tuple(changes), websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
 
     @property

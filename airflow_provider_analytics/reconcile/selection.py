@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.checks import refused, text_list
 from airflow_provider_analytics.api.domains import domain_key, matches, spellings
 from airflow_provider_analytics.api.entries import Entries, without_comment
 from airflow_provider_analytics.reconcile.plan import website_of
@@ -16,33 +16,33 @@ _SHOWN_CHARACTERS = 120
 _GLOB = re.compile(r"[*?\[]")
 
 
-def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> list[str]:
+#: Domains, globs such as ``*.example.com``, and ids.
+Selectors = tuple[str, ...]
+
+
+def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selectors:
     """Parse selectors, given as a list or as text with one per line: domains, globs such as ``*.example.com``, ids.
 
     :param field: name of the argument, for messages.
     :raises ValueError: if the value is neither, or a selector is blank or neither text nor a number.
     """
     if isinstance(value, str):
-        value = [line for line in (without_comment(line) for line in value.splitlines()) if line]
+        value = text_list(field, value) or [line for line in map(without_comment, value.splitlines()) if line]
     elif isinstance(value, int):
         value = [value]
-    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise refused(field, value, "a list of domains, globs and ids")
     selectors = []
     for one in value:
         if isinstance(one, bool) or not isinstance(one, (str, int)) or not str(one).strip():
             raise refused(field, one, "a domain, a glob such as *.example.com, an id")
         selectors.append(str(one).strip())
-    return selectors
+    return tuple(selectors)
 
 
-def exact_selectors(**arguments: Iterable[str | int] | str | int) -> list[str] | None:
-    """Return the selectors of all arguments, or None if one of them is a glob, which only the complete list answers.
-
-    :param arguments: name of an argument to its selectors.
-    :raises ValueError: as :func:`parse_selectors` does.
-    """
-    selectors = [one for name, value in arguments.items() for one in parse_selectors(name, value)]
+def exact_selectors(*groups: Selectors) -> Selectors | None:
+    """Return all selectors, or None if one of them is a glob, which only the complete list answers."""
+    selectors = tuple(one for group in groups for one in group)
     return None if any(_GLOB.search(one) for one in selectors) else selectors
 
 
@@ -70,8 +70,8 @@ def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tu
 
 def choose(
     records: Sequence[Mapping[str, Any]],
-    websites: Iterable[str | int] | str | int | None,
-    except_websites: Iterable[str | int] | str | int,
+    websites: Selectors | None,
+    except_websites: Selectors,
     *,
     allow_no_match: bool = False,
     argument: str = "websites",
@@ -85,11 +85,10 @@ def choose(
     chosen = {website_of(record)[1] for record in records}
     unmatched = []
     if websites is not None:
-        selectors = parse_selectors(argument, websites)
-        chosen, missing = select(records, selectors)
+        chosen, missing = select(records, websites)
         unmatched += [f"{argument}: {one!r}" for one in missing]
-        unmatched += [] if selectors else [f"{argument}: an empty list"]
-    spared, missing = select(records, parse_selectors("except_websites", except_websites))
+        unmatched += [] if websites else [f"{argument}: an empty list"]
+    spared, missing = select(records, except_websites)
     unmatched += [f"except_websites: {one!r}" for one in missing]
     raise_unmatched(unmatched, allow_no_match=allow_no_match)
     return [record for record in records if website_of(record)[1] in chosen - spared]
@@ -105,7 +104,7 @@ def extra_entries(
     extra: dict[str, Entries] = {}
     unmatched = []
     for selector, entries in per_website.items():
-        found, missing = select(records, parse_selectors("per_website", [selector]))
+        found, missing = select(records, [selector.strip()])
         unmatched += [f"per_website: {one!r}" for one in missing]
         for website_id in found:
             extra[website_id] = (*extra.get(website_id, ()), *entries)

@@ -11,8 +11,9 @@ import yaml
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
+from airflow_provider_analytics.reconcile.desired import PASSWORD_FROM, SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
-from airflow_provider_analytics.reconcile.websites_file import PASSWORD_FROM, SETTABLE_FIELDS, check_key
+from airflow_provider_analytics.reconcile.websites_file import check_key
 
 
 def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tuple[str, list[str]]:

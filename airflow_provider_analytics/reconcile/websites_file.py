@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import jsonschema
 import yaml
@@ -22,13 +22,17 @@ from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS
 from airflow_provider_analytics.api.kinds import Secret
-from airflow_provider_analytics.reconcile.exclusions import MODES
+from airflow_provider_analytics.reconcile.desired import (
+    MODES,
+    PASSWORD_FROM,
+    SETTABLE_FIELDS,
+    Place,
+    Problem,
+    Wanted,
+)
 
-PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a field
 SCHEMA_FILE = "websites.schema.json"
 
-#: Fields that a file can set and a record can show.
-SETTABLE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update and field.kind.column)
 _ALSO = "also_"
 #: What a layer may hold besides settings.
 _IGNORE, _PROTECT = "ignore", "protect"
@@ -40,46 +44,16 @@ _PATTERN = re.compile(r"[*?]")
 Path = tuple[str | int, ...]
 
 
-class Place(NamedTuple):
-    """Where something stands, for messages.
-
-    :param order: number to sort by.
-    :param text: such as ``websites.yaml:12``, or ``config websites.www.example.com``.
-    """
-
-    order: int
-    text: str
-
-
-Problem = tuple[Place, str]
-
-
-@dataclass(frozen=True)
-class DesiredWebsite:
-    """A website of a file, with defaults and groups applied.
-
-    :param domain: domain name, as written in the file.
-    :param settings: field to desired value; only settings that the file names.
-    :param place: place in the file, for messages.
-    :param ignored: fields that are not changed once the website exists.
-    """
-
-    domain: str
-    settings: Mapping[str, Any]
-    place: Place
-    ignored: frozenset[str] = frozenset()
-
-
 @dataclass(frozen=True)
 class WebsitesFile:
     """The content of a file.
 
-    :param websites: its websites, in the order of the file.
+    :param websites: its websites, in the order of the file, with defaults and groups applied.
     :param modes: list field to how it is reconciled, if it is not replaced (see :func:`exclusions.reconcile`).
     :param protected: domains, and patterns of them, of websites that are never deleted.
     """
 
-    websites: tuple[DesiredWebsite, ...]
+    websites: tuple[Wanted, ...]
     modes: Mapping[str, str] = field(default_factory=dict)
     protected: tuple[str, ...] = ()
 
@@ -403,9 +377,9 @@ def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
     groups = data.get("groups", {})
     defaults = _layer(data.get("defaults"), ("defaults",), networks, places)
     layers = {name: _layer(value, ("groups", name), networks, places) for name, value in groups.items()}
-    websites: list[DesiredWebsite] = []
+    websites: list[Wanted] = []
     protected: list[str] = []
-    first: dict[str, DesiredWebsite] = {}
+    first: dict[str, Wanted] = {}
     for domain, value in data["websites"].items():
         path: Path = ("websites", domain)
         if (value or {}).get(_PROTECT):
@@ -431,7 +405,7 @@ def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
             _override(settings, layers.get(name, {}))
         _override(settings, _layer(value, path, networks, places))
         ignored = frozenset(settings.pop(_IGNORE, ()))
-        website = DesiredWebsite(domain, settings, places.at(path), ignored)
+        website = Wanted(settings, domain, places.at(path), ignored)
         first.setdefault(domain_key(domain), website)
         websites.append(website)
     return WebsitesFile(tuple(websites), dict(data.get("modes", {})), tuple(protected))
@@ -468,10 +442,15 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
             settings[field_name] = tuple(dict.fromkeys((*settings.get(field_name, ()), *layer[name])))
 
 
-def raise_problems(problems: Iterable[Problem]) -> None:
-    """Raise one :class:`ValueError` with the problems, sorted by place and at most twenty, if there are any."""
+def problems_error(problems: Iterable[Problem]) -> ValueError:
+    """Return one :class:`ValueError` with the problems, sorted by place and at most twenty."""
     listed = sorted(set(problems))
-    if listed:
-        lines = [f"{place.text}: {problem}"[:_SHOWN_CHARACTERS] for place, problem in listed[:_SHOWN_PROBLEMS]]
-        more = [f"and {len(listed) - len(lines):,} more problems"] if len(listed) > len(lines) else []
-        raise ValueError("\n".join([*lines, *more]))
+    lines = [f"{place.text}: {problem}"[:_SHOWN_CHARACTERS] for place, problem in listed[:_SHOWN_PROBLEMS]]
+    more = [f"and {len(listed) - len(lines):,} more problems"] if len(listed) > len(lines) else []
+    return ValueError("\n".join([*lines, *more]))
+
+
+def raise_problems(problems: Sequence[Problem]) -> None:
+    """Raise one :class:`ValueError` with the problems, if there are any."""
+    if problems:
+        raise problems_error(problems)

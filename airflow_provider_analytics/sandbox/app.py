@@ -10,6 +10,7 @@ import base64
 import functools
 import re
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from starlette.exceptions import HTTPException
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.sandbox import openapi
+from airflow_provider_analytics.sandbox.fields import DEFAULTS, LISTS
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.parameters import (
     CREATE_FIELDS,
@@ -37,6 +39,7 @@ from airflow_provider_analytics.sandbox.parameters import (
 from airflow_provider_analytics.sandbox.responses import (
     Page,
     Secrets,
+    link_header,
     render_account,
     render_deleted,
     render_list,
@@ -151,6 +154,10 @@ class _Service:
         self._api_key = api_key
         self._options_for = options_for
         self._list_path = list_path
+        #: Websites as they were before a write, and how many reads still show them so; the oldest first.
+        self._earlier: deque[tuple[Store, list[int]]] = deque()
+        #: What the index of the search knows.
+        self._index: Store | None = None
 
     async def list_websites(self, request: Request) -> Response:
         options = self._options_for(request)
@@ -158,38 +165,46 @@ class _Service:
         url = f"{request.base_url}".rstrip("/") + self._list_path
         query = dict(decode_pairs(request.scope["query_string"]))
         page_of_list = self._page(values, options)
-        return JSONResponse(render_list(page_of_list, url, query, options, self._secrets(options)))
+        content = render_list(page_of_list, url, query, options, self._secrets(options))
+        return JSONResponse(content, headers=link_header(page_of_list, url, query, options))
 
     async def create_website(self, request: Request) -> Response:
         options = self._options_for(request)
         _refuse_query(request, options)
         values = await _form(request, CREATE_FIELDS, options)
+        self._remember(options)
         try:
-            website = self._store.add(unique=not options.allow_duplicates, **_stored(values, options))
+            website = self._store.add(unique=not options.allow_duplicates, **_stored(values, options, {}))
         except DuplicateDomainError as error:
             raise _invalid({"domain": ["The domain has already been taken."]}) from error
         return self._written("create", options.create_status, website, values, options)
 
     async def show_website(self, request: Request) -> Response:
         options = self._options_for(request)
-        website_id = self._existing_id(request)
+        store = self._visible()
+        website_id = self._existing_id(request, store, options)
         _refuse_query(request, options)
-        return JSONResponse(render_record(self._store.get(website_id) or {}, options, self._secrets(options)))
+        website = store.get(website_id, marked=options.deletes == "mark") or {}
+        return JSONResponse(render_record(website, options, self._secrets(options)))
 
     async def update_website(self, request: Request) -> Response:
         options = self._options_for(request)
-        website_id = self._existing_id(request)
+        website_id = self._existing_id(request, self._store, options)
         _refuse_query(request, options)
         values = await _form(request, UPDATE_FIELDS, options)
-        website = self._store.update(website_id, _stored(values, options)) or {}
+        self._remember(options)
+        others = DEFAULTS if options.updates == "reset others" else {}
+        stored = _stored(values, options, self._store.get(website_id) or {})
+        website = self._store.update(website_id, {**others, **stored}) or {}
         return self._written("update", options.update_status, website, values, options)
 
     async def delete_website(self, request: Request) -> Response:
         options = self._options_for(request)
-        website_id = self._existing_id(request)
+        website_id = self._existing_id(request, self._store, options)
         _refuse_query(request, options)
-        if not options.keeps_deleted:
-            self._store.delete(website_id)
+        if options.deletes != "keep":
+            self._remember(options)
+            self._store.delete(website_id, mark=options.deletes == "mark")
         return _write_answer("delete", options.delete_status, render_deleted(website_id, options), options)
 
     async def show_account(self, request: Request) -> Response:
@@ -209,11 +224,27 @@ class _Service:
         reveals = any("{password}" in template for template in options.extra_fields.values())
         return Secrets(self._api_key, self._store.passwords() if reveals else {})
 
-    def _existing_id(self, request: Request) -> int:
+    def _existing_id(self, request: Request, store: Store, options: Options) -> int:
         text = request.path_params["id"]
-        if not _WEBSITE_ID.fullmatch(text) or self._store.get(int(text)) is None:
-            raise ApiError(HTTPStatus.NOT_FOUND, "The website does not exist.")
+        marked = options.deletes == "mark" and request.method == "GET"
+        if not _WEBSITE_ID.fullmatch(text) or store.get(int(text), marked=marked) is None:
+            raise ApiError(HTTPStatus(int(options.missing)), "The website does not exist.")
         return int(text)
+
+    def _remember(self, options: Options) -> None:
+        """Keep the websites as they are before a write, for the reads that are to show them so."""
+        if options.reads_behind:
+            self._earlier.append((self._store.copy(), [options.reads_behind]))
+
+    def _visible(self) -> Store:
+        """Return the websites that a read shows."""
+        while self._earlier and not self._earlier[0][1][0]:
+            self._earlier.popleft()[0].close()
+        if not self._earlier:
+            return self._store
+        store, left = self._earlier[0]
+        left[0] -= 1
+        return store
 
     def _page(self, values: Mapping[str, Any], options: Options) -> Page:
         ignored = options.ignored
@@ -228,14 +259,19 @@ class _Service:
         size = None if "per_page" in ignored else values.get("per_page", 100)
         if options.page_size_limit is not None:
             size = min(size or options.page_size_limit, options.page_size_limit)
+        store = self._visible()
+        if options.search_matches == "late" and values.get("search"):
+            # The index is brought up to date by being asked.
+            store, self._index = self._index or Store(), store.copy()
         find = functools.partial(
-            self._store.page,
+            store.page,
             search="" if "search" in ignored else values.get("search", ""),
             search_matches=options.search_matches,
             favorite=None if "favorite" in ignored else values.get("favorite"),
             sort_by="id" if "sort" in ignored else values.get("sort_by", "id"),
             descending="sort" in ignored or values.get("sort", "desc") == "desc",
             limit=size,
+            marked=options.deletes == "mark",
         )
         if options.behind_last != "empty" and size:
             last = max(first, first - 1 - -find(offset=0)[1] // size)
@@ -277,12 +313,31 @@ def _offset(cursor: str | None) -> int:
         raise _invalid({"cursor": ["The cursor is unknown."]}) from None
 
 
-def _stored(values: Mapping[str, Any], options: Options) -> dict[str, Any]:
-    """Return what the service stores of a form."""
+def _stored(values: Mapping[str, Any], options: Options, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the service stores of a form.
+
+    :param before: the website as it is.
+    """
     stored = {name: value for name, value in values.items() if name not in options.ignored_fields}
+    for name in LISTS:
+        if stored.get(name):
+            lines = _lines_stored(stored[name].split("\n"), (before.get(name) or "").split("\n"), options)
+            stored[name] = "\n".join(lines)
     if "domain" in stored:
         stored["domain"] = normalise(stored["domain"], options.domain_as)
     return stored
+
+
+def _lines_stored(lines: list[str], before: list[str], options: Options) -> list[str]:
+    return {
+        "all": lambda: lines,
+        "new lines": lambda: [line for line in lines if line not in before] or lines,
+        "last line": lambda: lines[-1:],
+        "no comments": lambda: [line.partition("#")[0].strip() for line in lines if line.partition("#")[0].strip()],
+        "no networks": lambda: [line for line in lines if "/" not in line],
+        "40 characters": lambda: "\n".join(lines)[:40].split("\n"),
+        "normalized": lambda: sorted({line.strip().upper() for line in lines}),
+    }[options.lists_stored]()
 
 
 def _checked(raw: bytes, parameters: Sequence[Parameter], options: Options) -> dict[str, Any]:

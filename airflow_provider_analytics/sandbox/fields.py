@@ -137,6 +137,8 @@ WEBSITE_FIELDS = (
 SHOWN = {field.name: field.shown_as for field in WEBSITE_FIELDS if field.shown_as is not None}
 #: Fields shown as 0 or 1.
 FLAGS = tuple(name for name, schema in SHOWN.items() if schema == _FLAG)
+#: Exclusion lists, stored as text with an entry per line.
+LISTS = tuple(name for name, schema in SHOWN.items() if schema == _OPTIONAL_TEXT)
 #: Fields shown as a boolean; SQLite has integers for them.
 BOOLEANS = tuple(name for name, schema in SHOWN.items() if schema == _BOOLEAN)
 #: Defaults of the fields besides the domain that a create or update may send.

@@ -41,16 +41,18 @@ class Options(BaseModel):
     #: How ``favorite`` of a list is read: as a boolean, or as some languages read text, where only empty text and "0"
     #: are false.
     favorite_filter: Literal["boolean", "truth of text"] = "boolean"
-    #: What ``search`` finds: domains that contain the text, begin with it, have it as a label, or nothing at all.
-    search_matches: Literal["part", "start", "label", "nothing"] = "part"
+    #: What ``search`` finds: domains that contain the text (also where its case must be right), begin with it, have it
+    #: as a label, are equal to it; what contained it some reads ago, as a search index shows it; or nothing at all.
+    search_matches: Literal["part", "case", "start", "label", "exact", "late", "nothing"] = "part"
     #: Fields that the records of a list lack, although a show has them.
     list_hides: frozenset[str] = frozenset()
     #: Maximum number of websites per page, whatever ``per_page`` requests.
     page_size_limit: int | None = Field(default=None, ge=1)
     #: Added to the requested page number: -1 repeats the previous page, 1 skips one.
     page_offset: int = 0
-    #: Whether the metadata have a total; without it there is no last page either.
-    total: Literal["given", "absent"] = "given"
+    #: What the total of the metadata counts: the list, or the websites on the page (``row_cap`` included); without it
+    #: there is no last page either.
+    total: Literal["given", "page", "absent"] = "given"
     #: Added to the true total, to model a wrong count.
     total_offset: int = 0
     #: Total and last page stop at this number, as some search engines do. Later pages are served all the same.
@@ -61,8 +63,8 @@ class Options(BaseModel):
     behind_last: Literal["empty", "not found", "last"] = "empty"
     #: Page number in the metadata. ``served`` and ``asked`` differ only if the page parameter is ignored or offset.
     current_page: Literal["served", "asked", "wrong", "absent"] = "served"
-    #: Whether the metadata link to other pages.
-    links: Literal["given", "absent"] = "given"
+    #: Where other pages are linked: by name, as a list in the metadata, in the header ``Link``, or nowhere.
+    links: Literal["given", "list", "header", "absent"] = "given"
 
     # Records
 
@@ -74,6 +76,14 @@ class Options(BaseModel):
     favorite_as: Literal["boolean", "integer", "text", "null"] = "boolean"
     #: Render ``email`` and ``exclude_bots`` as 0/1 or as false/true.
     flags_as: Literal["integer", "boolean"] = "integer"
+    #: How exclusion lists are rendered: an entry per line (ended by LF, or by CR LF), separated by commas, blanks or
+    #: ``<br>``, as JSON text, as an array, cut after 20 characters with or without "...", or null although there are
+    #: entries.
+    lists_as: Literal["lines", "CR LF", "commas", "blanks", "br", "json", "array", "cut", "cut with dots", "null"] = (
+        "lines"
+    )
+    #: How a website that does not exist is answered: with a status, or with 200 and a message.
+    missing: Literal["404", "410", "403", "200"] = "404"
     #: Further fields of records, as text in which ``{password}``, ``{api_key}`` and ``{domain}`` are replaced.
     extra_fields: Mapping[str, str] = {}
 
@@ -90,11 +100,32 @@ class Options(BaseModel):
     echoes: frozenset[Literal["create", "update"]] = frozenset()
     #: Operations whose response holds the id and the domain only.
     short_answers: frozenset[Literal["create", "update"]] = frozenset()
-    #: Whether a delete is answered and not done.
-    keeps_deleted: bool = False
-    #: How a domain is stored: as it was sent, as A-labels (punycode), as U-labels, in lower case, without a leading
-    #: ``www.``, or as A-labels of the older IDNA 2003, by which ``straße`` is ``strasse``.
-    domain_as: Literal["sent", "ascii", "unicode", "lower", "without www", "IDNA 2003"] = "sent"
+    #: What a delete does: removes the website, marks it with ``deleted_at`` and goes on showing it, or nothing.
+    deletes: Literal["remove", "mark", "keep"] = "remove"
+    #: What an update does to fields that were not sent.
+    updates: Literal["keep others", "reset others"] = "keep others"
+    #: What is stored of an exclusion list that is sent: all; only the lines that were not there before; only the last
+    #: line; no comments; no networks; the first 40 characters; sorted, in upper case and without duplicates.
+    lists_stored: Literal[
+        "all", "new lines", "last line", "no comments", "no networks", "40 characters", "normalized"
+    ] = "all"
+    #: Number of reads after each write that show the websites as they were before it.
+    reads_behind: int = Field(default=0, ge=0)
+    #: How a domain is stored: as it was sent, as A-labels (punycode), as U-labels, in lower case, without or with a
+    #: leading ``www.``, with scheme, port or slash, or as A-labels of the older IDNA 2003, by which ``straße`` is
+    #: ``strasse``.
+    domain_as: Literal[
+        "sent",
+        "ascii",
+        "unicode",
+        "lower",
+        "without www",
+        "with www",
+        "with scheme",
+        "with port",
+        "with slash",
+        "IDNA 2003",
+    ] = "sent"
     #: Fields that are checked and never stored.
     ignored_fields: frozenset[str] = frozenset()
     #: Create a second website of the same domain instead of rejecting it.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from airflow_provider_analytics.sandbox.fields import FLAGS
+from airflow_provider_analytics.sandbox.fields import FLAGS, LISTS
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.store import Website
 
@@ -61,6 +62,11 @@ def render_list(page: Page, url: str, query: Mapping[str, str], options: Options
         content["meta"] = _metadata(page, options)
         if options.links == "given":
             content["links"] = _links(page, url, query, options)
+        elif options.links == "list":
+            content["meta"]["links"] = [
+                {"url": link, "label": name, "active": False}
+                for name, link in _links(page, url, query, options).items()
+            ]
     elif options.metadata == "flat":
         content |= _metadata(page, options)
         if options.links == "given":
@@ -68,6 +74,14 @@ def render_list(page: Page, url: str, query: Mapping[str, str], options: Options
     for name in reversed(outer):
         content = {name: content}
     return content
+
+
+def link_header(page: Page, url: str, query: Mapping[str, str], options: Options) -> dict[str, str]:
+    """Return the header that links to other pages, if it does."""
+    if options.links != "header":
+        return {}
+    links = _links(page, url, query, options)
+    return {"Link": ", ".join(f'<{link}>; rel="{name}"' for name, link in links.items() if link)}
 
 
 def render_record(record: Mapping[str, Any], options: Options, secrets: Secrets) -> Any:
@@ -103,6 +117,9 @@ def _rendered(record: Mapping[str, Any], options: Options, secrets: Secrets) -> 
             "text": str(favorite).lower(),
             "null": favorite or None,
         }[options.favorite_as]
+    for name in LISTS:
+        if name in rendered:
+            rendered[name] = _list(rendered[name], options)
     rendered = {name: _number(value, options) for name, value in rendered.items()}
     known = {"api_key": secrets.api_key, "domain": record.get("domain", "")}
     for name, template in options.extra_fields.items():
@@ -110,17 +127,36 @@ def _rendered(record: Mapping[str, Any], options: Options, secrets: Secrets) -> 
     return rendered
 
 
+def _list(text: str | None, options: Options) -> Any:
+    if text is None or options.lists_as == "lines":
+        return text
+    lines = text.split("\n")
+    return {
+        "CR LF": "\r\n".join(lines),
+        "commas": ",".join(lines),
+        "blanks": " ".join(lines),
+        "br": "<br>".join(lines),
+        "json": json.dumps(lines),
+        "array": lines,
+        "cut": text[:20],
+        "cut with dots": text if len(text) <= 20 else f"{text[:20]}...",
+        "null": None,
+    }[options.lists_as]
+
+
 def _number(value: Any, options: Options) -> Any:
     return str(value) if options.numbers_as_text and type(value) is int else value
 
 
 def _total(page: Page, options: Options) -> int:
-    total = page.total + options.total_offset
+    total = len(page.websites) if options.total == "page" else page.total
+    total += options.total_offset
     return total if options.total_cap is None else min(total, options.total_cap)
 
 
 def _last_page(page: Page, options: Options) -> int:
-    counted = page.total if options.total_cap is None else min(page.total, options.total_cap)
+    counted = len(page.websites) if options.total == "page" else page.total
+    counted = counted if options.total_cap is None else min(counted, options.total_cap)
     return max(1, math.ceil(counted / page.size)) - 1 + options.first_page
 
 
@@ -155,7 +191,7 @@ def _links(page: Page, url: str, query: Mapping[str, str], options: Options) -> 
     last = _last_page(page, options)
     return {
         "first": link(options.first_page),
-        "last": link(last if options.total == "given" else None),
+        "last": link(last if options.total != "absent" else None),
         "prev": link(page.served - 1 if page.served > options.first_page else None),
         "next": link(page.served + 1 if page.served < last else None),
     }

@@ -17,17 +17,27 @@ from airflow_provider_analytics.sandbox.seeds import generate_websites
 MEMORY = ":memory:"
 
 # domain_key is the domain in lower case, for lookup, search and sorting.
-_COLUMNS = [*(f"{field.name} {field.column}" for field in WEBSITE_FIELDS), "domain_key TEXT NOT NULL"]
+_COLUMNS = [
+    *(f"{field.name} {field.column}" for field in WEBSITE_FIELDS),
+    "domain_key TEXT NOT NULL",
+    "deleted_at TEXT",
+]
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS website ({", ".join(_COLUMNS)});
 CREATE INDEX IF NOT EXISTS website_domain ON website (domain_key, id);
 CREATE INDEX IF NOT EXISTS website_favorite ON website (favorite, id);
 """
-_SELECT = f"SELECT {', '.join(SHOWN)} FROM website"  # noqa: S608 - constants only
+_SELECT = f"SELECT {', '.join(SHOWN)}, deleted_at FROM website"  # noqa: S608 - constants only
+_EXISTS = "deleted_at IS NULL"
 _PASSWORD_PRIVACY = 2
+#: What a service puts around a domain.
+_AROUND = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:443", "with slash": "{}/"}
 #: What a search matches to its SQL condition and the value in it.
 _SEARCHES = {
     "part": ("instr(domain_key, ?) > 0", "{}"),
+    "late": ("instr(domain_key, ?) > 0", "{}"),
+    "case": ("instr(domain, ?) > 0", "{}"),
+    "exact": ("domain_key = ?", "{}"),
     "start": ("instr(domain_key, ?) = 1", "{}"),
     "label": ("instr('.' || domain_key || '.', ?) > 0", ".{}."),
     "nothing": ("? IS NULL", "{}"),
@@ -82,7 +92,14 @@ class Store:
     def count(self) -> int:
         """Return the number of websites."""
         with self._lock:
-            return int(self._connection.execute("SELECT count(*) FROM website").fetchone()[0])
+            return int(self._connection.execute(f"SELECT count(*) FROM website WHERE {_EXISTS}").fetchone()[0])  # noqa: S608
+
+    def copy(self) -> Store:
+        """Return a store of its own with the same websites, in memory."""
+        copied = Store()
+        with self._lock:
+            self._connection.backup(copied._connection)
+        return copied
 
     def add(self, domain: str, *, unique: bool = True, **settings: Any) -> Website:
         """Add a website and return it; omitted settings take the defaults of the interface.
@@ -98,10 +115,13 @@ class Store:
             self._insert([{"domain": domain, "created_at": _now(), **settings}])
             return self._fetch("ORDER BY id DESC LIMIT 1")[0]
 
-    def get(self, website_id: int) -> Website | None:
-        """Return a website, or None if it does not exist."""
+    def get(self, website_id: int, *, marked: bool = False) -> Website | None:
+        """Return a website, or None if it does not exist.
+
+        :param marked: also one that is marked as deleted.
+        """
         with self._lock:
-            rows = self._fetch("WHERE id = ?", website_id)
+            rows = self._fetch("WHERE id = ?" if marked else f"WHERE id = ? AND {_EXISTS}", website_id)
         return rows[0] if rows else None
 
     def update(self, website_id: int, settings: Mapping[str, Any]) -> Website | None:
@@ -121,9 +141,15 @@ class Store:
                 self._connection.execute(statement, (*changes.values(), website_id))
             return self.get(website_id)
 
-    def delete(self, website_id: int) -> bool:
-        """Delete a website; return False if it does not exist."""
+    def delete(self, website_id: int, *, mark: bool = False) -> bool:
+        """Delete a website; return False if it does not exist.
+
+        :param mark: keep it, with the time of its deletion.
+        """
         with self._lock:
+            if mark:
+                statement = f"UPDATE website SET deleted_at = ? WHERE id = ? AND {_EXISTS}"  # noqa: S608
+                return self._connection.execute(statement, (_now(), website_id)).rowcount == 1
             return self._connection.execute("DELETE FROM website WHERE id = ?", (website_id,)).rowcount == 1
 
     def page(
@@ -136,6 +162,7 @@ class Store:
         descending: bool = True,
         limit: int | None = None,
         offset: int = 0,
+        marked: bool = False,
     ) -> tuple[list[Website], int]:
         """Return a page of the matching websites, and the number of all matches.
 
@@ -143,13 +170,14 @@ class Store:
         :param search_matches: which domains match: those that contain the text (``part``), begin with it (``start``),
             have it as a label (``label``), or none (``nothing``).
         :param limit: size of the page; None for no limit.
+        :param marked: with those that are marked as deleted.
         """
-        conditions: list[str] = []
+        conditions: list[str] = [] if marked else [_EXISTS]
         values: list[Any] = []
         if search:
             condition, pattern = _SEARCHES[search_matches]
             conditions.append(condition)
-            values.append(pattern.format(search.lower()))
+            values.append(pattern.format(search if search_matches == "case" else search.lower()))
         if favorite is not None:
             conditions.append("favorite = ?")
             values.append(favorite)
@@ -170,7 +198,7 @@ class Store:
     def find(self, domain: str) -> list[Website]:
         """Return the websites of exactly this domain, ignoring case, oldest first."""
         with self._lock:
-            return self._fetch("WHERE domain_key = ? ORDER BY id", domain.lower())
+            return self._fetch(f"WHERE domain_key = ? AND {_EXISTS} ORDER BY id", domain.lower())
 
     def sample(self, count: int) -> list[Website]:
         """Return up to ``count`` random websites; :meth:`clear` restarts the random sequence."""
@@ -191,7 +219,10 @@ class Store:
 
     def _fetch(self, clauses: str, *values: Any) -> list[Website]:
         rows = self._connection.execute(f"{_SELECT} {clauses}", values)
-        return [{**dict(row), **{name: bool(row[name]) for name in BOOLEANS}} for row in rows]
+        found = [{**dict(row), **{name: bool(row[name]) for name in BOOLEANS}} for row in rows]
+        return [
+            {name: value for name, value in one.items() if name != "deleted_at" or value is not None} for one in found
+        ]
 
     def _insert(self, websites: Iterable[Mapping[str, Any]]) -> None:
         rows = []
@@ -218,6 +249,8 @@ def normalise(domain: str, how: str) -> str:
         return domain.lower()
     if how == "without www":
         return domain.removeprefix("www.")
+    if how in _AROUND:
+        return _AROUND[how].format(domain.removeprefix("www."))
     try:
         if how == "IDNA 2003":
             return domain.encode("idna").decode()  # Python's codec

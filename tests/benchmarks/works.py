@@ -169,7 +169,7 @@ def our_comparison(websites: int, addresses: int, differ: int, own: int = 0) -> 
 
     def compare() -> int:
         entries = LINE_FIELDS["exclude_ips"].parse("excluded_ips", wanted)
-        return len(ExclusionList("exclude_ips", "merge", entries).plan(records).changes)
+        return len(ExclusionList("exclude_ips", "merge", entries).resolve(records).plan(records).changes)
 
     yield compare
 

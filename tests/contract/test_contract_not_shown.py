@@ -77,9 +77,9 @@ def test_every_plausible_shape_is_read(
     sandbox.seed(120)
     sandbox.configure(**options)
     assert sorted(int(website["id"]) for website in client.list_websites()) == list(range(1, 121))
-    created = client.create_website("new.example")
+    created = client.create_website("new.example").record
     assert created["domain"] == "new.example"
-    assert str(client.update_website(created["id"], privacy=1)["privacy"]) == "1"
+    assert str(client.update_website(created["id"], privacy=1).record["privacy"]) == "1"
     client.delete_website(created["id"])
     assert len(sandbox.websites()) == 120
 

@@ -70,7 +70,7 @@ def test_paths_stand_below_the_base_url(root: str, client_with: Callable[..., An
         for slash in ("", "/", "//"):
             server.reset()
             client = client_with(base_url=f"{server.url}{slash}", api_key=server.api_key)
-            client.create_website("a.example")
+            client.operations.create({"domain": "a.example"})
             for operation in OPERATIONS:
                 do(client, operation)
             assert all(request.target.startswith(f"{root}{PREFIX}/") for request in server.requests)
@@ -105,8 +105,9 @@ def test_put_and_patch_do_the_same(
     client_with: Callable[..., AnalyticsClient], sandbox: SandboxServer, method: str
 ) -> None:
     website = sandbox.add_website("a.example", email=1, exclude_ips="192.0.2.1")
-    updated = client_with(update_method=method).update_website(website["id"], privacy=1)
-    assert (sandbox.requests[-1].method, sandbox.requests[-1].body) == (method, b"privacy=1")
+    updated = client_with(update_method=method).update_website(website["id"], privacy=1).record
+    sent = next(request for request in sandbox.requests if request.operation == "update")
+    assert (sent.method, sent.body) == (method, b"privacy=1")
     assert updated == website | {"privacy": 1}
 
 

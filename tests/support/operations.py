@@ -48,13 +48,15 @@ _TABLE = (
     Operation("show", ("GET",), "/websites/{id}", lambda client, website_id: client.get_website(website_id)),
     Operation(
         "create", ("POST",), "/websites",
-        lambda client, website_id: client.create_website("new.example"), form=b"domain=new.example",
+        lambda client, website_id: client.operations.create({"domain": "new.example"}), form=b"domain=new.example",
     ),
     Operation(
         "update", ("PATCH", "PUT"), "/websites/{id}",
-        lambda client, website_id: client.update_website(website_id, email=True), form=b"email=1",
+        lambda client, website_id: client.operations.update(str(website_id), {"email": "1"}), form=b"email=1",
     ),
-    Operation("delete", ("DELETE",), "/websites/{id}", lambda client, website_id: client.delete_website(website_id)),
+    Operation(
+        "delete", ("DELETE",), "/websites/{id}", lambda client, website_id: client.operations.delete(str(website_id))
+    ),
     Operation("account", ("GET",), "/account", lambda client, website_id: client.get_account()),
 )  # fmt: skip
 

@@ -66,10 +66,11 @@ def test_a_create_that_becomes_another_domain_says_what_to_write(
 def test_a_create_answered_with_another_website_is_refused(
     client: AnalyticsClient, analytics_sandbox: SandboxServer
 ) -> None:
-    analytics_sandbox.fault("create", body={"data": {"id": 5, "domain": "other.example"}})
+    other = analytics_sandbox.add_website("other.example")
+    analytics_sandbox.fault("create", body={"data": {"id": other["id"], "domain": "new.example"}})
     with pytest.raises(OtherDomainError) as caught:
         client.create_website("new.example")
-    assert (caught.value.domain, caught.value.shown, caught.value.website_id) == ("new.example", "other.example", "5")
+    assert (caught.value.domain, caught.value.shown, caught.value.website_id) == ("new.example", "other.example", "1")
 
 
 @pytest.mark.parametrize("hidden", [{}, {"domain": None}], ids=["no domain", "null"])
@@ -81,7 +82,7 @@ def test_a_row_without_a_domain_matters_only_where_the_domain_is_not_found(
     analytics_sandbox.fault("list", body={"data": [], "meta": {**meta, "total": 0}}, target="search=", times=None)
     analytics_sandbox.fault("list", body={"data": rows, "meta": meta}, times=None)
     assert client.find_website("found.example") == rows[0]
-    with pytest.raises(UnexpectedResponseError, match=r"Website 1 has no domain, so it may be 'lost\.example'"):
+    with pytest.raises(UnexpectedResponseError, match=r"Website 1 shows no domain, so it may be 'lost\.example'"):
         client.find_website("lost.example")
 
 
@@ -142,20 +143,20 @@ def test_a_search_that_is_refused_leads_to_the_whole_list(
 
 @pytest.fixture
 def second_writer(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody creates the website between the look-up and the create."""
-    create = AnalyticsClient.create_website
+    """Another task creates the website between the look-up and the create."""
+    create = AnalyticsClient.send_create
 
-    def raced(self: AnalyticsClient, domain: str, **settings: Any) -> dict[str, Any]:
+    def raced(self: AnalyticsClient, domain: str, settings: Any) -> str | None:
         analytics_sandbox.add_website(domain)
-        return create(self, domain, **settings)
+        return create(self, domain, settings)
 
-    monkeypatch.setattr(AnalyticsClient, "create_website", raced)
+    monkeypatch.setattr(AnalyticsClient, "send_create", raced)
 
 
 @pytest.mark.usefixtures("second_writer")
 def test_two_creates_at_the_same_time_are_not_both_green(analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.configure(allow_duplicates=True)
-    with pytest.raises(AirflowFailException, match=r"2 websites have the domain 'new\.example': ids 2, 1"):
+    with pytest.raises(AirflowFailException, match=r"2 websites have the domain 'new\.example': ids 1, 2"):
         CreateWebsiteOperator(task_id="t", domain="new.example").execute({})
 
 
@@ -167,7 +168,10 @@ def test_a_domain_that_was_taken_meanwhile_exists(analytics_sandbox: SandboxServ
         with pytest.raises(AirflowFailException, match="already exists"):
             create.execute({})
     else:
-        assert create.execute({})["privacy"] == (if_exists == "update")
+        result = create.execute({})
+        assert result["website"]["privacy"] == (if_exists == "update")
+        assert (result["created"], result["verified"]) == (False, if_exists == "update")
+        assert result["differing"] == ([] if if_exists == "update" else ["privacy"])
     assert domains(analytics_sandbox) == ["new.example"]
 
 
@@ -176,11 +180,11 @@ def test_a_domain_that_was_taken_meanwhile_exists(analytics_sandbox: SandboxServ
 
 def test_what_a_short_answer_does_not_show_is_read(client: AnalyticsClient, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.configure(short_answers=["create", "update"])
-    website = client.create_website("a.example", privacy=1)
+    website = client.create_website("a.example", privacy=1).record
     assert website["privacy"] == 1
-    assert client.update_website(website["id"], exclude_ips=["192.0.2.1"])["exclude_ips"] == "192.0.2.1"
+    assert client.update_website(website["id"], exclude_ips=["192.0.2.1"]).record["exclude_ips"] == "192.0.2.1"
     analytics_sandbox.configure(ignored_fields=["privacy", "exclude_ips"])
-    with pytest.raises(NotAppliedError, match="is not as it should be: privacy is 'public', sent was 'private'"):
+    with pytest.raises(NotAppliedError, match="is not as it should be: privacy is 'public', expected 'private'"):
         client.create_website("b.example", privacy=1)
     many = [f"198.51.100.{number}" for number in range(1, 200)]
     with pytest.raises(NotAppliedError) as caught:
@@ -202,7 +206,7 @@ def test_a_delete_that_is_not_done_is_not_green(
     analytics_sandbox: SandboxServer, answers: dict[str, Any], kind: type[Exception]
 ) -> None:
     analytics_sandbox.add_website("a.example")
-    analytics_sandbox.configure(keeps_deleted=True, **answers)
+    analytics_sandbox.configure(deletes="keep", **answers)
     with pytest.raises(NotAppliedError, match="website still exists after it was deleted"):
         DeleteWebsiteOperator(task_id="t", domain="a.example").execute({})
 
@@ -243,10 +247,23 @@ def test_an_update_by_domain_is_about_that_domain(analytics_sandbox: SandboxServ
 def test_a_service_that_takes_a_moment_to_show_a_create_is_asked_again(
     analytics_sandbox: SandboxServer, late: str
 ) -> None:
-    before = {"data": {"id": 1, "domain": "a.example", "privacy": 0}}
-    analytics_sandbox.fault("show", **({"status": 404} if late == "not there" else {"body": before}))
-    website = CreateWebsiteOperator(task_id="t", domain="a.example", privacy=1).execute({})
-    assert website["privacy"] == 1
+    before = {"id": 1, "domain": "a.example", "privacy": 0}
+    meta = {"total": 1, "current_page": 1, "last_page": 1, "per_page": 100}
+    rows = {"data": [], "meta": {**meta, "total": 0}} if late == "not there" else {"data": [before], "meta": meta}
+    analytics_sandbox.fault("list", body=rows, times=1, skip=lists_of_a_look_up(analytics_sandbox))
+    analytics_sandbox.fault("show", **({"status": 404} if late == "not there" else {"body": {"data": before}}))
+    result = CreateWebsiteOperator(task_id="t", domain="a.example", privacy=1).execute({})
+    assert result["website"]["privacy"] == 1
+    assert result["created"] is result["verified"] is True
+
+
+def lists_of_a_look_up(sandbox: SandboxServer) -> int:
+    """Return how many pages of the list a look-up in an empty service reads."""
+    with client_of(sandbox.url, api_key=sandbox.api_key) as client:
+        client.look_up("none.example")
+    read = [request.operation for request in sandbox.requests].count("list")
+    sandbox.clear_requests()
+    return read
 
 
 @pytest.mark.parametrize("status", [404, 500, 403, 422])
@@ -257,11 +274,10 @@ def test_what_fails_after_a_create_says_that_the_website_exists_and_is_not_retri
     """A retry would take it as one that was there before, or would create another one if the list is late."""
     fields = json.loads(analytics_sandbox.connection_json()) | {"extra": {"max_retries": 0}}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
-    analytics_sandbox.fault(operation, status=status, times=None, skip=2 if operation == "list" else 0)
+    skip = lists_of_a_look_up(analytics_sandbox) if operation == "list" else 0
+    analytics_sandbox.configure(list_hides=["privacy"])  # so that the new website is shown by itself, too
+    analytics_sandbox.fault(operation, status=status, times=None, skip=skip)
     create = CreateWebsiteOperator(task_id="t", domain="a.example")
-    if operation == "list" and status in (404, 422):
-        create.execute({})  # a search that the service refuses says nothing
-        return
     with pytest.raises(AirflowFailException, match=r"(?s)^Created website a\.example, but: .*Not retried"):
         create.execute({})
     assert domains(analytics_sandbox) == ["a.example"]

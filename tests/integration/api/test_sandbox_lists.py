@@ -10,7 +10,12 @@ import pytest
 from wire_client import client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.exceptions import DuplicateWebsiteError, IncompleteListError, UnexpectedResponseError
+from airflow_provider_analytics.exceptions import (
+    AmbiguousWriteError,
+    DuplicateWebsiteError,
+    IncompleteListError,
+    UnexpectedResponseError,
+)
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
@@ -151,10 +156,12 @@ def test_two_websites_of_one_domain_are_an_error(client: AnalyticsClient, sandbo
         client.find_website("twice.example")
 
 
-def test_a_create_dropped_after_the_commit_is_one_website_and_one_success(
+def test_a_create_dropped_after_the_commit_is_one_website_after_the_next_try(
     client: AnalyticsClient, sandbox: SandboxServer
 ) -> None:
     sandbox.fault("create", drop=True, commit=True)
-    assert client.create_website("new.example")["domain"] == "new.example"
+    with pytest.raises(AmbiguousWriteError):
+        client.ensure_website("new.example")
+    assert client.ensure_website("new.example").record["domain"] == "new.example"
     assert [website["domain"] for website in sandbox.websites()] == ["new.example"]
     assert [request.operation for request in sandbox.requests].count("create") == 1

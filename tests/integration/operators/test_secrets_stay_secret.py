@@ -76,28 +76,35 @@ def test_what_an_answer_tells_of_secrets_is_not_returned(sandbox: SandboxServer,
         "Client_Secret": "another",
     }
     sandbox.fault("any", body={"data": told}, target=r"/(account|websites/1)$", times=None)
-    new = {**told, "id": 2, "domain": "new.example.com"}
-    sandbox.fault("create", body={"data": new})
-    sandbox.fault("show", body={"data": new}, times=None)
     meta = {"total": 1, "current_page": 1, "last_page": 1, "per_page": 10}
     sandbox.fault("list", body={"data": [told], "meta": meta}, target=r"per_page=10\b")
-    create = {"domain": "new.example.com", "privacy": 2, "password": "s3cret-page"}
     tasks = run_tasks(
         account=Task(GetAccountOperator),
         get=Task(GetWebsiteOperator, website_id=1),
         update=Task(UpdateWebsiteOperator, website_id=1, privacy=2, password="s3cret-page"),
-        create=Task(CreateWebsiteOperator, **create),
         websites=Task(ListWebsitesOperator, per_page="10"),
     )
     assert {name: task.state for name, task in tasks.items()} == dict.fromkeys(tasks, "success")
     for name, task in tasks.items():
-        record = task.returned[0] if name == "websites" else task.returned
+        returned = task.returned
+        record = returned[0] if name == "websites" else returned["website"] if name == "update" else returned
         assert record == {
-            "id": 2 if name == "create" else 1,
-            "domain": "new.example.com" if name == "create" else "www.example.com",
+            "id": 1,
+            "domain": "www.example.com",
             "page": {"url": "https://stats.example.com/?key=***"},
             "keys": ["***", {"id": 7}],
         }
+
+
+def test_what_a_new_website_tells_of_secrets_is_not_returned(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+    sandbox.configure(
+        extra_fields={"page_password": "{password}", "note": "opened with {api_key}", "said": "{password}"}
+    )
+    settings = {"domain": "new.example.com", "privacy": 2, "password": "s3cret-page"}
+    website = run_tasks(create=Task(CreateWebsiteOperator, **settings))["create"].returned["website"]
+    assert "page_password" not in website
+    assert "s3cret-page" not in json.dumps(website)
+    assert sandbox.api_key not in json.dumps(website)
 
 
 def test_what_a_list_tells_of_secrets_is_not_published(

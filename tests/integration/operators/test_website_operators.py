@@ -54,7 +54,7 @@ SIX = {
     "websites": Task(
         ListWebsitesOperator, search="{{ dag_run.conf['domain'] }}", per_page="{{ 5 * 2 }}", max_records="{{ 1 }}"
     ),
-    "get": Task(GetWebsiteOperator, website_id="{{ ti.xcom_pull('create')['id'] }}"),
+    "get": Task(GetWebsiteOperator, website_id="{{ ti.xcom_pull('create')['website_id'] }}"),
     "update": Task(
         UpdateWebsiteOperator, domain="{{ ti.xcom_pull('get')['domain'] }}", favorite="{{ True }}", exclude_ips=[]
     ),
@@ -68,7 +68,7 @@ def test_all_six_operations_in_one_run_and_again(sandbox: SandboxServer, run_tas
     sandbox.add_website("old.example.com")
     first = run_tasks(conf=CONF, **SIX)
     assert all_done(first)
-    created = first["create"].returned
+    created = first["create"].returned["website"]
     expected = {
         "domain": "www.example.com",
         "privacy": 1,
@@ -81,16 +81,28 @@ def test_all_six_operations_in_one_run_and_again(sandbox: SandboxServer, run_tas
     assert {name: created[name] for name in expected} == expected
     assert first["websites"].returned == [created]
     assert first["get"].returned == created
-    assert first["update"].returned == {**created, "favorite": True, "exclude_ips": None}
+    assert first["create"].returned == {
+        "website_id": 2,
+        "domain": "www.example.com",
+        "created": True,
+        "updated": [],
+        "differing": [],
+        "unverified": [],
+        "verified": True,
+        "website": created,
+    }
+    assert first["update"].returned["website"] == {**created, "favorite": True, "exclude_ips": None}
+    assert first["update"].returned["updated"] == ["exclude_ips", "favorite"]
     assert first["account"].returned["id"] == 1
     assert first["delete"].returned == {"website_id": None, "domain": "old.example.com", "deleted": True}
-    assert sandbox.websites() == [first["update"].returned]
+    assert sandbox.websites() == [first["update"].returned["website"]]
 
     again = run_tasks(conf=CONF, **SIX)
     assert all_done(again)
+    assert again["create"].returned["updated"] == ["exclude_ips"]
     assert again["update"].returned == first["update"].returned
     assert again["delete"].returned == {"website_id": None, "domain": "old.example.com", "deleted": False}
-    assert sandbox.websites() == [first["update"].returned]
+    assert sandbox.websites() == [first["update"].returned["website"]]
     assert writes(sandbox).count("create") == 1
 
 
@@ -157,13 +169,14 @@ def test_create_where_nothing_is(sandbox: SandboxServer, run_tasks: RunTasks) ->
     tasks = run_tasks(
         plain=Task(CreateWebsiteOperator, domain="plain.example.com"),
         password=Task(CreateWebsiteOperator, domain="password.example.com", privacy=2, password="s3cret-page"),
-        cleared=Task(CreateWebsiteOperator, domain="cleared.example.com", exclude_ips=[], exclude_params=""),
+        cleared=Task(CreateWebsiteOperator, domain="cleared.example.com", exclude_ips=[], exclude_params=[]),
     )
     assert all_done(tasks)
     plain, password, _ = sandbox.websites()
     assert (plain["privacy"], plain["email"], plain["exclude_bots"]) == (0, 0, 1)
     assert sandbox.stored_password(password["id"]) == "s3cret-page"
-    assert tasks["password"].returned == password
+    assert tasks["password"].returned["website"] == password
+    assert (tasks["password"].returned["verified"], tasks["password"].returned["unverified"]) == (False, ["password"])
     posted = [request.form for request in sandbox.requests if request.operation == "create"]
     assert posted[0] == [("domain", "plain.example.com")]
 
@@ -201,22 +214,22 @@ def test_create_where_one_is(
         assert sandbox.requests == []
         assert "skip, update, fail" in logged
         return
-    assert "already exists, with id 1" in logged
+    assert "exists, with id 1" in logged
     if if_exists == "skip":
         assert "privacy, exclude_ips" in logged
         assert "exclude_params" not in logged
     if sent is None:
         assert sandbox.websites() == [before]
     else:
-        assert dict(sandbox.requests[-2].form) == sent
-        assert tasks["create"].returned == sandbox.websites()[0]
+        assert [dict(request.form) for request in sandbox.requests if request.operation == "update"] == [sent]
+        assert tasks["create"].returned["website"] == sandbox.websites()[0]
 
 
 def test_create_as_it_is_already_sends_nothing(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     before = sandbox.add_website("www.example.com", privacy=1, exclude_bots=0)
     arguments: Arguments = {"domain": "www.example.com", "privacy": 1, "exclude_bots": False, "if_exists": "update"}
     tasks = run_tasks(create=Task(CreateWebsiteOperator, **arguments))
-    assert tasks["create"].returned == before
+    assert tasks["create"].returned["website"] == before
     assert writes(sandbox) == []
 
 
@@ -225,7 +238,7 @@ def test_create_does_not_trust_a_search_that_finds_nothing(sandbox: SandboxServe
     nothing = {"data": [], "meta": {"total": 0, "current_page": 1}}
     sandbox.fault("list", target="search=", body=nothing, times=None)
     tasks = run_tasks(create=Task(CreateWebsiteOperator, domain="www.example.com"))
-    assert tasks["create"].returned == website
+    assert tasks["create"].returned["website"] == website
     assert len(sandbox.websites()) == 1
 
 
@@ -234,7 +247,8 @@ def test_update(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     tasks = run_tasks(
         one=Task(UpdateWebsiteOperator, website_id=1, email_reports=True),
         password=Task(UpdateWebsiteOperator, domain="www.example.com", privacy="password", password="s3cret-page"),
-        clear=Task(UpdateWebsiteOperator, website_id="1", exclude_ips=[], exclude_params=""),
+        clear=Task(UpdateWebsiteOperator, website_id="1", exclude_ips=[], exclude_params=[]),
+        empty=Task(UpdateWebsiteOperator, website_id="1", exclude_ips="{{ '' }}"),
         favorite=Task(UpdateWebsiteOperator, website_id=1, favorite="true"),
         not_favorite=Task(UpdateWebsiteOperator, website_id=1, favorite=False),
         nothing=Task(UpdateWebsiteOperator, website_id=1),
@@ -248,15 +262,14 @@ def test_update(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
         {"exclude_params": "", "exclude_ips": ""},
         {"favorite": "true"},
         {"favorite": "false"},
-        {"email": "1"},
-        {"email": "1"},
     ]
     assert sandbox.stored_password(1) == "s3cret-page"
-    assert tasks["not_favorite"].returned == sandbox.websites()[0]
-    assert "password" not in json.dumps([task.returned for task in tasks.values()])
+    assert tasks["not_favorite"].returned["website"] == sandbox.websites()[0]
+    assert "s3cret-page" not in json.dumps([task.returned for task in tasks.values()])
+    assert all("password" not in task.returned["website"] for task in tasks.values() if task.returned)
     assert ends(tasks) == {
         **dict.fromkeys(("one", "password", "clear", "favorite", "not_favorite"), ("success", 1)),
-        **dict.fromkeys(("nothing", "nobody"), ("failed", 1)),
+        **dict.fromkeys(("nothing", "nobody", "empty"), ("failed", 1)),
         "unknown": ("failed", 2),
     }
 
@@ -297,10 +310,10 @@ def test_delete(sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Ca
 def test_an_upstream_output_is_an_argument(sandbox: SandboxServer, run_dag: RunDag) -> None:
     with DAG("outputs", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         created: Any = CreateWebsiteOperator(task_id="create", domain="www.example.com", multiple_outputs=True)
-        UpdateWebsiteOperator(task_id="update", website_id=created.output["id"], favorite=True)
-        DeleteWebsiteOperator(task_id="delete", website_id=9, ignore_missing=created.output["favorite"])
+        UpdateWebsiteOperator(task_id="update", website_id=created.output["website_id"], favorite=True)
+        DeleteWebsiteOperator(task_id="delete", website_id=9, ignore_missing=created.output["domain"])
     tasks = run_dag(dag).tasks
-    assert tasks["update"].returned["favorite"] is True
+    assert tasks["update"].returned["website"]["favorite"] is True
     assert tasks["delete"].state == "failed", "an argument that is not templated would be taken for True"
 
 
@@ -308,4 +321,4 @@ def test_a_list_given_as_a_native_object(sandbox: SandboxServer, run_tasks: RunT
     sandbox.add_website("www.example.com")
     update = Task(UpdateWebsiteOperator, website_id=1, exclude_ips="{{ ['10.0.0.1', '10.0.0.2'] }}")
     tasks = run_tasks(dag_arguments={"render_template_as_native_obj": True}, update=update)
-    assert tasks["update"].returned["exclude_ips"] == "10.0.0.1\n10.0.0.2"
+    assert tasks["update"].returned["website"]["exclude_ips"] == "10.0.0.1\n10.0.0.2"

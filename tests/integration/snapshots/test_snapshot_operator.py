@@ -337,7 +337,8 @@ def test_what_a_guard_found_is_accepted_by_name(run_dag: RunDag, analytics_sandb
         (["source"], "failed"),
         ("count", "success"),
         (["count"], "success"),
-        ("['count']", "success"),
+        ('["count"]', "success"),
+        ("['count']", "failed"),
     ):
         assert run_dag(make_dag(base_path=str(tmp_path), accept=accept)).tasks["snapshot"].state == state
 

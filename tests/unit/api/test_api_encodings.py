@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api import fields
-from airflow_provider_analytics.api.client import _path
 from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.api.operations import _path
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
@@ -27,8 +27,8 @@ update_settings = st.fixed_dictionaries(
         "password": st.none() | lines.filter(lambda text: text != "***"),
         "email": flags,
         "exclude_bots": flags,
-        "exclude_params": st.none() | st.lists(lines),
-        "exclude_ips": st.none() | st.lists(lines),
+        "exclude_params": st.none() | st.lists(st.from_regex(r"[a-z_\[\]~*.]{1,9}[a-z]", fullmatch=True)),
+        "exclude_ips": st.none() | st.lists(st.ip_addresses(v=4).map(str).filter(lambda one: one != "0.0.0.0")),
         "favorite": flags,
     },
 )
@@ -39,9 +39,9 @@ def test_a_form_comes_back_as_it_was_given(given_settings: dict[str, Any]) -> No
     wanted = {name: value for name, value in given_settings.items() if value is not None}
     if not wanted:
         with pytest.raises(ValueError, match="Nothing to update"):
-            fields.update_form(boolean_texts=TEXTS, **given_settings)
+            fields.check_update(**given_settings)
         return
-    form = fields.update_form(boolean_texts=TEXTS, **given_settings)
+    form = fields.form(fields.check_update(**given_settings), TEXTS)
     back = dict(parse_qsl(urlencode(form), keep_blank_values=True, strict_parsing=True))
     assert back.keys() == wanted.keys()
     for name, value in wanted.items():

@@ -34,7 +34,7 @@ ERRORS: list[AnalyticsError] = [
     exceptions.NotAppliedError("7", {"privacy": "is 'public', sent was 'private'"}),
     exceptions.DuplicateWebsiteError("a.example", ["1", "2"]),
     exceptions.GuardError("too much"),
-    exceptions.StoppedError("Stopped: 3 of 7 websites changed.", "7"),
+    exceptions.StoppedError("Stopped: 3 of 7 websites changed."),
     exceptions.BulkError({"a.example": "no"}, done=3),
     exceptions.StorageError("no space"),
 ]

@@ -28,6 +28,7 @@ METHODS = {
     "get_website": ("website_id", ""),
     "find_website": ("domain", ""),
     "create_website": ("domain", CREATE),
+    "ensure_website": ("domain", CREATE),
     "update_website": ("website_id", f"{CREATE} favorite"),
     "delete_website": ("website_id", ""),
     "get_account": ("", ""),

@@ -6,15 +6,25 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.exclusions import ExclusionList, reconcile
+from airflow_provider_analytics.reconcile.desired import Desired, reconcile
+from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.ledger import Identity, Ledger
+from airflow_provider_analytics.reconcile.plan import Plan
 
 # Without the unspecified ones, also mapped: Pythons write that one in different ways.
 ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xFFFF << 32)).map(str)
 
 
+def desired(mode: str, entries: tuple[str, ...], record: dict[str, object]) -> Desired:
+    return ExclusionList("exclude_ips", mode, entries).resolve([record])
+
+
+def planned(mode: str, entries: tuple[str, ...], record: dict[str, object]) -> Plan:
+    return desired(mode, entries, record).plan([record])
+
+
 @pytest.mark.parametrize(
-    ("mode", "desired", "owned", "after"),
+    ("mode", "wanted", "owned", "after"),
     [
         pytest.param("merge", ("1.1.1.1", "9.9.9.9"), (), "# Ann\n1.1.1.1 # home\n2.2.2.2\n9.9.9.9", id="merge adds"),
         pytest.param("merge", ("2.2.2.2",), (), None, id="merge never removes"),
@@ -30,9 +40,9 @@ ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xF
         ),
     ],
 )
-def test_modes(mode: str, desired: tuple[str, ...], owned: tuple[str, ...], after: str | None) -> None:
+def test_modes(mode: str, wanted: tuple[str, ...], owned: tuple[str, ...], after: str | None) -> None:
     current = ("# Ann", "1.1.1.1 # home", "2.2.2.2")
-    lines = reconcile("exclude_ips", current, desired, mode, owned)
+    lines = reconcile("exclude_ips", current, wanted, mode, owned)
     assert lines == (current if after is None else tuple(after.splitlines()))
 
 
@@ -40,11 +50,11 @@ LINES = st.lists(ADDRESSES, max_size=6).map(tuple)
 
 
 @settings(deadline=None)
-@given(current=LINES, desired=LINES, owned=LINES, mode=st.sampled_from(["merge", "replace", "managed"]))
+@given(current=LINES, given_list=LINES, owned=LINES, mode=st.sampled_from(["merge", "replace", "managed"]))
 def test_a_list_reaches_what_is_wanted_and_stays_there(
-    current: tuple[str, ...], desired: tuple[str, ...], owned: tuple[str, ...], mode: str
+    current: tuple[str, ...], given_list: tuple[str, ...], owned: tuple[str, ...], mode: str
 ) -> None:
-    wanted = Addresses().parse("excluded_ips", desired)
+    wanted = Addresses().parse("excluded_ips", given_list)
     after = reconcile("exclude_ips", current, wanted, mode, owned)
     keys = {Addresses().key(line) for line in after}
     before = {Addresses().key(line) for line in current}
@@ -62,14 +72,13 @@ def test_a_list_reaches_what_is_wanted_and_stays_there(
 def test_managed_versions_leave_what_was_typed_and_the_last_version(
     versions: list[tuple[str, ...]], typed: tuple[str, ...]
 ) -> None:
-    record = {"id": 1, "domain": "a.example", "exclude_ips": "\n".join(typed)}
+    record: dict[str, object] = {"id": 1, "domain": "a.example", "exclude_ips": "\n".join(typed)}
     ledger = Ledger(Identity("s", "1", "office"))
     for version in versions:
         wanted = Addresses().parse("x", version)
-        offices = ExclusionList("exclude_ips", "managed", wanted).owning(ledger, [record])
-        plan = offices.plan([record])
-        sent = plan.changes
-        ledger = ledger.settle([record], sent, {"exclude_ips": wanted}, planned=sent, fields=["exclude_ips"])
+        offices = desired("managed", wanted, record)
+        plan = offices.owning(ledger, [record]).plan([record])
+        ledger = ledger.settle([record], plan.changes, {"exclude_ips": wanted}, fields=["exclude_ips"])
         for change in plan.changes:
             record["exclude_ips"] = "\n".join(change.settings["exclude_ips"])
     lines = str(record["exclude_ips"]).split()
@@ -92,14 +101,14 @@ def test_managed_versions_leave_what_was_typed_and_the_last_version(
 )
 def test_line_ends_padding_and_order_make_no_difference(text: object) -> None:
     record = {"id": 1, "domain": "a.example", "exclude_ips": text}
-    plan = ExclusionList("exclude_ips", "replace", ("1.1.1.1", "2.2.2.2")).plan([record])
+    plan = planned("replace", ("1.1.1.1", "2.2.2.2"), record)
     assert plan.changes == ()
 
 
 @pytest.mark.parametrize("empty", [None, "", " \n", [], [""], [None], "\ufeff", "\r\n"])
 def test_an_empty_list_of_the_service_is_no_list(empty: object) -> None:
     record = {"id": 1, "domain": "a.example", "exclude_ips": empty}
-    plan = ExclusionList("exclude_ips", "managed", ("1.1.1.1",)).plan([record])
+    plan = planned("managed", ("1.1.1.1",), record)
     assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
     assert plan.changes[0].fields[0].before == ()
 
@@ -107,7 +116,40 @@ def test_an_empty_list_of_the_service_is_no_list(empty: object) -> None:
 @pytest.mark.parametrize("record", [{"id": 1}, {"id": 1, "exclude_ips": 7}, {"id": 1, "exclude_ips": {"a": 1}}])
 def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object]) -> None:
     for mode in ("merge", "managed"):
-        with pytest.raises(GuardError, match="do not show exclude_ips"):
-            ExclusionList("exclude_ips", mode, ("1.1.1.1",)).plan([record])
-    plan = ExclusionList("exclude_ips", "replace", ("1.1.1.1",)).plan([record])
+        with pytest.raises(GuardError, match=r"the record (does not show|shows) exclude_ips"):
+            planned(mode, ("1.1.1.1",), record)
+    plan = planned("replace", ("1.1.1.1",), record)
     assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "10.0.0.1,10.0.0.2",
+        "10.0.0.1 10.0.0.2",
+        "10.0.0.1; 10.0.0.2",
+        "10.0.0.1<br>10.0.0.2",
+        '["10.0.0.1", "10.0.0.2"]',
+        "10.0.0.1\n10.0.0...",
+        "10.0.0.1\n10.0",
+        ["10.0.0.1, 10.0.0.2"],
+    ],
+    ids=str,
+)
+def test_what_is_no_entry_is_not_understood_and_not_sent_back(text: object) -> None:
+    record: dict[str, object] = {"id": 1, "domain": "a.example", "exclude_ips": text}
+    for mode in ("merge", "managed"):
+        with pytest.raises(GuardError, match="shows exclude_ips in a form that is not one entry per line"):
+            planned(mode, ("1.1.1.1",), record)
+    # What is replaced counts as lost.
+    (change,) = planned("replace", ("1.1.1.1",), record).changes
+    assert change.settings == {"exclude_ips": ["1.1.1.1"]}
+    assert change.fields[0].removed
+
+
+@pytest.mark.parametrize(
+    "text", ["10.0.0.1 # Ann\n# office", "10.0.0.0/8", "10.0.*.*", "10.0.0.1-10.0.0.9", "2001:db8::/32", "2001:db8:*"]
+)
+def test_what_people_write_into_a_list_is_kept(text: str) -> None:
+    (change,) = planned("merge", ("1.1.1.1",), {"id": 1, "domain": "a.example", "exclude_ips": text}).changes
+    assert change.settings == {"exclude_ips": [*text.splitlines(), "1.1.1.1"]}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -228,7 +229,12 @@ RECORD = {
 
 
 def plan(text: str, *records: dict[str, Any], prune: bool = False, ledger: Ledger | None = None) -> Plan:
-    return WebsitesAsCode(parse(text), prune=prune, ledger=ledger).plan(records)
+    return plan_of(WebsitesAsCode(parse(text), prune), records, ledger)
+
+
+def plan_of(source: WebsitesAsCode, records: Sequence[dict[str, Any]], ledger: Ledger | None = None) -> Plan:
+    desired = source.resolve(records)
+    return (desired.owning(ledger, records) if ledger else desired).plan(records)
 
 
 def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
@@ -305,9 +311,10 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
     doomed = {"id": 2, "domain": "b.example"}
     spared = [{"id": 3, "domain": "a.customer.EXAMPLE"}, {"id": 4, "domain": "http://odd"}, {"id": 5, "domain": "*.x"}]
     spared.append({"id": 6, "domain": "altebücher.X"})
-    parts = WebsitesAsCode(parse(text), prune=True).split([RECORD, doomed, *spared])
-    assert (parts.named, parts.doomed, parts.others) == ([RECORD], [doomed], spared)
-    assert parts.spared == [
+    desired = WebsitesAsCode(parse(text), prune=True).resolve([RECORD, doomed, *spared])
+    assert [record["id"] for record in (RECORD, doomed, *spared) if desired.is_compared(record)] == [1, 2]
+    assert desired.doomed == {"2"}
+    assert desired.spared == [
         "a.customer.EXAMPLE (id 3): *.Customer.example is protected",
         "http://odd (id 4): a file cannot name it",
         "*.x (id 5): a file cannot name it",
@@ -317,7 +324,7 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
         "*.Customer.example is protected, but no website matches it",
         "*bücher.x is protected, but no website matches it",
     )
-    assert WebsitesAsCode(parse(text), prune=False).split([doomed]).others == [doomed]
+    assert not WebsitesAsCode(parse(text), prune=False).resolve([doomed]).is_compared(doomed)
 
 
 @pytest.mark.parametrize("layer", ["{protect: true, privacy: private}", "", "{protect: false}"])
@@ -342,7 +349,7 @@ websites: {a.example: {exclude_ips: [2.2.2.2], exclude_params: [new]}}
     ledger = Ledger(Identity("s", "1", "file"), websites={"1": OwnedWebsite("a.example", {"exclude_params": ("old",)})})
     (change,) = plan(text, record, ledger=ledger).changes
     assert change.settings == {"exclude_ips": ["9.9.9.9", "1.1.1.1", "2.2.2.2"], "exclude_params": ["utm", "new"]}
-    with pytest.raises(ValueError, match=r"websites\.yaml:2: .*does not show exclude_ips, so mode merge would lose it"):
+    with pytest.raises(ValueError, match=r"websites\.yaml:2: .*does not show exclude_ips, so mode='merge' would lose"):
         plan(text, {"id": 1, "domain": "a.example", "exclude_params": ""}, ledger=ledger)
 
 
@@ -361,7 +368,7 @@ websites: {a.example: {exclude_ips: [2.2.2.2], exclude_params: [new]}}
 def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
     text = "websites: {a.example: {privacy: private, email: true, exclude_ips: [1.1.1.1, 2.2.2.2]}}"
     record = {"id": 1, "domain": "a.example", "privacy": 0, "email": 0, "exclude_ips": None}
-    assert WebsitesAsCode(parse_websites(value), prune=False).plan([record]).digest == plan(text, record).digest
+    assert plan_of(WebsitesAsCode(parse_websites(value)), [record]).digest == plan(text, record).digest
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""The six operations of the interface, one request each (docs/interface.md, Operations)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api.dialect import Answer, Page
+from airflow_provider_analytics.api.transport import Transport
+from airflow_provider_analytics.exceptions import NotFoundError, UnexpectedResponseError
+
+WEBSITES = "/websites"
+ACCOUNT = "/account"
+
+
+class Operations:
+    """Sends the requests and reads the responses; a response proves nothing about what the service stored.
+
+    Ids are path segments (:func:`fields.check_website_id`), forms are those of :mod:`fields`. All methods raise the
+    errors of :mod:`airflow_provider_analytics.exceptions`.
+
+    :param transport: sends the requests.
+    :param at_once: send show and update without waiting and without retries, within :meth:`Transport.together`.
+    """
+
+    def __init__(self, transport: Transport, *, at_once: bool = False) -> None:
+        self._transport = transport
+        self._send = transport.once if at_once else transport.request
+        self._settings = transport.settings
+
+    def page(self, query: Mapping[str, str], unwanted: threading.Event | None = None) -> Page:
+        """Return a page of the list; each of its rows has an id.
+
+        :param unwanted: set when nothing needs the response any more: the request is not sent, and not retried.
+        """
+        answer = self._transport.request("GET", WEBSITES, query=query, unwanted=unwanted)
+        self._transport.stats.count("pages")
+        page = dialect.page(answer, self._transport.url(WEBSITES), self._settings.list_key)
+        for row in page.rows:
+            if type(row.get("id")) is not int:  # as nearly always
+                dialect.website_id(row, answer)
+        return page
+
+    def show(self, website_id: str) -> dict[str, Any]:
+        """Return the record of a website.
+
+        :raises NotFoundError: if it does not exist, or its record says that it is deleted.
+        """
+        answer = self._send("GET", _path(website_id))
+        record = _of_website(website_id, dialect.record(answer), answer)
+        if dialect.is_deleted(record):
+            message = "The record says that the website is deleted."
+            raise NotFoundError(answer.status, answer.method, answer.path, message)
+        return record
+
+    def create(self, form: Mapping[str, str]) -> dict[str, Any] | None:
+        """Create a website, and return the record of the response, or None if it holds none."""
+        return dialect.record_or_none(self._transport.request("POST", WEBSITES, form=form))
+
+    def update(self, website_id: str, form: Mapping[str, str]) -> dict[str, Any] | None:
+        """Update a website, and return the record of the response, or None if it holds none."""
+        try:
+            answer = self._send(self._settings.update_method, _path(website_id), form=form)
+        except UnexpectedResponseError as error:
+            if error.status in dialect.UNCONFIRMED:
+                return None
+            raise
+        record = dialect.record_or_none(answer)
+        return None if record is None else _of_website(website_id, record, answer)
+
+    def delete(self, website_id: str) -> None:
+        """Delete a website."""
+        dialect.acknowledged(self._transport.request("DELETE", _path(website_id)))
+
+    def account(self) -> dict[str, Any]:
+        """Return the record of the account that the API key belongs to."""
+        return dialect.account(self._transport.request("GET", ACCOUNT))
+
+
+def _path(website_id: str) -> str:
+    return f"{WEBSITES}/{quote(website_id, safe='')}"
+
+
+def _of_website(asked: str, record: dict[str, Any], answer: Answer) -> dict[str, Any]:
+    if str(record["id"]) != asked:
+        raise answer.unexpected(f"The response is about website {record['id']}, requested was website {asked}.")
+    return record

@@ -1,0 +1,275 @@
+"""What the websites should look like, and the changes that this takes. Pure functions on records.
+
+A list that is kept on many websites is the special case of a file that names one field: both are a :class:`Desired`,
+and one function works out the change of a website.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.entries import Entries
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS, normalise, raw_lines
+from airflow_provider_analytics.api.verification import shows
+from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
+from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
+
+MODES = ("merge", "replace", "managed")
+#: Fields that can be wanted and that a record can show.
+SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.kind.column)
+#: Setting that names where Airflow reads the password.
+PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a field
+
+
+class Place(NamedTuple):
+    """Where something is written, for messages.
+
+    :param order: number to sort by.
+    :param text: such as ``websites.yaml:12``, or ``config websites.www.example.com``.
+    """
+
+    order: int
+    text: str
+
+
+_NOWHERE = Place(0, "")
+Problem = tuple[Place, str]
+#: Returns the error for websites that cannot be planned.
+Refusal = Callable[[Sequence[Problem]], Exception]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one website should look like.
+
+    :param settings: field to value, normalised; only fields that are named.
+    :param domain: domain, as written where it is wanted; empty if it is selected by what the service shows.
+    :param place: where it is written, for messages.
+    :param ignored: fields that are sent when the website is created, and not changed afterwards.
+    """
+
+    settings: Mapping[str, Any]
+    domain: str = ""
+    place: Place = _NOWHERE
+    ignored: frozenset[str] = frozenset()
+
+
+# Many websites have the same list, and get the same list.
+@functools.lru_cache(maxsize=1 << 8)
+def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: Entries = ()) -> Entries:
+    """Return the reconciled lines of a list.
+
+    Kept lines keep their text, comment and position; new entries are appended. Lists compare as sets: if nothing
+    is added or removed, ``current`` is returned.
+
+    :param name: field of the website that holds the list.
+    :param current: lines of the website's list.
+    :param desired: entries as :meth:`EntryType.parse` returns them.
+    :param mode: ``"merge"`` adds missing entries; ``"replace"`` makes the list equal to ``desired``; ``"managed"`` adds
+        missing entries and removes those in ``owned`` that are no longer desired, except for lines with a comment.
+    :param owned: entries that earlier runs added.
+    """
+    key = LINE_FIELDS[name].key
+    keys = [key(line) for line in current]
+    present = set(keys)
+    if mode == "replace":
+        unwanted = present - set(desired) - {""}
+    elif mode == "managed":
+        unwanted = (present & set(owned)) - set(desired)
+    else:
+        unwanted = set()
+    kept = tuple(
+        line
+        for line, entry in zip(current, keys, strict=True)
+        # What a managed list added has no comment: a line with one belongs to a person.
+        if entry not in unwanted or (mode == "managed" and "#" in line)
+    )
+    new = tuple(entry for entry in desired if entry not in present)
+    after = kept + new
+    if not any(key(line) for line in after):
+        # Do not leave comments behind: the service may not support them and read them as entries. A list that
+        # held only comments before is not changed.
+        after = () if unwanted else current
+    return after
+
+
+def change(
+    record: Mapping[str, Any], wanted: Wanted, modes: Mapping[str, str], owned: Owned | None = None
+) -> Change | None:
+    """Return the change of a website, or None if it is as wanted.
+
+    A field that a record does not show is sent. A password is sent when ``privacy`` becomes ``password``: records do
+    not show passwords, so a changed one cannot be detected.
+
+    :param modes: list field to how it is reconciled (:func:`reconcile`); ``replace`` if it is not named.
+    :param owned: list field to the entries that earlier runs added.
+    :raises ValueError: if the record does not show a list that is not replaced, or shows it in a form that is not
+        understood: its current entries would be lost.
+    """
+    domain, website_id = website_of(record)
+    changes = []
+    for name, value in wanted.settings.items():
+        if name == PASSWORD_FROM or name in wanted.ignored:
+            continue
+        before = normalise(name, record[name]) if shows(name, record) else None
+        after = value
+        if name in LINE_FIELDS:
+            mode = modes.get(name, "replace")
+            if mode == "replace" and name in record:
+                before = raw_lines(name, record[name])  # so that guards count what is lost
+            if before is not None:
+                after = reconcile(name, before, value, mode, (owned or {}).get(name, ()))
+            elif mode != "replace":
+                raise ValueError(_unseen(name, mode, record))
+        if before is None or before != after:
+            changes.append(FieldChange(name, before, after))
+    if any(one.field == "privacy" and one.after == "password" for one in changes):
+        changes.append(_password(wanted, domain))
+    return Change("update", domain, website_id, tuple(changes)) if changes else None
+
+
+def creation(wanted: Wanted) -> Change:
+    """Return the change that creates a website.
+
+    :raises ValueError: if the privacy or the password is missing.
+    """
+    privacy = wanted.settings.get("privacy")
+    if privacy is None:
+        raise ValueError(
+            f"{wanted.domain} is new and has no privacy: set it here, in a group or in defaults; the default of the "
+            "service is a public statistics page"
+        )
+    changes = [
+        FieldChange(name, None, value)
+        for name, value in wanted.settings.items()
+        # Omit what a new website has by default: an empty list, and a False that a create cannot set.
+        if name != PASSWORD_FROM and value != () and (value or FIELDS[name].on_create)
+    ]
+    if privacy == "password":
+        changes.append(_password(wanted, wanted.domain))
+    return Change("create", wanted.domain, None, tuple(changes))
+
+
+def deletion(record: Mapping[str, Any]) -> Change:
+    """Return the change that deletes a website, with all that its record shows."""
+    domain, website_id = website_of(record)
+    shown = (name for name in SETTABLE_FIELDS if name in record)
+    fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in shown)
+    return Change("delete", domain, website_id, fields)
+
+
+def _unseen(name: str, mode: str, record: Mapping[str, Any]) -> str:
+    seen = f"shows {name} in a form that is not one entry per line" if record.get(name) else f"does not show {name}"
+    return f"the record {seen}, so mode={mode!r} would lose its current entries"
+
+
+def _password(wanted: Wanted, domain: str) -> FieldChange:
+    reference = wanted.settings.get(PASSWORD_FROM)
+    if reference is None:
+        raise ValueError(
+            f"{domain} gets privacy: password but has no {PASSWORD_FROM}: set it to connection:NAME or variable:NAME, "
+            "or use privacy: private"
+        )
+    return FieldChange(PASSWORD_FROM, None, reference)
+
+
+@dataclass(frozen=True)
+class Desired:
+    """What is wanted of each website of a list that was read.
+
+    :param refusal: returns the error for websites that cannot be planned.
+    :param by_id: website id to what is wanted.
+    :param by_domain: domain key (:func:`domains.domain_key`) to what is wanted; counts where the id is not named.
+    :param created: websites that are missing.
+    :param doomed: ids of websites to delete.
+    :param spared: websites that would be deleted if they were not protected, as text for people.
+    :param warnings: what a person who approves has to know, a sentence each.
+    :param problems: websites that cannot be planned, found while the list was compared.
+    :param modes: list field to how it is reconciled; ``replace`` if it is not named.
+    :param owned: website id to list field to the entries that earlier runs added.
+    """
+
+    refusal: Refusal
+    by_id: Mapping[str, Wanted] = field(default_factory=dict)
+    by_domain: Mapping[str, Wanted] = field(default_factory=dict)
+    created: Sequence[Wanted] = ()
+    doomed: frozenset[str] = frozenset()
+    spared: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+    modes: Mapping[str, str] = field(default_factory=dict)
+    owned: Mapping[str, Owned] = field(default_factory=dict)
+
+    def of(self, record: Mapping[str, Any]) -> Wanted | None:
+        """Return what is wanted of a website; None if it is left as it is, or deleted."""
+        domain, website_id = website_of(record)
+        return self.by_id.get(website_id) or self.by_domain.get(domain_key(domain))
+
+    def is_compared(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a website is compared with what is wanted, or is to be deleted."""
+        return str(record["id"]) in self.doomed or self.of(record) is not None
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """List fields in which entries of others stay."""
+        return frozenset(name for name, mode in self.modes.items() if mode != "replace")
+
+    def change(self, record: Mapping[str, Any]) -> Change | None:
+        """Return the change of an existing website, or None if it is as wanted, or nothing is wanted of it.
+
+        :raises ValueError: as :func:`change` does.
+        """
+        wanted = self.of(record)
+        return None if wanted is None else change(record, wanted, self.modes, self.owned.get(str(record["id"])))
+
+    def lists(self, records: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> dict[str, Owned]:
+        """Return the wanted entries of these list fields, by website id and field."""
+        names = tuple(fields)
+        found = ((str(record["id"]), self.of(record)) for record in records)
+        return {
+            website_id: {name: wanted.settings[name] for name in names if name in wanted.settings}
+            for website_id, wanted in found
+            if wanted is not None
+        }
+
+    def owning(self, ledger: Ledger, records: Iterable[Mapping[str, Any]]) -> Self:
+        """Return this with what the ledger says that earlier runs added to these websites."""
+        return replace(self, owned={str(record["id"]): ledger.owned(record) for record in records})
+
+    def plan(self, records: Iterable[Mapping[str, Any]], scope: Mapping[str, Any] | None = None) -> Plan:
+        """Return the plan for these websites.
+
+        :param scope: what the plan is bound to.
+        :raises Exception: the :attr:`refusal` with every website that cannot be planned.
+        """
+        compared = [record for record in records if self.is_compared(record)]
+        problems = list(self.problems)
+        changes: list[Change | None] = []
+        for record in compared:
+            if str(record["id"]) in self.doomed:
+                changes.append(deletion(record))
+                continue
+            try:
+                changes.append(self.change(record))
+            except ValueError as error:
+                wanted = self.of(record)
+                place = wanted.place if wanted and wanted.place is not _NOWHERE else Place(0, _name(record))
+                problems.append((place, str(error)))
+        for wanted in self.created:
+            try:
+                changes.append(creation(wanted))
+            except ValueError as error:
+                problems.append((wanted.place, str(error)))
+        if problems:
+            raise self.refusal(problems)
+        made = [one for one in changes if one is not None]
+        return Plan.of(made, compared, self.spared, scope, self.warnings)
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    domain, website_id = website_of(record)
+    return domain or website_id

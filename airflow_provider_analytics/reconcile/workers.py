@@ -1,0 +1,229 @@
+"""Do the same work for many websites at the same time: bounded, stoppable, and not against a service that is down."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, TypeVar
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.stopping import LOOK_SECONDS
+from airflow_provider_analytics.exceptions import (
+    AnalyticsConnectionError,
+    AnalyticsError,
+    AuthenticationError,
+    RateLimitError,
+    ServerError,
+    StoppedError,
+)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Seconds between progress lines in the log.
+PROGRESS_SECONDS = 10.0
+#: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
+#: would use up all its retries.
+GIVE_UP_AFTER = 20
+#: Seconds in which requests under way may end after a stop. Airflow kills the process 5 s after it told it to end, and
+#: the ledger is still to be written.
+GRACE_SECONDS = 2.0
+
+#: Why an item was skipped.
+NOT_TRIED = "Not tried: too many websites in a row failed, or the API key is not accepted any more"
+
+_SERVICE_DOWN = (AnalyticsConnectionError, RateLimitError, ServerError)
+
+log = logging.getLogger(__name__)
+
+
+class NotTriedError(Exception):
+    """A website that was skipped because the service is down."""
+
+
+class Breaker:
+    """Stops work on a service that is down: after many failures in a row, or a key that is not accepted.
+
+    :param give_up_after: number of consecutive failures.
+    """
+
+    DEFAULT: ClassVar[int] = GIVE_UP_AFTER
+
+    def __init__(self, give_up_after: int = GIVE_UP_AFTER) -> None:
+        self._in_a_row = 0
+        self._give_up_after = give_up_after
+        self._open = threading.Event()
+        self._lock = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the service counts as down."""
+        return self._open.is_set()
+
+    def limit(self, give_up_after: int) -> None:
+        """Give up after so many consecutive failures from now on."""
+        self._give_up_after = give_up_after
+
+    def guard(self, work: Callable[[Item], Result], item: Item) -> Result:
+        """Do the work, or raise :class:`NotTriedError` if the service is down."""
+        if self.is_open:
+            raise NotTriedError
+        down = False
+        try:
+            return work(item)
+        except _SERVICE_DOWN:
+            down = True
+            raise
+        except AuthenticationError:
+            self._open.set()
+            raise
+        finally:
+            with self._lock:
+                self._in_a_row = self._in_a_row + 1 if down else 0
+                if self._in_a_row >= self._give_up_after:
+                    self._open.set()
+
+
+class Progress:
+    """Progress lines in the log, one every :data:`PROGRESS_SECONDS` and one at the end.
+
+    :param total: number of websites.
+    :param verb: what is done with them.
+    """
+
+    def __init__(self, total: int, verb: str) -> None:
+        self.total = total
+        self.done = 0
+        self.verb = verb
+        self.bad = 0
+        self.said = time.monotonic()
+
+    def step(self, *, good: bool) -> None:
+        """Count a website."""
+        self.done += 1
+        self.bad += not good
+        if time.monotonic() - self.said >= PROGRESS_SECONDS:
+            self.say()
+
+    def say(self) -> None:
+        """Log a line; not for a website alone."""
+        self.said = time.monotonic()
+        if self.total > 1:
+            log.info(
+                "%s: %s of %s websites, %s failed", self.verb, f"{self.done:,}", f"{self.total:,}", f"{self.bad:,}"
+            )
+
+
+@dataclass
+class Work(Generic[Item, Result]):
+    """What is done for many items.
+
+    :param items: the items.
+    :param do: does the work for one; called from several threads.
+    :param name: name of an item.
+    :param failures: receives name to error message.
+    :param not_tried: receives the names of those that were skipped because the service is down.
+    """
+
+    items: Sequence[Item]
+    do: Callable[[Item], Result]
+    name: Callable[[Item], str]
+    failures: dict[str, str]
+    not_tried: set[str] = field(default_factory=set)
+
+
+def each(
+    client: AnalyticsClient,
+    work: Work[Item, Result],
+    progress: Progress,
+    workers: int,
+    breaker: Breaker | None = None,
+) -> list[tuple[Item, Result]]:
+    """Do the work for each item concurrently; return the results in the order in which they came.
+
+    :raises AuthenticationError: if the API key is not accepted any more: what was not begun is not tried.
+    :raises StoppedError: if the client was stopped before all was done. Requests under way get
+        :data:`GRACE_SECONDS` to end, the rest is canceled.
+    """
+    done: list[tuple[Item, Result]] = []
+    if not work.items:
+        return done
+    breaker = breaker or Breaker()
+    futures: dict[Future[Result], Item] = {}
+    refused: list[AuthenticationError] = []
+    left = 0
+    ended: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
+
+    def take(future: Future[Result]) -> bool:
+        """Note how a piece of work ended; return whether it was done at all."""
+        item = futures[future]
+        name = work.name(item)
+        try:
+            done.append((item, future.result()))
+        except (CancelledError, StoppedError):
+            return False
+        except NotTriedError:
+            work.not_tried.add(name)
+            work.failures[name] = NOT_TRIED
+            return True
+        except (AnalyticsError, ValueError) as error:
+            work.failures[name] = error.text if isinstance(error, AnalyticsError) else str(error)
+            if isinstance(error, AuthenticationError):
+                refused.append(error)
+        progress.step(good=name not in work.failures)
+        return True
+
+    pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="analytics")
+    try:
+        for item in work.items:
+            future = pool.submit(breaker.guard, work.do, item)
+            futures[future] = item
+            future.add_done_callback(ended.put)
+        left = len(futures)
+        while left and not client.stopped:
+            try:
+                left -= take(ended.get(timeout=LOOK_SECONDS))
+            except queue.Empty:  # so that a stop is noticed while nothing ends
+                continue
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            client.stop()
+        raise
+    finally:
+        pool.shutdown(wait=not client.stopped, cancel_futures=True)
+        if client.stopped:
+            wait([future for future in futures if future.running()], GRACE_SECONDS)
+            while not ended.empty():
+                left -= take(ended.get())
+        progress.say()
+    if refused:
+        raise refused[0]
+    if left:
+        raise StoppedError(f"Stopped: {client.stopped_because}.")
+    return done
+
+
+def unless_stopped(client: AnalyticsClient, work: Callable[[], Result]) -> Result:
+    """Do the work in a thread, so that a stop does not wait for a response that never comes.
+
+    :raises StoppedError: if the client was stopped, and the work did not end within :data:`GRACE_SECONDS`.
+    """
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analytics")
+    future = pool.submit(work)
+    try:
+        while not future.done() and not client.stopped:
+            wait([future], LOOK_SECONDS)
+        wait([future], GRACE_SECONDS)
+    except BaseException:
+        client.stop()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+    if not future.done():
+        raise StoppedError(f"Stopped: {client.stopped_because}.")
+    return future.result()

@@ -1,0 +1,315 @@
+"""Hook, operators and engine against the same services that do something else than they are asked for.
+
+Each service is an option of the sandbox, and each way to write goes through it. No way ends green with a website that
+is not as it should be, and a service that changes besides what was sent damages none of many websites for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from fixture_types import Execute
+
+from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    UpdateWebsiteOperator,
+)
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+OWN = "10.0.0.1 # Ann\n10.1.0.0/16\n10.0.0.2"
+NEW = "203.0.113.7"
+SETTINGS: dict[str, Any] = {"privacy": 1, "email": 1, "exclude_bots": 0, "exclude_params": "utm", "exclude_ips": OWN}
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service, by its options, and the ways to write that it lets be right nevertheless."""
+
+    options: dict[str, Any]
+    harmless_to: frozenset[str] = field(default_factory=frozenset)
+
+
+def service(*harmless_to: str, **options: Any) -> Service:
+    return Service(options, frozenset(harmless_to))
+
+
+SERVICES = {
+    "echoes and does not store": service(echoes=["create", "update"], ignored_fields=["exclude_ips"]),
+    "ignores the list": service(ignored_fields=["exclude_ips"]),
+    "ignores the list, empty": service(ignored_fields=["exclude_ips"], update_status=204, create_status=204),
+    "resets other fields": service("create", updates="reset others"),
+    "keeps only new lines": service("create", lists_stored="new lines"),
+    "keeps only the last line": service("create", lists_stored="last line"),
+    "drops comments": service("create", lists_stored="no comments"),
+    "drops networks": service("create", lists_stored="no networks"),
+    "cuts lists": service("create", lists_stored="40 characters"),
+    "shows commas": service("create", lists_as="commas"),
+    "shows blanks": service("create", lists_as="blanks"),
+    "shows <br>": service("create", lists_as="br"),
+    "shows JSON text": service(lists_as="json"),
+    "shows lists cut": service("create", lists_as="cut"),
+    "shows lists cut with dots": service("create", lists_as="cut with dots"),
+}
+BEHIND = {
+    "one read behind": {"reads_behind": 1},
+    "two reads behind": {"reads_behind": 2},
+    "one read behind, says nothing": {"reads_behind": 1, "update_status": 204, "create_status": 204},
+}
+
+
+def update_by_hook(execute: Execute) -> None:
+    with AnalyticsHook() as hook:
+        hook.update_website(1, exclude_ips=[*OWN.splitlines(), NEW])
+
+
+def update_by_operator(execute: Execute) -> None:
+    execute(UpdateWebsiteOperator, website_id=1, exclude_ips=[*OWN.splitlines(), NEW])
+
+
+def create_by_hook(execute: Execute) -> None:
+    with AnalyticsHook() as hook:
+        hook.create_website("new.example", privacy="private", exclude_ips=[NEW])
+
+
+def create_by_operator(execute: Execute) -> None:
+    execute(CreateWebsiteOperator, domain="new.example", privacy="private", exclude_ips=[NEW])
+
+
+def sync(execute: Execute) -> None:
+    execute(SyncExcludedIpsOperator, excluded_ips=[NEW])
+
+
+def apply(execute: Execute) -> None:
+    websites = {f"{number}.example": {"exclude_ips": [NEW]} for number in range(1, 31)}
+    execute(ApplyWebsitesOperator, config={"modes": {"exclude_ips": "merge"}, "websites": websites})
+
+
+WAYS: dict[str, Callable[[Execute], None]] = {
+    "hook.update_website": update_by_hook,
+    "UpdateWebsite": update_by_operator,
+    "hook.create_website": create_by_hook,
+    "CreateWebsite": create_by_operator,
+    "SyncExcludedIps": sync,
+    "ApplyWebsites": apply,
+}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a website be read as often as in the field, at once."""
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,) * 4)
+
+
+@pytest.fixture
+def websites(analytics_sandbox: SandboxServer) -> list[dict[str, Any]]:
+    return [analytics_sandbox.add_website(f"{number}.example", **SETTINGS) for number in range(1, 31)]
+
+
+def as_expected(website: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether a website is as it was, but for the new entry at the end of its list."""
+    return website == {**before, "exclude_ips": f"{OWN}\n{NEW}"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_way_to_write_is_green_where_the_service_does_something_else(
+    analytics_sandbox: SandboxServer, execute: Execute, websites: list[dict[str, Any]], name: str, way: str
+) -> None:
+    analytics_sandbox.configure(**SERVICES[name].options)
+    is_create = way in ("hook.create_website", "CreateWebsite")
+    if is_create and "create" in SERVICES[name].harmless_to:
+        WAYS[way](execute)
+        assert analytics_sandbox.websites()[-1]["exclude_ips"] == NEW
+        return
+    with pytest.raises((AirflowFailException, AnalyticsError)) as caught:
+        WAYS[way](execute)
+    assert analytics_sandbox.api_key not in str(caught.value)
+    if way in ("SyncExcludedIps", "ApplyWebsites"):
+        damaged = [
+            website
+            for website, before in zip(analytics_sandbox.websites(), websites, strict=True)
+            if website != before and not as_expected(website, before)
+        ]
+        assert len(damaged) <= 2
+        updated = {request.path for request in analytics_sandbox.requests if request.operation == "update"}
+        assert len(updated) <= 2
+        # A retry would only do the same to the next two.
+        assert isinstance(caught.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("name", ["resets other fields", "keeps only new lines", "ignores the list"])
+@pytest.mark.parametrize("way", ["SyncExcludedIps", "ApplyWebsites"])
+def test_two_websites_are_changed_and_put_back(
+    analytics_sandbox: SandboxServer, execute: Execute, websites: list[dict[str, Any]], name: str, way: str
+) -> None:
+    analytics_sandbox.configure(**SERVICES[name].options)
+    with pytest.raises(AirflowFailException) as caught:
+        WAYS[way](execute)
+    error = str(caught.value)
+    assert analytics_sandbox.websites() == websites
+    for part in ("so the service does it with each website", "Sent: exclude_ips", "28 websites were not changed"):
+        assert part in error
+    assert error.count("It was put back as it was") == 2
+    assert "Not retried: " in error
+
+
+def test_the_most_telling_website_is_changed_first(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    for number in range(1, 11):
+        analytics_sandbox.add_website(f"{number}.example")
+    telling = [analytics_sandbox.add_website(f"{number}.example", **SETTINGS) for number in (11, 12)]
+    analytics_sandbox.configure(updates="reset others")
+    with pytest.raises(AirflowFailException):
+        sync(execute)
+    updated = {
+        int(request.path.rpartition("/")[2]) for request in analytics_sandbox.requests if request.operation == "update"
+    }
+    assert updated == {one["id"] for one in telling}
+
+
+def test_one_website_alone_that_is_not_as_it_was_fails_and_is_not_retried(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    """No second website decides whether it is the service: nothing is written again."""
+    analytics_sandbox.add_website("a.example", **SETTINGS)
+    analytics_sandbox.configure(updates="reset others")
+    with pytest.raises(AirflowFailException, match=r"values that were not sent changed, too: .*privacy is 'public'"):
+        sync(execute)
+    assert [request.operation for request in analytics_sandbox.requests].count("update") == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_service_that_shows_a_write_late_is_waited_for(
+    analytics_sandbox: SandboxServer, execute: Execute, websites: list[dict[str, Any]], name: str, way: str
+) -> None:
+    analytics_sandbox.configure(**BEHIND[name])
+    WAYS[way](execute)
+    if way in ("hook.create_website", "CreateWebsite"):
+        created = analytics_sandbox.websites()[-1]
+        assert (created["privacy"], created["exclude_ips"]) == (1, NEW)
+    else:
+        changed = (
+            analytics_sandbox.websites()
+            if way in ("SyncExcludedIps", "ApplyWebsites")
+            else [analytics_sandbox.websites()[0]]
+        )
+        assert all(
+            as_expected(website, websites[0] | {n: website[n] for n in ("id", "domain", "created_at")})
+            for website in changed
+        )
+
+
+@pytest.mark.parametrize("missing", ["404", "410", "403", "200"])
+@pytest.mark.parametrize("deletes", ["remove", "mark"])
+def test_a_delete_is_verified_whatever_the_service_says_of_what_is_gone(
+    analytics_sandbox: SandboxServer, execute: Execute, missing: str, deletes: str
+) -> None:
+    for domain in ("a.example", "b.example", "c.example"):
+        analytics_sandbox.add_website(domain)
+    analytics_sandbox.configure(missing=missing, deletes=deletes)
+    assert execute(DeleteWebsiteOperator, domain="a.example")["deleted"] is True
+    with AnalyticsHook() as hook:
+        hook.delete_website(2)
+    config = {"defaults": {"privacy": "public"}, "websites": {}}
+    result = execute(ApplyWebsitesOperator, config=config, prune=True, force=True)
+    assert (result["applied"], result["verified"]) == (1, True)
+    assert analytics_sandbox.websites() == []
+
+
+@pytest.mark.parametrize("missing", ["404", "403", "200"])
+def test_a_delete_that_is_not_done_is_never_green(
+    analytics_sandbox: SandboxServer, execute: Execute, missing: str
+) -> None:
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    analytics_sandbox.configure(missing=missing, deletes="keep")
+    with pytest.raises(NotAppliedError):
+        execute(DeleteWebsiteOperator, domain="a.example")
+    with AnalyticsHook() as hook, pytest.raises(NotAppliedError):
+        hook.delete_website(1)
+    with pytest.raises((BulkError, AirflowFailException)):
+        execute(ApplyWebsitesOperator, config={"websites": {}}, prune=True, force=True)
+    assert len(analytics_sandbox.websites()) == 2
+
+
+@pytest.mark.parametrize("domain_as", ["with scheme", "with port", "with slash", "with www", "without www"])
+def test_a_domain_that_is_kept_in_another_way_is_found_before_a_create(
+    analytics_sandbox: SandboxServer, execute: Execute, domain_as: str
+) -> None:
+    analytics_sandbox.configure(domain_as=domain_as, allow_duplicates=True)
+    domain = "www.shop.example" if domain_as == "without www" else "shop.example"
+    for _ in range(3):
+        with contextlib.suppress(AirflowFailException):
+            execute(CreateWebsiteOperator, domain=domain)
+    assert len(analytics_sandbox.websites()) == 1
+    assert [request.operation for request in analytics_sandbox.requests].count("create") == 1
+
+
+@pytest.mark.parametrize("search", ["part", "case", "start", "label", "exact", "late", "nothing"])
+def test_one_of_two_websites_of_a_domain_is_never_deleted(
+    analytics_sandbox: SandboxServer, execute: Execute, search: str
+) -> None:
+    analytics_sandbox.add_website("shop.example")
+    for number in range(150):
+        analytics_sandbox.add_website(f"{number}.shop.example")
+    analytics_sandbox.add_website("Shop.example")
+    analytics_sandbox.configure(search_matches=search)
+    with pytest.raises(AirflowFailException, match="2 websites have the domain"):
+        execute(DeleteWebsiteOperator, domain="shop.example")
+    assert len(analytics_sandbox.websites()) == 152
+
+
+def test_what_a_create_costs(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    analytics_sandbox.seed(250)
+    execute(CreateWebsiteOperator, domain="new.example", privacy="private")
+    assert len(analytics_sandbox.requests) <= 7
+
+
+def test_what_is_not_shown_is_named_and_not_counted_as_verified(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    analytics_sandbox.seed(3)
+    analytics_sandbox.configure(list_hides=["favorite", "email"])
+    assert execute(SyncExcludedIpsOperator, excluded_ips=[NEW])["verified"] is True
+    created = execute(CreateWebsiteOperator, domain="p.example", privacy="password", password="s3cret-page")
+    assert (created["verified"], created["unverified"]) == (False, ["password"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [iter, list, tuple, lambda one: (entry for entry in one), lambda one: dict(enumerate(one)).values()],
+    ids=["iterator", "list", "tuple", "generator", "values"],
+)
+def test_every_iterable_is_read_once_and_kept(
+    analytics_sandbox: SandboxServer, execute: Execute, make: Callable[[list[str]], Any]
+) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips=OWN)
+    entries = ["192.0.2.1", "192.0.2.2"]
+    with AnalyticsHook() as hook:
+        assert hook.update_website(1, exclude_ips=make(entries))["exclude_ips"] == "192.0.2.1\n192.0.2.2"
+        hook.create_website("b.example", exclude_ips=make(entries))
+    update = UpdateWebsiteOperator(task_id="update", website_id=1, exclude_ips=make(entries))
+    create = CreateWebsiteOperator(task_id="create", domain="c.example", exclude_ips=make(entries))
+    for task in (update, create, update, create):  # a retry may run the same object
+        assert task.execute({})["website"]["exclude_ips"] == "192.0.2.1\n192.0.2.2"
+    arguments: dict[str, Any] = {
+        "excluded_ips": make(["203.0.113.1"]),
+        "websites": make(["a.example", "b.example"]),
+        "except_websites": make(["b.example"]),
+        "per_website": {"a.example": make(["203.0.113.2"])},
+    }
+    sync_task = SyncExcludedIpsOperator(task_id="sync", **arguments)
+    for applied in (1, 0):
+        result = sync_task.execute({})
+        assert (result["websites"], result["applied"]) == (1, applied)
+    assert analytics_sandbox.websites()[0]["exclude_ips"].split() == [*entries, "203.0.113.1", "203.0.113.2"]
