@@ -501,13 +501,18 @@ class AnalyticsClient:
         """Delete a website; the outcome is not verified.
 
         :raises NotFoundError: as :meth:`delete_website`.
+        :raises NotAppliedError: if the delete is answered with "not found", and the service shows the website.
         """
         try:
             self.operations.delete(website_id)
         except NotFoundError as error:
-            if not any(may_have_been_applied(earlier) for earlier in error.earlier):
+            if any(may_have_been_applied(earlier) for earlier in error.earlier):
+                log.info("Website %s no longer exists after a delete whose response was lost.", website_id)
+            elif self.is_gone(website_id):
                 raise
-            log.info("Website %s no longer exists after a delete whose response was lost.", website_id)
+            else:
+                still = {"website": "still exists, although the service answered the delete with 'not found'"}
+                raise NotAppliedError(website_id, still) from error
 
     def is_gone(self, website_id: str) -> bool:
         """Return whether a website does not exist any more; where a show does not tell, the complete list does."""

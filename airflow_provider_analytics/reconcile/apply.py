@@ -43,10 +43,10 @@ ROUNDS = 3
 SETTLE_SECONDS = 1.0
 #: Consecutive failures after which the service counts as down, while one website is changed alone.
 ATTEMPTS_ALONE = 3
-#: Maximum number of websites of a kind that are changed alone, one after the other, and of those of them that another
-#: process changes at the same time, so that they tell nothing.
+#: Maximum number of websites of a kind that are changed alone, one after the other, and of those of them that tell
+#: nothing: another process changes them at the same time, or they cannot be read.
 MAX_FIRST = 3
-MAX_DISTURBED = 5
+MAX_SILENT = 5
 #: Number of lines above which a service may cut the lists of a website.
 LONG_LIST = 10
 #: Number of websites that people may have edited between two reads; if fields that were not sent differ on more, it is
@@ -245,6 +245,9 @@ class _Application:
         try:
             self._change_one_of_each_kind()
         except _UnfaithfulError:
+            # What was changed before, and was not put back, is judged all the same.
+            left = [site for site in self._sites if site.sent and site.result.state is State.NOT_TRIED]
+            self._judge(self._look_at(left), is_last=True)
             return
         todo = [site for site in self._sites if not site.result.sent and site.result.state is State.NOT_TRIED]
         for round_number in range(1, ROUNDS + 1):
@@ -292,9 +295,9 @@ class _Application:
         telling = _telling(sites, self._records)
         left = list(sites)
         covered: set[str] = set()
-        verified = disturbed = 0
+        verified = silent = 0
         doubted: list[tuple[_Site, _Look]] = []
-        while left and verified < MAX_FIRST and disturbed < MAX_DISTURBED:
+        while left and verified < MAX_FIRST and silent < MAX_SILENT:
             site = _most_telling(left, telling, covered, doubted[0][0] if doubted else None)
             if verified and not telling[site.name].lines - covered:
                 break
@@ -309,8 +312,8 @@ class _Application:
                 self._note(site, look)
                 covered |= telling[site.name].lines
                 verified += 1
-            elif look.comparison is not None and look.comparison.by_others:
-                disturbed += 1
+            elif look.is_unread or (look.comparison is not None and look.comparison.by_others):
+                silent += 1
             else:
                 doubted.append((site, look))
                 if len(doubted) > 1:

@@ -167,7 +167,8 @@ def test_a_service_that_goes_down_later_is_not_asked_for_each_website(
     with AnalyticsClient(Settings(base_url=host, api_key=analytics_sandbox.api_key, max_retries=0)) as client:
         outcome = apply_changes(client, *(update(number) for number in range(1, 101)))
     tried = 100 - outcome.states[State.NOT_TRIED]
-    assert GIVE_UP_AFTER < tried <= GIVE_UP_AFTER + 10
+    # Besides those that count: those changed before, one for each request at most, and those of workers that were busy.
+    assert GIVE_UP_AFTER < tried <= GIVE_UP_AFTER + 10 + 8
     assert outcome.states[State.REFUSED] == 0
 
 

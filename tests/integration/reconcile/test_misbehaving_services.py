@@ -242,6 +242,20 @@ def test_a_delete_that_is_not_done_is_never_green(
     assert len(analytics_sandbox.websites()) == 2
 
 
+def test_a_delete_that_is_answered_with_not_found_is_not_believed(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    analytics_sandbox.fault("delete", status=404, times=None)
+    with pytest.raises(NotAppliedError, match="still exists"):
+        execute(DeleteWebsiteOperator, domain="a.example")
+    with AnalyticsHook() as hook, pytest.raises(NotAppliedError, match="still exists"):
+        hook.delete_website(1)
+    with pytest.raises((BulkError, AirflowFailException), match="still exists"):
+        execute(ApplyWebsitesOperator, config={"websites": {}}, prune=True, force=True)
+
+
 @pytest.mark.parametrize("domain_as", ["with scheme", "with port", "with slash", "with www", "without www"])
 def test_a_domain_that_is_kept_in_another_way_is_found_before_a_create(
     analytics_sandbox: SandboxServer, execute: Execute, domain_as: str

@@ -1,0 +1,111 @@
+"""Green means: each value that was sent is shown as sent, and every other documented value as it was before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_analytics.api.verification import COMPARED, Expected
+
+LINES = {"exclude_ips": ("10.0.0.1", "10.0.0.2 # Ann", "10.1.0.0/16"), "exclude_params": ("utm_source", "gclid # ads")}
+#: Field to how a service may show its values; a value and those beside it in a row mean the same.
+SHOWN: dict[str, list[list[Any]]] = {
+    "privacy": [[0, "0"], [1, "1", "private"], [2]],
+    "exclude_bots": [[0, "0", False], [1, "1", True]],
+    "email": [[0, "0", False], [1, "1", True]],
+    "favorite": [[False, None, 0], [True, 1, "1"]],
+}
+FLAGS = sorted(name for name in COMPARED if name in SHOWN)
+
+
+def lists(name: str) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(LINES[name]), unique=True, max_size=3)
+
+
+def lines_as(lines: list[str]) -> st.SearchStrategy[Any]:
+    """A list as a service may show it."""
+    return st.sampled_from(
+        ["\n".join(lines), "\r\n".join(lines), [*lines], "\n".join(lines) + "\n", *([None] * (not lines))]
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> dict[str, Any]:
+    """A website before a write, what was sent, and what it shows later, each value with its meaning."""
+    before: dict[str, Any] = {}
+    meant: dict[str, Any] = {}
+    sent: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
+    wrong: set[str] = set()
+    hidden: set[str] = set()
+    for name in [*FLAGS, *LINES]:
+        is_list = name in LINES
+        was = draw(lists(name)) if is_list else draw(st.sampled_from(SHOWN[name]))
+        wanted = was
+        if draw(st.booleans()):
+            wanted = draw(lists(name)) if is_list else draw(st.sampled_from(SHOWN[name]))
+            sent[name] = tuple(wanted) if is_list else wanted[0]
+        fate = draw(st.sampled_from(["as expected", "as expected", "another", "hidden"]))
+        now = wanted
+        if fate == "another":
+            now = draw(lists(name)) if is_list else draw(st.sampled_from(SHOWN[name]))
+        before[name] = draw(lines_as(was)) if is_list else draw(st.sampled_from(was))
+        if fate == "hidden":
+            hidden.add(name)
+        else:
+            shown[name] = draw(lines_as(now)) if is_list else draw(st.sampled_from(now))
+            if is_list:
+                # Others may add to a list that was not sent.
+                differs = set(now) != set(wanted) if name in sent else not set(wanted) <= set(now)
+            else:
+                differs = now != wanted
+            if differs:
+                wrong.add(name)
+        meant[name] = wanted
+    return {"before": before, "sent": sent, "shown": shown, "wrong": wrong, "hidden": hidden}
+
+
+@given(histories())
+def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None:
+    comparison = Expected(history["before"], history["sent"]).compare(history["shown"])
+    assert set(comparison.lacking) == history["wrong"] & history["sent"].keys()
+    assert set(comparison.besides) == history["wrong"] - history["sent"].keys()
+    assert history["hidden"] <= set(comparison.unverified)
+    assert comparison.holds == (not history["wrong"])
+    if comparison.is_verified:
+        assert not history["wrong"]
+        assert not history["hidden"]
+
+
+@pytest.mark.parametrize(
+    "shown", ["10.0.0.1, 10.0.0.2", "10.0.0.1 10.0.0.2", '["10.0.0.1"]', "10.0.0.1\n10.0.…", 7, {}]
+)
+def test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent(shown: object) -> None:
+    comparison = Expected({}, {"exclude_ips": ("10.0.0.1", "10.0.0.2")}).compare({"exclude_ips": shown})
+    assert "is shown in a form that is not understood" in comparison.lacking["exclude_ips"]
+    unsent = Expected({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"privacy": 1}).compare(
+        {"exclude_ips": shown, "privacy": 1}
+    )
+    assert set(unsent.besides) == {"exclude_ips"}
+
+
+def test_a_secret_is_never_verified() -> None:
+    comparison = Expected({}, {"password": "s3cret-page"}).compare({"password": "s3cret-page"})
+    assert comparison.holds
+    assert not comparison.is_verified
+    assert "password" in comparison.unverified
+
+
+def test_a_lost_comment_is_a_loss() -> None:
+    expected = Expected({}, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
+    assert not expected.compare({"exclude_ips": "10.0.0.1"}).holds
+    assert expected.compare({"exclude_ips": "10.0.0.1   #  Ann\n10.0.0.9"}).holds
+
+
+def test_another_domain_never_holds() -> None:
+    expected = Expected({}, {"privacy": 1}, "a.example")
+    assert expected.compare({"privacy": 1, "domain": "A.example."}).holds
+    assert expected.compare({"privacy": 1, "domain": "b.example"}).other_domain == "b.example"
