@@ -79,6 +79,7 @@ def test_a_row_without_a_domain_matters_only_where_the_domain_is_not_found(
     rows = [{"id": 2, "domain": "found.example"}, {"id": 1, **hidden}]
     meta = {"total": 2, "current_page": 1, "last_page": 1, "per_page": 100}
     analytics_sandbox.fault("list", body={"data": [], "meta": {**meta, "total": 0}}, target="search=", times=None)
+    analytics_sandbox.fault("list", body={"data": rows[::-1], "meta": meta}, target="sort=asc", times=None)
     analytics_sandbox.fault("list", body={"data": rows, "meta": meta}, times=None)
     assert client.find_website("found.example") == rows[0]
     with pytest.raises(UnexpectedResponseError, match=r"Website 1 has no domain, so it may be 'lost\.example'"):
@@ -257,7 +258,7 @@ def test_what_fails_after_a_create_says_that_the_website_exists_and_is_not_retri
     """A retry would take it as one that was there before, or would create another one if the list is late."""
     fields = json.loads(analytics_sandbox.connection_json()) | {"extra": {"max_retries": 0}}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
-    analytics_sandbox.fault(operation, status=status, times=None, skip=2 if operation == "list" else 0)
+    analytics_sandbox.fault(operation, status=status, times=None, skip=4 if operation == "list" else 0)
     create = CreateWebsiteOperator(task_id="t", domain="a.example")
     if operation == "list" and status in (404, 422):
         create.execute({})  # a search that the service refuses says nothing

@@ -73,9 +73,10 @@ def test_two_faults_then_success(operation: str, fault: str) -> None:
     time = Time()
     with RawServer([reply, reply, good(operation)]) as server, client_of(server.url, time, timeout=0.05) as client:
         do(client, operation)
-        assert len(server.requests) == 3
-        assert len({request.raw for request in server.requests}) == 1
-        assert (client.stats.requests, client.stats.retries) == (3, 2)
+        requests = 2 + OPERATIONS[operation].requests
+        assert len(server.requests) == requests
+        assert len({request.raw for request in server.requests[:3]}) == 1
+        assert (client.stats.requests, client.stats.retries) == (requests, 2)
     assert len(time.slept) == 2
 
 
@@ -133,7 +134,7 @@ def test_retry_after_is_obeyed(operation: str, status: int) -> None:
     told = http(status, headers=[("Retry-After", "17")])
     with RawServer([told, good(operation)]) as server, client_of(server.url, time) as client:
         do(client, operation)
-        assert len(server.requests) == 2
+        assert len(server.requests) == 1 + OPERATIONS[operation].requests
     assert time.slept == [17.0]
 
 
@@ -142,7 +143,7 @@ def test_the_look_up_after_a_create_waits_for_retry_after_as_well() -> None:
     told = http(503, headers=[("Retry-After", "17")])
     with RawServer([told, good("list")]) as server, client_of(server.url, time) as client:
         assert client.create_website("new.example") == WEBSITE
-        assert [request.method for request in server.requests] == ["POST", "GET"]
+        assert [request.method for request in server.requests] == ["POST", "GET", "GET"]
     assert time.slept == [17.0]
 
 
@@ -241,8 +242,8 @@ def test_what_never_left_is_sent_again_a_create_too(
     failing_connect(NOT_SENT[name], NOT_SENT[name])
     with RawServer([good(operation)]) as server, client_of(server.url) as client:
         do(client, operation)
-        assert len(server.requests) == 1
-        assert client.stats.requests == 3
+        assert len(server.requests) == OPERATIONS[operation].requests
+        assert client.stats.requests == 2 + OPERATIONS[operation].requests
 
 
 def test_a_connect_timeout_is_a_timeout(failing_connect: Callable[..., None]) -> None:

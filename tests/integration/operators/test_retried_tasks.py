@@ -177,7 +177,7 @@ def test_a_create_whose_answer_is_lost_is_found_again(
 def test_a_create_is_never_done_twice(sandbox: SandboxServer, run_tasks: RunTasks, if_exists: str, state: str) -> None:
     """The answer is lost, the service is away when the hook looks, and Airflow tries the task again."""
     sandbox.fault("create", commit=True, drop=True)
-    looks_before = 2
+    looks_before = 4
     sandbox.fault("list", skip=looks_before, status=500)
     arguments = {"domain": "new.example.com", "privacy": 1, "if_exists": if_exists}
     tasks = run_tasks(create=Task(CreateWebsiteOperator, **arguments))

@@ -35,7 +35,7 @@ def type_in(sandbox: SandboxServer, website_id: int, address: str = BY_HAND) -> 
 #: Not the update of that very website: no interface tells what came between a show and an update.
 @pytest.mark.parametrize(
     ("mode", "step"),
-    [(mode, step) for mode, update in (("merge", 5), ("managed", 6)) for step in range(1, 12) if step != update],
+    [(mode, step) for mode, update in (("merge", 6), ("managed", 7)) for step in range(1, 13) if step != update],
 )
 def test_an_entry_typed_by_hand_at_any_step_stays(
     analytics_sandbox: SandboxServer,
@@ -96,7 +96,7 @@ def test_what_a_person_adds_while_the_list_adds_it_too_is_the_persons(
 
 
 #: Not the update of that very website.
-@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 7, 8])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6, 8, 9])
 def test_an_entry_typed_by_hand_at_any_step_of_an_apply_stays(
     analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path, step: int
 ) -> None:
