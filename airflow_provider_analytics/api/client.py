@@ -205,10 +205,12 @@ class AnalyticsClient:
 
     @_located
     def get_website(self, website_id: int | str) -> dict[str, Any]:
-        """Return the record of a website."""
+        """Return the record of a website.
+
+        :raises NotFoundError: if it does not exist, or if its record says that it is deleted.
+        """
         asked = fields.check_website_id(website_id)
-        answer = self._transport.request("GET", _path(asked))
-        return _of_website(asked, dialect.record(answer), answer)
+        return _shown(asked, self._transport.request("GET", _path(asked)))
 
     @_located
     def find_website(self, domain: str) -> dict[str, Any] | None:
@@ -322,8 +324,7 @@ class AnalyticsClient:
         asked = fields.check_website_id(website_id)
 
         def attempt() -> dict[str, Any] | None:
-            answer = self._transport.once("GET", _path(asked))
-            settings = work_out(_of_website(asked, dialect.record(answer), answer))
+            settings = work_out(_shown(asked, self._transport.once("GET", _path(asked))))
             if settings is None:
                 return None
             form = fields.update_form(boolean_texts=self.settings.boolean_texts, **settings)
@@ -375,14 +376,13 @@ class AnalyticsClient:
 
         def read() -> None:
             try:
-                shown = self.get_website(website_id)
+                self.get_website(website_id)
             except NotFoundError:
                 return
             except (AnalyticsApiError, UnexpectedResponseError) as error:
                 log.warning("Deleted website %s, but could not check it: %s", website_id, error)
                 return
-            if not dialect.is_deleted(shown):
-                raise NotAppliedError(str(website_id), {"website": "still exists after it was deleted"})
+            raise NotAppliedError(str(website_id), {"website": "still exists after it was deleted"})
 
         self._until_shown(read)
 
@@ -512,6 +512,15 @@ def _path(website_id: str) -> str:
 def _of_website(asked: str, record: dict[str, Any], answer: dialect.Answer) -> dict[str, Any]:
     if str(record["id"]) != asked:
         raise answer.unexpected(f"The response is about website {record['id']}, requested was website {asked}.")
+    return record
+
+
+def _shown(asked: str, answer: dialect.Answer) -> dict[str, Any]:
+    """Return the record of a website that exists."""
+    record = _of_website(asked, dialect.record(answer), answer)
+    if dialect.is_deleted(record):
+        facts = ["the record says that the website is deleted"]
+        raise NotFoundError(answer.status, answer.method, answer.path, "", {}, facts)
     return record
 
 
