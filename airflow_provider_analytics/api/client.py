@@ -149,6 +149,7 @@ class AnalyticsClient:
             self.settings.page_parameter,
             parallel=self.settings.parallel_requests,
             unwanted=unwanted,
+            wait=self._transport.wait,
             stats=self.stats,
             redact=self.redact,
         )
