@@ -179,11 +179,15 @@ def account_id(found: Mapping[str, Any]) -> str | None:
 
 def is_deleted(found: Mapping[str, Any]) -> bool:
     """Return whether a record says that its website is deleted."""
-    if _DELETED.isdisjoint(found):  # as nearly always
-        return False
     said = {name: str(found[name] or "").strip() for name in _DELETED & found.keys()}
     status = said.pop("status", "").lower()
     return status in _DELETED_STATUSES or not all(_NOT_DELETED.fullmatch(text) for text in said.values())
+
+
+def not_deleted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records of websites that are not deleted."""
+    # The first condition spares most records a call: a list may have 100,000 of them.
+    return [row for row in rows if _DELETED.isdisjoint(row) or not is_deleted(row)]
 
 
 def is_empty(answer: Answer) -> bool:

@@ -267,7 +267,7 @@ class _Reader:
 
     def _not_deleted(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows without deleted websites, and count them."""
-        kept = [row for row in rows if not dialect.is_deleted(row)]
+        kept = dialect.not_deleted(rows)
         self._yielded += len(kept)
         return kept
 
