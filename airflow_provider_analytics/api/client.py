@@ -96,9 +96,9 @@ class AnalyticsClient:
         self._transport.close()
 
     def stop(self) -> None:
-        """Begin no request any more, and end all waiting; safe in a signal handler.
+        """Send no further requests, give up those under way, and stop waiting; safe in a signal handler.
 
-        Requests under way end; every other one raises :class:`StoppedError`.
+        See :meth:`Transport.stop`.
         """
         self._transport.stop()
 

@@ -19,7 +19,7 @@ from airflow_provider_analytics.api.dialect import is_deleted
 from airflow_provider_analytics.api.domains import domain_key, same_domain, spellings
 from airflow_provider_analytics.api.fields import FIELDS, UpdateSettings, normalise
 from airflow_provider_analytics.api.listing import requests_of_a_list
-from airflow_provider_analytics.api.stopping import LOOK_SECONDS
+from airflow_provider_analytics.api.stopping import GRACE_SECONDS, LOOK_SECONDS
 from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
@@ -57,9 +57,6 @@ PROGRESS_SECONDS = 10.0
 #: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
 #: would use up all its retries.
 GIVE_UP_AFTER = 20
-#: Seconds in which requests under way may end after a stop. Airflow kills the process 5 s after it told it to end, and
-#: the ledger is still to be written.
-GRACE_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
