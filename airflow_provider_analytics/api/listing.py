@@ -481,20 +481,20 @@ class _Reading:
     def _by_number(self, rows: list[dict[str, Any]]) -> Rows:
         parameter = self._parameter or dialect.PAGE_PARAMETER
         base, known = self._numbering(rows, parameter)
-        begin, last = 2, rows
+        begin = 2
         if known is not None:
-            begin, last = 3, self._take(known, 2)
-            if not last:
+            begin, taken = 3, self._take(known, 2)
+            if not taken:
                 return
-            yield last
+            yield taken
         expected = -(-self.total // len(rows)) if self.total else 0
         pages = self._in_parallel(parameter, base, range(begin, expected + 1))
         try:
             for number, page in pages:
-                last = self._take(page, number)
-                if not last:
+                taken = self._take(page, number)
+                if not taken:
                     return
-                yield last
+                yield taken
         finally:
             pages.close()
         for number in count(max(begin, expected + 1)):
@@ -502,10 +502,10 @@ class _Reading:
                 return
             if number > MAX_PAGES:
                 raise IncompleteListError("pages", f"there was no end after {MAX_PAGES:,} pages.")
-            last = self._take(self._page_after(self.query | {parameter: str(base + number - 1)}), number)
-            if not last:
+            taken = self._take(self._page_after(self.query | {parameter: str(base + number - 1)}), number)
+            if not taken:
                 return
-            yield last
+            yield taken
 
     def _page_after(self, query: Query) -> Page:
         """Return a page that may come after the last one: some services refuse it."""
@@ -524,7 +524,7 @@ class _Reading:
         """
         if self._base is not None:
             return self._base, None
-        page = self._fetch(self.query | {parameter: "1"})
+        page = self._page_after(self.query | {parameter: "1"})
         again, there = ([str(row["id"]) for row in read] for read in (page.rows, rows))
         if again == there:
             self._base = 1

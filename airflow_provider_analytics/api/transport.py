@@ -140,9 +140,9 @@ class Transport:
     def stop(self) -> None:
         """Send no further requests, give up those under way, and stop waiting; safe in a signal handler.
 
-        A read raises :class:`StoppedError` at once. A write under way gets some seconds to end; after that it raises an
-        error that says that it may have been applied. If an earlier attempt of a write may have been applied, its
-        error is raised.
+        A read raises :class:`StoppedError` at once. A write under way gets two seconds to end; after that it raises an
+        error that says that it may have been applied. A write that was waiting for its next attempt raises the error of
+        the attempt before.
         """
         self._stopping.set()
 
@@ -242,7 +242,7 @@ class Transport:
             try:
                 return attempt()
             except AnalyticsError as error:
-                # An earlier attempt of a write may have been applied; this one was not sent.
+                # The attempt before may have been applied, this one was not sent.
                 is_unclear = isinstance(error, StoppedError) and method != "GET" and earlier
                 last = earlier.pop() if is_unclear else error
                 last.earlier = tuple(earlier)

@@ -243,13 +243,15 @@ def main(arguments: list[str] | None = None) -> int:
     complete = parser.parse_args(arguments).all
     client.CONFIRM_WAITS = ()  # these services show a write at once, or never
     total: collections.Counter[str] = collections.Counter()
-    lines = [f"{'':42}{'tried':>8}{'held':>8}{'failed':>8}"]
-    for name, cases in groups(complete).items():
+    found = groups(complete)
+    width = max(map(len, found)) + 2
+    lines = [f"{'':{width}}{'tried':>8}{'held':>8}{'failed':>8}"]
+    for name, cases in found.items():
         counts, failures = run(cases)
         total += counts
-        lines.append(f"{name:42}{counts['tried']:8}{counts['held']:8}{counts['failed']:8}")
+        lines.append(f"{name:{width}}{counts['tried']:8}{counts['held']:8}{counts['failed']:8}")
         lines += [f"  FAILED {failure}" for failure in failures[:5]]
-    lines.append(f"{'all':42}{total['tried']:8}{total['held']:8}{total['failed']:8}")
+    lines.append(f"{'all':{width}}{total['tried']:8}{total['held']:8}{total['failed']:8}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 1 if total["failed"] else 0
 

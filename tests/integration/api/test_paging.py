@@ -90,14 +90,20 @@ def test_a_round_number_of_websites_in_an_order_that_is_ignored_may_be_the_newes
         client_with().list_websites(**query)
 
 
-@pytest.mark.parametrize("websites", [100, 200, 201])
+@pytest.mark.parametrize("websites", [1, 99, 100, 200, 201])
 @pytest.mark.parametrize("behind", ["not found", "last"])
 @pytest.mark.parametrize("metadata", ["meta", "none"])
+@pytest.mark.parametrize("first_page", [0, 1])
 def test_a_page_behind_the_last_may_be_refused_or_the_last_one_again(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, behind: str, websites: int, metadata: str
+    client_with: ClientWith,
+    analytics_sandbox: SandboxServer,
+    behind: str,
+    websites: int,
+    metadata: str,
+    first_page: int,
 ) -> None:
     analytics_sandbox.seed(websites)
-    analytics_sandbox.configure(behind_last=behind, metadata=metadata)
+    analytics_sandbox.configure(behind_last=behind, metadata=metadata, first_page=first_page)
     assert len(client_with().list_websites()) == websites
 
 
