@@ -14,6 +14,8 @@ place of records and page metadata             :func:`record`, :func:`page`     
 place of the message in an error response      :func:`error_details`                  none
 headers that announce the rate limit           :func:`retry_after`, :func:`pause`     none
 identity of an account                         :func:`account_id`                     none
+keys by which a record says that it is         :func:`is_deleted`                     none
+deleted
 =============================================  =====================================  ====================
 
 The rule for all of them: parse tolerantly, and never accept a response as a success that may not be one.

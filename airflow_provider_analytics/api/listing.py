@@ -14,7 +14,8 @@ also change during the reading. So a list counts as complete only if its reading
     Everything else: no total, ids that are not numbers, a filter that is not in :data:`STABLE_FILTERS`. The list is
     read until a page brings nothing new, and then in the opposite direction. Both readings must find the same ids. A
     row is lost only behind one that was removed after it was read, and the second reading lacks that one. The two
-    readings must begin with different websites: otherwise the service ignores the sort order.
+    readings must begin with different websites: otherwise the service ignores the sort order. This method needs the
+    conditions 2 and 3 below, too.
 
 The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
 must be among the websites read, and the last website read must be among them. A service may cap the rows at any number,
@@ -23,7 +24,7 @@ websites that were not read. For a list that is read newest first, the other end
 read oldest first, it is the head. One limit remains: a service that shows no website in both orders, or the same single
 one, is believed.
 
-A closed reading misses no website that was in the list all the time, if
+A closed reading lacks no website that was in the list all the time, if
 
 1. a new website gets a higher id than every website in the list (docs/interface.md, Rules),
 2. a deleted website does not come back with its id and domain,

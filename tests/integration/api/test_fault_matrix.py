@@ -71,7 +71,7 @@ def test_the_capped_rows_fail_without_the_other_end(order: str, monkeypatch: pyt
     ),
     st.sampled_from([*ORDERS.values()]),
 )
-@settings(max_examples=2000)
+@settings(max_examples=500)
 def test_no_list_that_stands_still_is_published_in_part(server: Server, order: dict[str, str]) -> None:
     assert fault_matrix.still(server, {"per_page": "10", **order}) is None
 
@@ -187,6 +187,25 @@ def test_a_service_that_sorts_oldest_first_whatever_it_is_asked_is_not_believed_
     with pytest.raises(IncompleteListError) as caught:
         list(Listing(scripted(pages)[0], {"per_page": "10"}, "page"))
     assert caught.value.check == "sort order"
+
+
+@given(
+    kinds=st.sets(st.sampled_from(["create", "delete", "swap", "again", "mark"]), min_size=1),
+    order=st.sampled_from([*ORDERS.values()]),
+    total=st.booleans(),
+    parallel=st.sampled_from([1, 4]),
+    quiet=st.sampled_from([2, 12, 30]),
+    lag=st.sampled_from([0, 3, 10_000]),
+    seed=st.integers(0, 2**32),
+)
+@settings(max_examples=500)
+def test_no_list_that_changes_is_published_without_a_website_that_stayed(
+    kinds: set[str], order: dict[str, str], total: bool, parallel: int, quiet: int, lag: int, seed: int
+) -> None:
+    move = fault_matrix.Move(
+        tuple(order.items()), total, tuple(sorted(kinds)), parallel=parallel if total else 1, quiet=quiet, lag=lag
+    )
+    assert move.try_once(seed)[0] is None
 
 
 # The limits of a closed reading: each of these is the example of a condition in the docstring of ``listing.py``.
