@@ -57,8 +57,9 @@ gc.set_threshold(10_000, 20, 20)
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test wait until a service shows a write, and let each read pages in parallel, as from a slow service."""
+    """Let no test wait for a service, and let each read pages in parallel, as from a slow service."""
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,))
+    monkeypatch.setattr("airflow_provider_analytics.api.listing.WAITS_BETWEEN_READINGS", (0, 0, 0))
     monkeypatch.setattr("airflow_provider_analytics.api.listing.AT_ONCE", 0)
 
 

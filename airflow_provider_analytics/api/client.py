@@ -126,9 +126,9 @@ class AnalyticsClient:
         self._transport.close()
 
     def stop(self) -> None:
-        """Send no further requests, and end all waiting; safe in a signal handler.
+        """Send no further requests, give up those under way, and stop waiting; safe in a signal handler.
 
-        Requests under way end; every other one raises :class:`StoppedError`.
+        See :meth:`Transport.stop`.
         """
         self._transport.stop()
 
@@ -181,6 +181,7 @@ class AnalyticsClient:
             self.settings.page_parameter,
             parallel=self.settings.parallel_requests,
             unwanted=unwanted,
+            wait=self._transport.wait,
             stats=self.stats,
             redact=self.redact,
         )
@@ -407,7 +408,7 @@ class AnalyticsClient:
             is_enough = page.total == len(page.rows) < int(DEFAULT_QUERY["per_page"])
         else:
             is_enough = any(_is_at_most(row["id"], known) for row in page.rows)
-        return [row for row in page.rows if not dialect.is_deleted(row)] if is_enough else self.list_websites()
+        return dialect.not_deleted(page.rows) if is_enough else self.list_websites()
 
     @_located
     def update_website(

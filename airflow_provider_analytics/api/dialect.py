@@ -14,6 +14,8 @@ place of records and page metadata             :func:`record`, :func:`page`     
 place of the message in an error response      :func:`error_details`                  none
 headers that announce the rate limit           :func:`retry_after`, :func:`pause`     none
 identity of an account                         :func:`account_id`                     none
+keys by which a record says that it is         :func:`is_deleted`                     none
+deleted
 =============================================  =====================================  ====================
 
 The rule for all of them: parse tolerantly, and never accept a response as a success that may not be one.
@@ -74,6 +76,11 @@ _JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGN
 _NOT_WEBSITES = ("links", "errors")
 #: Keys that describe a response; one that has no other key holds no account.
 _NO_RECORD = frozenset({"code", "detail", "message", "status", "success", "title"})
+#: Keys by which a record says that its website is deleted, and texts of the key ``status`` that say so.
+_DELETED = frozenset({"deleted", "is_deleted", "deleted_at", "trashed", "trashed_at", "status"})
+_DELETED_STATUSES = ("deleted", "trashed")
+#: Texts of the other keys that say that it is not: no, and the dates by which MySQL, PHP and Go say that there is none.
+_NOT_DELETED = re.compile(r"(0|f|false|n|no|off|null|none|-?000[01]-.*)?", re.IGNORECASE)
 #: Keys of an account that tell it from others, the best first.
 _ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -134,8 +141,6 @@ class Page:
     rows: list[dict[str, Any]]
     total: int | None = None
     current_page: int | None = None
-    last_page: int | None = None
-    per_page: int | None = None
     first: Selection | None = None
     following: Selection | None = None
 
@@ -175,8 +180,16 @@ def account_id(found: Mapping[str, Any]) -> str | None:
 
 
 def is_deleted(found: Mapping[str, Any]) -> bool:
-    """Return whether a record says of itself that its website is deleted."""
-    return bool(found.get("deleted") or found.get("deleted_at"))
+    """Return whether a record says that its website is deleted."""
+    said = {name: str(found[name] or "").strip() for name in _DELETED & found.keys()}
+    status = said.pop("status", "").lower()
+    return status in _DELETED_STATUSES or not all(_NOT_DELETED.fullmatch(text) for text in said.values())
+
+
+def not_deleted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records of websites that are not deleted."""
+    # The first condition spares most records a call: a list may have 100,000 of them.
+    return [row for row in rows if _DELETED.isdisjoint(row) or not is_deleted(row)]
 
 
 def is_empty(answer: Answer) -> bool:
@@ -220,8 +233,6 @@ def page(answer: Answer, url: str, list_key: str | None = None) -> Page:
         rows=_rows(rows, answer),
         total=number(meta.get("total")),
         current_page=number(meta.get("current_page")),
-        last_page=number(meta.get("last_page")),
-        per_page=number(meta.get("per_page")),
         first=_first(meta, url),
         following=_following(meta, url),
     )

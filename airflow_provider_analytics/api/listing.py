@@ -1,41 +1,59 @@
-"""The complete list of websites: paging, and the proof that nothing is missing.
+"""The complete list of websites: paging, and the proof that no website is missing.
 
-docs/interface.md documents neither how a page is selected nor what a page states about the whole list, and the list
-may change while it is read. So a list counts as complete only if the reading proves it:
+docs/interface.md documents neither how a page is selected nor what a page states about the whole list. The list may
+also change during the reading. So a list counts as complete only if its reading proves it, by one of three methods:
 
 ``one page``
-    One response held as many websites as the service says there are, and was not full. It shows the list at one moment.
+    One response holds as many websites as its total. It shows the list at one moment.
 ``closed reading``
-    A *head* is read: the first websites, newest first, with their total. Then all pages, in any order and at the same
-    time, and then the head again. Accepted if both heads name the same total and the same newest website (id and
-    domain), every page named that total, the ids are distinct, and their number is the total. Ids rise with creation
-    (docs/interface.md, Rules), so a website created meanwhile and still there would be the newest in the second head:
-    there is none. The total is the same, so none of the old ones is gone. So while a page was read, the list was the
-    old one and k websites that came and went, and the page named a total of k more; it did not: k is 0. Every page
-    was cut from one and the same list. A total that is late, from a cache, is refused or does no harm, as long as it is
-    right when the first head is read: then no more than these websites can fill it. Without a filter and with
-    ``search`` nothing else moves a website in or out, since a domain cannot change. The head must show falling numbers
-    as ids, of which the first is the largest of all: else the service does not sort, and this proves nothing.
+    The reading begins with a *head*: the first websites, newest first, with their total. All pages follow, in any order
+    and at the same time. The same head closes the reading. Heads and pages must name the same total. The pages must
+    have distinct ids, as many as the total, and none above the newest in the head. Both heads must begin with the same
+    website, by id and domain. The ids in the head must fall: otherwise the service does not sort.
 ``both directions``
-    Everything else (no total, ids that are no numbers, a ``favorite`` filter on several pages): read until a page
-    brings nothing new, then once more in the opposite direction; both readings must find the same ids. A row is lost
-    only behind one that was removed after it had been read, which the second reading then lacks. A service that
-    ignores the page parameter shows another end of the list, unless one page holds all of it; one that ignores the
-    sort order as well shows the same first row, and is rejected.
+    Everything else: no total, ids that are not numbers, a filter that is not in :data:`STABLE_FILTERS`. The list is
+    read until a page brings nothing new, and then in the opposite direction. Both readings must find the same ids. A
+    row is lost only behind one that was removed after it was read, and the second reading lacks that one. The two
+    readings must begin with different websites: otherwise the service ignores the sort order. This method needs the
+    conditions 2 and 3 below, too.
 
-A full last page is always followed by one more request, whose page must be empty or refused: a total that is capped, or
-counts the page and not the list, is not believed. The oldest websites are asked for then, too, and must be among those
-read: a service may cap the rows as well. So they are where a list of several pages has a round number of websites. A
-link to a next page on the last page contradicts the total.
+The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
+must be among the websites read, and the last website read must be among them. A service may cap the rows at any number,
+and its total may be capped as well, or count the rows of the page. Then the pages end early, and the other end shows
+websites that were not read. For a list that is read newest first, the other end is the oldest websites. For one that is
+read oldest first, it is the head. One limit remains: a service that shows no website in both orders, or the same single
+one, is believed.
 
-A website that stops being a favourite and becomes one again moves the rows of a ``favorite`` filter without a trace.
-So where the favourites fill more than one page, all websites are read and the favourites are picked out of them, if
-the records show the flag. On one page the rows are checked against the filter: where they contradict it, the service
-ignores or misreads it, and all websites are read as well.
+A closed reading lacks no website that was in the list all the time, if
+
+1. a new website gets a higher id than every website in the list (docs/interface.md, Rules),
+2. a deleted website does not come back with its id and domain,
+3. no response shows an older list than a response that arrived before the request was sent,
+4. the total of the first head is right.
+
+The newest website is the same in both heads, so it was in the list all the time (2, 3). So every website created during
+the reading has a higher id (1), and no page shows one. So all websites read were in the list of the first head (2, 3).
+That list had as many websites (4) as were read: they are that list.
+
+The proof does not need the other totals. They refuse nearly every list that breaks a condition, unless the numbers
+balance. Two such cases are accepted: one website is deleted and an older one is restored during the reading (2), or a
+page comes from a replica that is one create and one delete behind (3). Then as many websites may be missing as came
+back. Only a second reading of every page could show it. A total that is wrong from the beginning (4) is noticed by the
+other end, if the list does not change during the reading.
+
+A website that loses and regains its mark as a favorite moves the rows of a ``favorite`` filter without a trace. So if
+the favorites fill more than one page, all websites are read, and the favorites are picked from them, if the records
+show the flag. On one page the rows are compared with the filter. If they contradict it, the service ignores or misreads
+the filter, and all websites are read as well. One limit remains: if the records do not show the flag and the favorites
+fill more than one page, the readings in both directions may miss the same website.
+
+A website whose record says that it is deleted counts for the proof, but it is not part of the list. A service that
+shows such records and leaves them out of its total is refused.
 
 Pages are selected as the service says: a link to the next page names the query parameter (the one that was not sent)
-and its value, a number or a cursor. The link itself is never followed: a request goes to the base URL only. Where
-there is no such link, the parameter is :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``.
+and its value, a number or a cursor. The link itself is never followed: a request goes to the base URL only. Without
+such a link, the parameter is :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``. A link to a next page on
+the last page contradicts the total.
 """
 
 from __future__ import annotations
@@ -47,7 +65,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 from threading import Event, Lock
 from types import NoneType
@@ -65,18 +83,22 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 
-#: Maximum number of readings of a list that changes while it is read.
-MAX_READINGS = 4
+#: Seconds before a list that changed during its reading is read again. Readings that follow each other at once would
+#: all see a total that the service keeps in a cache.
+WAITS_BETWEEN_READINGS: tuple[float, ...] = (0.5, 1.0, 2.0)
 #: Maximum number of pages of one reading, for a service that never ends the list.
 MAX_PAGES = 200_000
 #: Seconds between two progress lines.
 PROGRESS_SECONDS = 10.0
-#: Seconds that a page takes on average below which the next one is read by the same thread: where nothing is waited
-#: for, other threads do no more in the same time, and handing over costs up to half of the CPU of a page.
+#: If a page takes fewer seconds on average, the same thread reads the next one: other threads would not save time, and
+#: passing pages between threads costs up to half of the CPU time of a page.
 AT_ONCE = 0.005
 
 #: Defaults of docs/interface.md, List parameters: the largest page, and newest first.
 DEFAULT_QUERY = {"per_page": "100", "sort_by": "id", "sort": "desc"}
+#: Filters that allow a closed reading: a website enters and leaves such a list only by a create or a delete, because
+#: its domain cannot change (docs/interface.md, Operations).
+STABLE_FILTERS = frozenset({"search", "search_by"})
 #: Query of a head: its order, and the smallest page.
 _HEAD = {"per_page": "10", "sort_by": "id", "sort": "desc"}
 
@@ -92,10 +114,10 @@ log = logging.getLogger(__name__)
 class Proof:
     """Why a list counts as complete.
 
-    :param method: ``one page``, ``closed reading`` or ``both directions``, as described in the module docstring.
-    :param websites: number of websites.
-    :param total: total that the service named; None if it named none, or if the websites were picked out of all.
-    :param pages: number of pages read, heads and the second direction included.
+    :param method: ``one page``, ``closed reading`` or ``both directions``, see the module docstring.
+    :param websites: number of websites in the list, without deleted ones.
+    :param total: total that the service named; None if it named none, or if the websites were picked from all.
+    :param pages: number of pages read, including heads, the other end and the second direction.
     """
 
     method: str
@@ -109,20 +131,20 @@ class Proof:
 
 
 class Listing(Iterator[dict[str, Any]]):
-    """One reading of the list: yields the website records, and raises if it cannot prove that they are all.
+    """One reading of the list: yields the website records, and raises an error if it cannot prove that none is missing.
 
-    Use the records only after the iterator is exhausted. Memory grows by the ids alone, by a few bytes for each, and by
-    the pages that are read ahead. No request is begun any more once the consumer stops or a page fails; those under way
-    are waited for, so that no thread outlives the call, unless what ends it is no error but a task that is killed or
-    times out.
+    Use the records only after the iterator is exhausted. Memory grows by a few bytes for each id, and by the pages that
+    are read ahead. Once the consumer stops or a page fails, the listing sends no further requests. It waits for the
+    requests under way, so that no thread outlives the call, unless the task is killed or times out.
 
     :param fetch: returns the page for a query; called from several threads.
     :param query: filters and order; :data:`DEFAULT_QUERY` completes it.
     :param page_parameter: name of the query parameter that selects a page; None: as the service says.
-    :param parallel: maximum number of pages read at the same time, where the service takes its time (:data:`AT_ONCE`).
-    :param unwanted: is set when nobody waits for pages any more.
-    :param stats: counts the websites, and the readings that begin anew.
-    :param redact: removes secrets from what an error says that was seen.
+    :param parallel: maximum number of pages read at the same time, if the service is slow (:data:`AT_ONCE`).
+    :param unwanted: is set when the pages are no longer needed.
+    :param wait: waits for a number of seconds before the list is read again.
+    :param stats: counts the websites, and the readings that are repeated.
+    :param redact: removes secrets from the message of an error.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
@@ -134,10 +156,12 @@ class Listing(Iterator[dict[str, Any]]):
         *,
         parallel: int = 1,
         unwanted: Event | None = None,
+        wait: Callable[[float], None] = time.sleep,
         stats: Stats | None = None,
         redact: Callable[[str], str] = str,
     ) -> None:
         self.stats = stats or Stats()
+        self.wait = wait
         self._redact = redact
         self._reader = _Reader(fetch, query, page_parameter, parallel, unwanted or Event(), self.stats)
         self._records = self._reader.read()
@@ -146,12 +170,10 @@ class Listing(Iterator[dict[str, Any]]):
     def __next__(self) -> dict[str, Any]:
         """Return the next record.
 
-        :raises RuntimeError: in a process that was forked meanwhile: pages that were asked for belong to the other one.
+        :raises RuntimeError: in a process that was forked during the reading: the responses belong to its parent.
         """
         if self._process is not _process:
-            raise RuntimeError(
-                "This list of websites was begun in another process, which reads it on. Begin a new one here."
-            )
+            raise RuntimeError("Another process reads this list of websites. Start a new one in this process.")
         try:
             return next(self._records)
         except IncompleteListError as error:
@@ -168,9 +190,9 @@ class Listing(Iterator[dict[str, Any]]):
         return self._reader.total
 
     def close(self, *, wait: bool = True) -> None:
-        """Stop reading: no request is begun any more.
+        """Stop reading, and send no further requests.
 
-        :param wait: whether to wait for the requests that are under way.
+        :param wait: whether to wait for the requests under way.
         """
         self._reader.is_interrupted = not wait
         if self._process is _process:
@@ -178,10 +200,10 @@ class Listing(Iterator[dict[str, Any]]):
 
 
 class _Reader:
-    """What a listing does.
+    """The reading behind a listing.
 
-    It knows nothing of the listing: one that is dropped, as by ``break``, ends at once, and not when Python looks for
-    garbage.
+    It has no reference to the listing. So a listing that is dropped, as by ``break``, ends at once and not when Python
+    collects garbage.
     """
 
     def __init__(
@@ -205,11 +227,12 @@ class _Reader:
         self._seconds = 0.0
         self._lock = Lock()
         self._query = DEFAULT_QUERY | query
+        self._yielded = 0
         self._progress = _Progress()
 
     @property
     def is_at_once(self) -> bool:
-        """Whether the pages so far came so fast that nothing is gained by asking for several at the same time."""
+        """Whether the pages so far came so fast that reading several at the same time would not save time."""
         return self._seconds < AT_ONCE * self._fetched
 
     def fetch(self, query: Query) -> Page:
@@ -224,7 +247,7 @@ class _Reader:
         return page
 
     def read(self) -> Records:
-        """Yield the records, and prove at the end that they are all."""
+        """Yield the records, and prove at the end that none is missing."""
         if "favorite" in self._query:
             yield from self._read_favorites()
         else:
@@ -238,29 +261,36 @@ class _Reader:
         pages = reading.pages()
         try:
             for rows in pages:
-                yield from rows
+                yield from self._not_deleted(rows)
                 self._progress.step(len(reading.ids), reading.total)
         finally:
             pages.close()
 
-    def _prove(self, reading: _Reading) -> Proof:
-        """Return the proof of a reading; read the head again, or the other direction, where the proof needs it."""
-        # A window of a search engine, which caps total and rows, is a round number.
-        is_round = not reading.is_one_page and len(reading.ids) % 10 == 0
-        if (reading.ends_full or is_round) and (reading.is_one_page or reading.can_be_closed):
-            reading.check_oldest()
-        if reading.is_one_page:
-            return Proof("one page", len(reading.ids), reading.total, self._fetched)
-        if reading.can_be_closed:
-            reading.close()
-            return Proof("closed reading", len(reading.ids), reading.total, self._fetched)
-        back = _Reading(self, reading.query | {"sort": _opposite(reading.query["sort"])}, like=reading)
-        for _ in back.pages():
-            self._progress.step(len(back.ids), back.total, "Reading in the other direction")
-        _compare(reading, back)
-        return Proof("both directions", len(reading.ids), reading.total, self._fetched)
+    def _not_deleted(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows without deleted websites, and count them."""
+        kept = dialect.not_deleted(rows)
+        self._yielded += len(kept)
+        return kept
 
-    # Favourites
+    def _prove(self, reading: _Reading) -> Proof:
+        """Return the proof of a reading; send the requests that it needs."""
+        if reading.is_one_page:
+            method = "one page"
+            reading.check_other_end(reading.other_end())
+        elif reading.can_be_closed:
+            method = "closed reading"
+            other_end = reading.other_end()
+            reading.close()
+            reading.check_other_end(other_end, is_closed=True)
+        else:
+            method = "both directions"
+            back = _Reading(self, _in_opposite_order(reading.query), like=reading)
+            for _ in back.pages():
+                self._progress.step(len(back.ids), back.total, "Reading in the other direction")
+            _compare(reading, back)
+        return Proof(method, self._yielded, reading.total, self._fetched)
+
+    # Favorites
 
     def _read_favorites(self) -> Records:
         wanted = flag("favorite", self._query["favorite"])
@@ -282,7 +312,7 @@ class _Reader:
                 is_believed = True
             if is_believed:
                 for rows in (first, second or [], *pages):
-                    yield from rows
+                    yield from self._not_deleted(rows)
         finally:
             pages.close()
         if is_believed:
@@ -293,7 +323,7 @@ class _Reader:
         yield from self._pick(wanted)
 
     def _pick(self, wanted: bool) -> Records:
-        """Read all websites and yield the favourites, or the others."""
+        """Read all websites, and yield the favorites or the others."""
         query = {name: value for name, value in self._query.items() if name != "favorite"}
         reading = _Reading(self, query)
         picked = 0
@@ -301,8 +331,8 @@ class _Reader:
             found = _is_favorite(row)
             if found is None:
                 raise IncompleteListError(
-                    "favorite", f"website {row['id']} does not show whether it is a favourite, and the filter cannot "
-                    "be relied on. The extra boolean_format sets how favorite is written.",
+                    "favorite", f"website {row['id']} does not show whether it is a favorite, and the filter is not "
+                    "reliable. The extra boolean_format sets how favorite is written.",
                 )  # fmt: skip
             if found == wanted:
                 picked += 1
@@ -311,7 +341,7 @@ class _Reader:
         self.proof = Proof(proof.method, picked, None, proof.pages)
 
     def _nothing_is_left_out(self, wanted: bool) -> bool:
-        """Return whether an empty answer to a ``favorite`` filter agrees with what else the service shows."""
+        """Return whether an empty response to a ``favorite`` filter agrees with the rest of the list."""
         others = self.fetch(self._query | _HEAD | {"favorite": self._opposite_favorite()})
         if others.rows:
             return all(_is_favorite(row) in (None, not wanted) for row in others.rows)
@@ -324,7 +354,7 @@ class _Reader:
         if both is not None:
             raise _moved(
                 "favorite",
-                f"website {both} is among the favourites and among the others: the list changed, or the service "
+                f"website {both} is among the favorites and among the others: the list changed, or the service "
                 "ignores or misreads the filter. The extra boolean_format sets how favorite is written.",
             )
 
@@ -333,7 +363,7 @@ class _Reader:
         return texts[1 - texts.index(self._query["favorite"])]
 
 
-# Stands for this process: asking the system for its number before each record takes as long as the record itself.
+# Stands for this process: asking the system for its number before each record would take as long as the record itself.
 _process = object()
 
 
@@ -346,114 +376,140 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Reading:
-    """One walk through the pages of a query, with what the proof needs.
+    """One pass through the pages of a query, with what the proof needs.
 
-    :param like: a reading of the same list in another order: pages are selected as there.
+    :param like: a reading of the same list in another order; this one selects pages in the same way.
     """
 
     def __init__(self, reader: _Reader, query: Query, like: _Reading | None = None) -> None:
         self.ids = _Ids()
         self.total: int | None = None
-        #: The last page repeated the page before: the page parameter has no effect, or there is no later page.
+        #: Whether the last page repeated the page before: the page parameter has no effect, or there is no later page.
         self.repeated = False
         self.first_id: str | None = None
         self._reader = reader
         self._fetch = reader.fetch
-        #: The error of a page behind the last one, which a service may refuse.
+        #: The error of a page after the last one, which a service may refuse.
         self.refusal: AnalyticsApiError | UnexpectedResponseError | None = None
-        #: Whether the last page held as many websites as it could.
-        self.ends_full = False
         self.query = query
-        self._newest: list[dict[str, Any]] = []
-        self._head_total: int | None = None
+        #: The first head; its rows are cut to ten.
+        self._head: Page | None = None
         self._pages_with_rows = 0
-        self._full = 0
+        self._last_ids: list[int | str] = []
         self._parameter: str | None = like._parameter if like else reader.page_parameter
         self._base: int | None = like._base if like else None
         self._is_second = like is not None
 
     @property
     def is_one_page(self) -> bool:
-        """Whether one response held all, and says so."""
-        return self._pages_with_rows <= 1 and self.total is not None and not self.repeated
+        """Whether one response returned as many websites as its total."""
+        return self._pages_with_rows <= 1 and self.total is not None
 
     @property
     def can_be_closed(self) -> bool:
-        """Whether the head shows that newest first is honoured, and every page named a total."""
-        if self.total is None or self.repeated or "favorite" in self.query or not self._newest:
+        """Whether every page named a total, and the head shows that the service sorts by falling ids."""
+        if self.total is None or self._head is None:
             return False
-        numbers = [_number(row["id"]) for row in self._newest]
+        numbers = [_number(row["id"]) for row in self._head.rows]
         falling = [number for number in numbers if number is not None]
         is_falling = len(falling) == len(numbers) and falling == sorted(falling, reverse=True)
-        return is_falling and falling[0] == self.ids.largest
+        return is_falling and falling[:1] == [self.ids.largest]
 
     def pages(self) -> Rows:
         """Yield the rows of each page in order."""
-        if not self._is_second and not _is_newest_first(self.query) and "favorite" not in self.query:
+        is_stable = self.query.keys() - DEFAULT_QUERY.keys() <= STABLE_FILTERS
+        has_head = is_stable and not self._is_second
+        if has_head and not _is_newest_first(self.query):
             self._take_head(self._fetch(self.query | _HEAD))
         # Without the page parameter, whose name is an assumption.
         page = self._fetch(self.query)
-        if _is_newest_first(self.query):
+        if has_head and self._head is None:
             self._take_head(page)
         self.total = page.total
-        if self._head_total is not None and page.total != self._head_total:
-            raise _moved("total", f"the head named the total {self._head_total}, page 1 names {page.total}.")
+        if self._head is not None and page.total != self._head.total:
+            raise _moved("total", f"the head named the total {self._head.total}, page 1 names {page.total}.")
         rows = self._take(page, 1)
         if rows:
             yield rows
-        self._full = _size_of_a_full_page(page, self.query)
         selected = self._selection(page)
         if isinstance(selected, str):
             yield from self._by_cursor(page, selected)
-        elif rows and not self._may_be_all(page, rows):
-            yield from self._by_number(page, rows)
+        elif rows and page.total != len(rows):
+            yield from self._by_number(rows)
         self._check_total()
 
+    def other_end(self) -> Page:
+        """Return the first websites in the opposite order."""
+        query = _in_opposite_order(self.query) | {"per_page": _HEAD["per_page"]}
+        if self._head is not None and query == self.query | _HEAD:
+            return self._head
+        return self._fetch(query)
+
     def close(self) -> None:
-        """Read the head again, and raise if it is another one."""
+        """Read the head again, and raise an error if it is not the same."""
         head = self._fetch(self.query | _HEAD)
         if head.total != self.total:
             raise _moved("closing head", f"the total was {self.total} at first, and is {head.total} at the end.")
-        before, after = self._newest[0], head.rows[0] if head.rows else {}
+        assert self._head is not None  # noqa: S101 - only a reading with a head can be closed
+        before, after = self._head.rows[0], head.rows[0] if head.rows else {}
         if _identity(before) != _identity(after):
             raise _moved("closing head", f"the newest website was {before.get('id')}, and is {after.get('id')} now.")
 
+    def check_other_end(self, page: Page, *, is_closed: bool = False) -> None:
+        """Raise an error if the websites of the other end do not agree with those read.
+
+        :param page: the other end.
+        :param is_closed: whether the list did not change during the reading.
+        """
+        moved = not is_closed or page.total != self.total
+        end = [str(row["id"]) for row in page.rows]
+        if len(self.ids) > 1 and end[:1] == [self.first_id]:
+            raise _unsorted(end[0], moved=moved)
+        missing = next((website_id for website_id in end if website_id not in self.ids), None)
+        last = [str(website_id) for website_id in self._last_ids[-1:]]
+        if missing is not None:
+            seen = f"website {missing} is at the other end of the list, but not among the {len(self.ids):,} read"
+        elif not set(last) <= set(end):
+            seen = f"website {last[0]} was read last, but it is not at the other end of the list"
+        else:
+            return
+        raise IncompleteListError(
+            "other end", f"{seen}: the service returns only a part of the list, or the list changed.", moved
+        )
+
     # Pages by number
 
-    def _by_number(self, first: Page, rows: list[dict[str, Any]]) -> Rows:
+    def _by_number(self, rows: list[dict[str, Any]]) -> Rows:
         parameter = self._parameter or dialect.PAGE_PARAMETER
-        base, known = self._numbering(first, rows, parameter)
+        base, known = self._numbering(rows, parameter)
+        begin = 2
         if known is not None:
-            taken = self._take(known, 2)
+            begin, taken = 3, self._take(known, 2)
             if not taken:
                 return
             yield taken
-        begin = 2 if known is None else 3
         expected = -(-self.total // len(rows)) if self.total else 0
-        last: list[dict[str, Any]] = rows
         pages = self._in_parallel(parameter, base, range(begin, expected + 1))
         try:
             for number, page in pages:
-                last = self._take(page, number)
-                if not last:
+                taken = self._take(page, number)
+                if not taken:
                     return
-                yield last
+                yield taken
         finally:
             pages.close()
         for number in count(max(begin, expected + 1)):
-            if self.total is not None and len(self.ids) >= self.total and len(last) < self._full:
+            if self.total is not None and len(self.ids) >= self.total:
                 return
             if number > MAX_PAGES:
                 raise IncompleteListError("pages", f"there was no end after {MAX_PAGES:,} pages.")
-            self.ends_full = len(last) >= self._full
-            page = self._page_behind(self.query | {parameter: str(base + number - 1)})
-            last = self._take(page, number)
-            if not last:
+            taken = self._take(self._page_after(self.query | {parameter: str(base + number - 1)}), number)
+            if not taken:
                 return
-            yield last
+            yield taken
 
-    def _page_behind(self, query: Query) -> Page:
-        """Return a page that may be behind the last one: some services refuse it."""
+    def _page_after(self, query: Query) -> Page:
+        """Return a page that may come after the last one: some services refuse it."""
         try:
             return self._fetch(query)
         except (AnalyticsApiError, UnexpectedResponseError) as error:
@@ -462,51 +518,32 @@ class _Reading:
             self.refusal = error
             return Page([], self.total)
 
-    def check_oldest(self) -> None:
-        """Raise if the oldest websites are not among those read."""
-        page = self._fetch(self.query | _HEAD | {"sort": "asc"})
-        oldest = [str(row["id"]) for row in page.rows]
-        missing = [website_id for website_id in oldest if website_id not in self.ids]
-        if missing:
-            raise IncompleteListError(
-                "oldest websites",
-                f"the pages end after {len(self.ids):,} websites, and website {missing[0]} is none of them: the "
-                "service shows only a part of a longer list.",
-            )
-        # Not the first website read: with another sort order, that may be the oldest.
-        newest = [str(row["id"]) for row in self._newest]
-        if len(self.ids) > len(oldest) and oldest and oldest[:1] == newest[:1]:
-            raise IncompleteListError(
-                "sort order",
-                f"the oldest website is {oldest[0]}, as is the newest: the service ignores the sort order.",
-            )
+    def _numbering(self, rows: list[dict[str, Any]], parameter: str) -> tuple[int, Page | None]:
+        """Return the number of the first page, and the second page if it was read for this.
 
-    def _numbering(self, first: Page, rows: list[dict[str, Any]], parameter: str) -> tuple[int, Page | None]:
-        """Return the number of the first page, and the second page if it was read to find out."""
+        :param rows: rows of the first page.
+        """
         if self._base is not None:
             return self._base, None
-        if len(rows) < int(self.query["per_page"]):
-            # Probably the only page. If it is not, and pages count from 0, the proof fails.
-            return 1, None
-        page = self._fetch(self.query | {parameter: "1"})
+        page = self._page_after(self.query | {parameter: "1"})
         again, there = ([str(row["id"]) for row in read] for read in (page.rows, rows))
         if again == there:
             self._base = 1
             return 1, None
         if not set(there).isdisjoint(again):
-            raise _moved("page number", "page 1 changed while the list was read.")
+            raise _moved("page number", "page 1 changed during the reading.")
         self._base = 0
         return 0, page
 
     def _in_parallel(self, parameter: str, base: int, numbers: range) -> Generator[tuple[int, Page], None, None]:
-        """Yield pages in order; ``parallel`` of them are read at the same time, and at most twice as many are ahead."""
+        """Yield pages in order; read ``parallel`` of them at the same time, and at most twice as many ahead."""
         reader = self._reader
 
         def fetch(number: int) -> Page:
             try:
                 return self._fetch(self.query | {parameter: str(base + number - 1)})
             except NotFoundError as error:
-                raise _moved("page number", f"page {number} does not exist any more: {error.text}") from None
+                raise _moved("page number", f"page {number} no longer exists: {error.text}") from None
 
         while numbers and (reader.parallel <= 1 or len(numbers) == 1 or reader.is_at_once):
             yield numbers[0], fetch(numbers[0])
@@ -521,12 +558,12 @@ class _Reading:
                 return fetch(number)
             except Exception as error:
                 failures.append(error)
-                reader.unwanted.set()  # the other pages lead to nothing any more
+                reader.unwanted.set()  # the other pages are no longer needed
                 raise
 
         pool = ThreadPoolExecutor(max_workers=reader.parallel, thread_name_prefix="analytics-list")
-        # As many again wait in the pool: a thread that has its page begins the next one, and not only when the consumer
-        # has taken the page before.
+        # As many again wait in the pool: a thread that has its page requests the next one, without waiting for the
+        # consumer.
         waiting = deque((number, pool.submit(read_ahead, number)) for number in islice(left, 2 * reader.parallel))
         wait = True
         try:
@@ -537,13 +574,13 @@ class _Reading:
                 yield number, page
         except BaseException as error:
             reader.unwanted.set()
-            # A task that is killed or times out waits for nothing.
+            # A task that is killed or times out does not wait.
             wait = isinstance(error, (Exception, GeneratorExit)) and not reader.is_interrupted
             raise
         finally:
             pool.shutdown(wait=wait, cancel_futures=True)
             if wait:
-                reader.unwanted.clear()  # what is read next, if anything, is wanted
+                reader.unwanted.clear()  # for the requests that follow
 
     # Pages by cursor
 
@@ -566,7 +603,7 @@ class _Reading:
             used.add(cursor)
 
     def _selection(self, page: Page) -> str | None:
-        """Take the page parameter from the links to the first and the next page; return a cursor, if there is one."""
+        """Read the page parameter from the links to the first and the next page; return a cursor, if there is one."""
         if page.first is not None and page.first.value in ("0", "1"):
             self._parameter = self._parameter or page.first.parameter
             self._base = int(page.first.value) if self._base is None else self._base
@@ -581,17 +618,13 @@ class _Reading:
             self._base = number - 1
         return None
 
-    # What a page shows
+    # Single pages
 
     def _take_head(self, page: Page) -> None:
-        self._newest = page.rows[:10]
-        self._head_total = page.total
-
-    def _may_be_all(self, page: Page, rows: list[dict[str, Any]]) -> bool:
-        return page.total == len(rows) and len(rows) < self._full and page.following is None
+        self._head = replace(page, rows=page.rows[:10])
 
     def _take(self, page: Page, number: int) -> list[dict[str, Any]]:
-        """Note the rows of a page and return them; none if the page repeats the one before."""
+        """Record the rows of a page and return them; none if the page repeats the one before."""
         ids = [row["id"] for row in page.rows]
         if ids and number > 1 and self._last_ids == ids:
             self.repeated = True
@@ -609,7 +642,7 @@ class _Reading:
             raise _moved("total", f"page 1 names the total {self.total}, page {number} names {page.total}.")
         twice = self.ids.add(ids)
         if twice is not None:
-            raise _moved("distinct ids", f"website {twice} came twice; the list changed while it was read.")
+            raise _moved("distinct ids", f"website {twice} came twice. The list changed during the reading.")
         if ids:
             self._pages_with_rows += 1
             self.first_id = self.first_id or str(ids[0])
@@ -620,7 +653,7 @@ class _Reading:
     def _check_link(self, page: Page, number: int) -> None:
         if page.following is not None and page.rows and self.total is not None and len(self.ids) >= self.total:
             raise IncompleteListError(
-                "next link", f"page {number} completes the total of {self.total}, yet links to a next page."
+                "next link", f"page {number} completes the total of {self.total}, but links to a next page."
             )
 
     def _check_total(self) -> None:
@@ -636,16 +669,14 @@ class _Reading:
         name = self._parameter or dialect.PAGE_PARAMETER
         return f"The service seems to ignore the parameter {name!r}; set the extra page_parameter to the right name."
 
-    _last_ids: list[int | str] | None = None
-
 
 class _Ids:
-    """The ids of websites, as numbers and text: a set that takes 2 bytes for an id, where ids are close together."""
+    """A set of ids, numbers or text. It takes 2 bytes for each id, if the ids are close together."""
 
     def __init__(self) -> None:
         #: The largest number; None if any id is none, -1 without ids.
         self.largest: int | None = -1
-        # Each word holds 64 numbers, a bit for each: texts in a set take 100 bytes for each, and 10 MB for 100,000.
+        # Each word holds 64 numbers, a bit for each: a set of texts takes 100 bytes for each, and 10 MB for 100,000.
         self._words: dict[int, int] = {}
         self._texts: set[str] = set()
         self._count = 0
@@ -660,7 +691,7 @@ class _Ids:
         return bool(self._words.get(number >> 6, 0) >> (number & 63) & 1)
 
     def add(self, ids: Sequence[int | str]) -> int | str | None:
-        """Add ids; return one that was there already, or is among them twice."""
+        """Add ids; return one that is not new, or is among them twice."""
         words, texts = self._words, self._texts
         numbers = [_number(website_id) for website_id in ids]
         for website_id, number in zip(ids, numbers, strict=True):
@@ -679,7 +710,7 @@ class _Ids:
         return None
 
     def count_besides(self, other: _Ids) -> int:
-        """Return how many of these ids the other ones lack."""
+        """Return how many of these ids are not among the other ones."""
         words = sum((word & ~other._words.get(place, 0)).bit_count() for place, word in self._words.items())
         return words + len(self._texts - other._texts)
 
@@ -699,23 +730,24 @@ class _Progress:
 
 
 def _result(future: Future[Result], failures: list[Exception]) -> Result:
-    """Return the result of a thread; if it failed, raise what failed first in any of them, without its frames."""
+    """Return the result of a thread; if it failed, raise the first error of any thread, without its frames."""
     if future.exception() is not None:
         raise failures[0].with_traceback(None)
     return future.result()
 
 
 def requests_of_a_list(websites: int) -> int:
-    """Return about how many requests a complete list takes: its pages, and those that prove it."""
-    size = int(DEFAULT_QUERY["per_page"])
-    return websites // size + 3 if websites >= size else 1
+    """Return the number of requests that read and prove a list of so many websites, newest first."""
+    pages = max(1, -(-websites // int(DEFAULT_QUERY["per_page"])))
+    return pages + 2 if pages > 1 else 2
 
 
 def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], Listing]) -> Result:
-    """Consume a listing, and a new one while the list changes, at most :data:`MAX_READINGS` of them.
+    """Consume a listing; while the list changes, wait (:data:`WAITS_BETWEEN_READINGS`) and consume a new one.
 
     :raises IncompleteListError: of the last reading.
     """
+    readings = len(WAITS_BETWEEN_READINGS) + 1
     for reading in count(1):
         listing = make_listing()
         try:
@@ -723,34 +755,33 @@ def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], 
         except IncompleteListError as error:
             if not error.moved:
                 raise error.with_traceback(None) from None
-            if reading == MAX_READINGS:
-                seen = f"{error.seen} This was reading {reading}, the last one."
+            if reading == readings:
+                seen = f"{error.seen} Gave up after {readings} attempts."
                 raise IncompleteListError(error.check, seen, True) from None
-            listing.stats.count("lists_read_again")
+            seconds = WAITS_BETWEEN_READINGS[reading - 1]
             log.info(
-                "Reading the list again, as it changed meanwhile (%d of %d): %s", reading, MAX_READINGS, error.seen
-            )
+                "The list changed during the reading. Reading it again in %.1f s (attempt %d of %d failed): %s",
+                seconds, reading, readings, error.seen,
+            )  # fmt: skip
         finally:
-            # A task that is killed or times out waits for nothing.
+            # A task that is killed or times out does not wait.
             listing.close(wait=isinstance(sys.exception(), (Exception, NoneType)))
+        listing.stats.count("lists_read_again")
+        listing.wait(seconds)
     raise AssertionError("unreachable")
 
 
 def _compare(there: _Reading, back: _Reading) -> None:
-    if len(there.ids) > 1 and there.first_id == back.first_id:
-        raise IncompleteListError(
-            "sort order",
-            f"both directions begin with website {there.first_id}: the service ignores the sort order, so a second "
-            "reading proves nothing.",
-        )
+    if len(there.ids) > 1 and there.first_id is not None and there.first_id == back.first_id:
+        raise _unsorted(there.first_id, moved=False)
     if there.total != back.total:
-        raise _moved("total", f"one direction named the total {there.total}, the other one {back.total}.")
+        raise _moved("total", f"the total was {there.total} in one direction, and {back.total} in the other.")
     only_there, only_back = there.ids.count_besides(back.ids), back.ids.count_besides(there.ids)
     if only_there or only_back:
         if there.refusal is not None:
             raise there.refusal
         repeated = there.repeated or back.repeated
-        seen = f"{only_there} websites were found in the first direction only, {only_back} in the opposite one only."
+        seen = f"{only_there} websites were found only in the first direction, {only_back} only in the opposite one."
         raise IncompleteListError("both directions", f"{there._hint} {seen}" if repeated else seen, moved=not repeated)
 
 
@@ -758,20 +789,17 @@ def _moved(check: str, seen: str) -> IncompleteListError:
     return IncompleteListError(check, seen, moved=True)
 
 
+def _unsorted(website_id: str, *, moved: bool) -> IncompleteListError:
+    seen = f"both directions begin with website {website_id}: the service ignores the sort order."
+    return IncompleteListError("sort order", seen, moved)
+
+
 def _is_newest_first(query: Query) -> bool:
     return (query["sort_by"], query["sort"]) == ("id", "desc")
 
 
-def _size_of_a_full_page(page: Page, query: Query) -> int:
-    """Return how many rows a page can hold, by what the service says and shows; without a word of it, what it shows."""
-    has_more = page.total is not None and page.total > len(page.rows)
-    if page.per_page is None or (has_more and page.rows):
-        return len(page.rows)
-    return min(int(query["per_page"]), page.per_page)
-
-
 def _is_favorite(row: dict[str, Any]) -> bool | None:
-    """Return whether a record is a favourite, or None if it does not show it; null means that it is not."""
+    """Return whether a record is a favorite, or None if it does not show the flag; null means that it is not."""
     if "favorite" not in row:
         return None
     if row["favorite"] is None:
@@ -783,7 +811,7 @@ def _is_favorite(row: dict[str, Any]) -> bool | None:
 
 
 def _number(website_id: object) -> int | None:
-    """Return the number that an id is, or None: a number has one way to be written."""
+    """Return an id as a number, or None; a number has only one spelling."""
     if type(website_id) is int and 0 <= website_id < 10**18:  # nearly always
         return website_id
     text = str(website_id)
@@ -796,5 +824,5 @@ def _identity(row: dict[str, Any]) -> tuple[str, str]:
     return str(row.get("id")), domain_key(domain) if isinstance(domain, str) else ""
 
 
-def _opposite(sort: str) -> str:
-    return "asc" if sort == "desc" else "desc"
+def _in_opposite_order(query: Query) -> Query:
+    return query | {"sort": "asc" if query["sort"] == "desc" else "desc"}

@@ -52,8 +52,8 @@ class Operations:
         answer = self._send("GET", _path(website_id))
         record = _of_website(website_id, dialect.record(answer), answer)
         if dialect.is_deleted(record):
-            message = "The record says that the website is deleted."
-            raise NotFoundError(answer.status, answer.method, answer.path, message)
+            facts = ["the record says that the website is deleted"]
+            raise NotFoundError(answer.status, answer.method, answer.path, "", facts=facts)
         return record
 
     def create(self, form: Mapping[str, str]) -> dict[str, Any] | None:

@@ -30,10 +30,11 @@ class Stats:
     requests: int = _counted("Requests sent, retries among them")
     retries: int = _counted("Requests that are sent again, since an attempt failed")
     waited: float = _counted(
-        "Time waited: for a retry, for `requests_per_minute`, or until the service shows a write", 0.0
+        "Time waited: for a retry, for `requests_per_minute`, until the service shows a write, or to read a list again",
+        0.0,
     )
     pages: int = _counted("Pages of the list read, those that prove it among them")
-    lists_read_again: int = _counted("Readings of a list that began anew, as the list changed meanwhile")
+    lists_read_again: int = _counted("Lists read again, because they changed during the reading")
     websites: int = _counted("Websites of lists that were proven complete")
     changes_applied: int = _counted("Websites created, changed or deleted with success")
     changes_failed: int = _counted("Websites whose creation, change or deletion failed, or is not shown by the service")

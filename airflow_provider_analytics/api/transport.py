@@ -17,8 +17,8 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import closing
-from typing import Any, ClassVar, TypeVar
+from contextlib import closing, suppress
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlencode, urlsplit
 
 import requests
@@ -36,7 +36,7 @@ from airflow_provider_analytics.api.rate_limiter import ANNOUNCED_FROM, RateLimi
 from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.stats import Listener, Stats
-from airflow_provider_analytics.api.stopping import Look, Stopping
+from airflow_provider_analytics.api.stopping import LOOK_SECONDS, Look, Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -129,7 +129,7 @@ class Transport:
         """Make what must not be shared with another process: connections, and locks that a thread may hold."""
         # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
         # keeps cookies, and reads proxies and certificates from the environment for each request.
-        self._adapter = _Adapter(pool_connections=1, pool_maxsize=MAX_PARALLEL)
+        self._adapter = _Adapter(self._stopping, pool_connections=1, pool_maxsize=MAX_PARALLEL)
         self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
         self.stats.forget_threads()
 
@@ -138,24 +138,26 @@ class Transport:
         self._adapter.close()
 
     def stop(self) -> None:
-        """Begin no request any more, and end all waiting; safe in a signal handler.
+        """Send no further requests, give up those under way, and stop waiting; safe in a signal handler.
 
-        Requests under way end. Every other one raises :class:`StoppedError`, or the error of its last attempt.
+        A read raises :class:`StoppedError` at once. A write under way gets two seconds to end; after that it raises an
+        error that says that it may have been applied. A write that was waiting for its next attempt raises the error of
+        the attempt before.
         """
         self._stopping.set()
 
     def watch(self, look: Look) -> None:
-        """Ask before requests, at most every second, whether to go on; stop if ``look`` returns why not."""
+        """Check before requests, at most every second, whether to continue; stop if ``look`` returns why not."""
         self._stopping.watch(look)
 
     @property
     def stopped(self) -> bool:
-        """Whether no request is begun any more."""
+        """Whether it sends no further requests."""
         return self._stopping.is_set
 
     @property
     def stopped_because(self) -> str:
-        """Why, if no request is begun any more."""
+        """Why it sends no further requests."""
         return self._stopping.why
 
     def wait(self, seconds: float, unwanted: threading.Event | None = None) -> None:
@@ -198,18 +200,18 @@ class Transport:
         :param path: path below ``/api/v1``.
         :param query: query parameters.
         :param form: form fields, sent as ``application/x-www-form-urlencoded``.
-        :param unwanted: set when nobody waits for the response any more: the request is not begun, and not retried.
+        :param unwanted: set when the response is no longer needed: the request is neither sent nor retried.
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
-        :raises StoppedError: if nothing was sent, because of :meth:`stop`, :meth:`watch` or ``unwanted``.
+        :raises StoppedError: because of :meth:`stop`, :meth:`watch` or ``unwanted``; a write was not sent then.
         """
         prepared = self._prepare(method, path, query, form)
 
         def attempt() -> Answer:
             self._limiter.wait(unwanted=unwanted)
             if unwanted is not None and unwanted.is_set():
-                raise StoppedError(f"Nobody waits for the response any more, so this was not sent: {method} {path}.")
+                raise StoppedError(f"Canceled before sending: {method} {path}.")
             return self._attempt(prepared, method, f"{dialect.API_PREFIX}{path}")
 
         return self._repeat(attempt, method, unwanted)
@@ -240,8 +242,9 @@ class Transport:
             try:
                 return attempt()
             except AnalyticsError as error:
-                # What became of an earlier attempt matters more than that this one was not sent.
-                last = earlier.pop() if isinstance(error, StoppedError) and earlier else error
+                # The attempt before may have been applied, this one was not sent.
+                is_unclear = isinstance(error, StoppedError) and method != "GET" and earlier
+                last = earlier.pop() if is_unclear else error
                 last.earlier = tuple(earlier)
                 last.where = self.settings.where
             is_last = len(earlier) == self.settings.max_retries or (unwanted is not None and unwanted.is_set())
@@ -283,9 +286,20 @@ class Transport:
     def _attempt(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
         self._stopping.check()
         if self.stopped:
-            raise StoppedError(f"Stopped: {self.stopped_because}, so this was not sent: {method} {path}.")
+            raise self._given_up(method, path, sent=False)
         self.stats.count("requests")
         started = self._clock()
+        try:
+            answer = self._exchange(prepared, method, path, started)
+        except _GivenUpError as given_up:
+            raise self._given_up(method, path, sent=given_up.sent) from None
+        log.debug("%s %s: status %d in %.3f s", method, path, answer.status, self._clock() - started)
+        self._limiter.pause(min(dialect.pause(answer.headers), MAX_WAIT), "the service says that its limit is used up")
+        if answer.status in dialect.SUCCESS:
+            return answer
+        raise self._status_error(answer)
+
+    def _exchange(self, prepared: requests.PreparedRequest, method: str, path: str, started: float) -> Answer:
         try:
             response = self._adapter.send(
                 prepared,
@@ -298,12 +312,18 @@ class Transport:
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise self._connection_error(error, method, path, self._clock() - started) from None
         with closing(response):
-            answer = self._read(response, method, path, started)
-        log.debug("%s %s: status %d in %.3f s", method, path, answer.status, self._clock() - started)
-        self._limiter.pause(min(dialect.pause(answer.headers), MAX_WAIT), "the service says that its limit is used up")
-        if answer.status in dialect.SUCCESS:
-            return answer
-        raise self._status_error(answer)
+            return self._read(response, method, path, started)
+
+    def _given_up(self, method: str, path: str, *, sent: bool) -> AnalyticsError:
+        """Return the typed error for a request that was given up after a stop."""
+        stopped = f"Stopped: {self.stopped_because}"
+        if not sent:
+            return StoppedError(f"{stopped}, so this was not sent: {method} {path}.")
+        if method == "GET":
+            return StoppedError(f"{stopped}, before the service responded: {method} {path}.")
+        return AnalyticsConnectionError(
+            f"{stopped}, before the service responded. The request may have been applied.", method, path
+        )
 
     def _read(self, response: requests.Response, method: str, path: str, started: float) -> Answer:
         """Read the whole body, within the limits of size and time."""
@@ -559,31 +579,48 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-# Time: a socket's timeout starts anew with every byte, so headers that arrive byte by byte would never time out.
-class _TimedReader(io.RawIOBase):
-    """Raw stream of a response that raises TimeoutError at a deadline.
+class _GivenUpError(Exception):
+    """The client was stopped during a request.
 
-    :param stream: the stream to read.
-    :param connection: its socket.
-    :param timeout: seconds for one read.
+    :param sent: whether the service may have received the request.
     """
 
-    def __init__(self, stream: io.RawIOBase, connection: socket.socket, timeout: float) -> None:
+    def __init__(self, *, sent: bool) -> None:
+        self.sent = sent
+
+
+# Each byte restarts the timeout of a socket, so headers that arrive byte by byte would never time out.
+class _TimedReader(io.RawIOBase):
+    """Raw stream of a response that raises TimeoutError at a deadline, and ends if the client is stopped.
+
+    :param stream: the stream of the socket, which it closes.
+    :param connection: the socket.
+    :param timeout: seconds for one read.
+    :param is_given_up: whether the response is no longer needed.
+    """
+
+    def __init__(
+        self, stream: io.RawIOBase, connection: socket.socket, timeout: float, is_given_up: Callable[[], bool]
+    ) -> None:
         self._stream = stream
         self._connection = connection
         self._timeout = timeout
+        self._is_given_up = is_given_up
         self._deadline = time.monotonic() + timeout * MAX_TIMEOUTS
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int | None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the response did not end in time")
-        if left < self._timeout:
-            self._connection.settimeout(left)
-        return self._stream.readinto(buffer)
+    def readinto(self, buffer: Any) -> int:
+        end = min(time.monotonic() + self._timeout, self._deadline)
+        while (left := end - time.monotonic()) > 0:
+            if self._is_given_up():
+                raise _GivenUpError(sent=True)
+            # After a timeout the socket can be read again, the stream cannot.
+            self._connection.settimeout(min(left, LOOK_SECONDS))
+            with suppress(TimeoutError):
+                return self._connection.recv_into(buffer)
+        raise TimeoutError("the response did not end in time")
 
     def close(self) -> None:
         self._stream.close()
@@ -591,30 +628,53 @@ class _TimedReader(io.RawIOBase):
 
 
 class _TimedResponse(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, timeout: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        raw = self.fp.detach()
-        self.fp = io.BufferedReader(_TimedReader(raw, sock, timeout))
+    def __init__(
+        self, sock: socket.socket, debuglevel: int = 0, method: str = "", *, timeout: Any, stopping: Stopping
+    ) -> None:
+        super().__init__(sock, debuglevel, method)
+        is_given_up = functools.partial(stopping.gives_up, method)
+        self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock, timeout, is_given_up))
 
 
-class _HttpConnection(urllib3.connection.HTTPConnection):
+class _Connection(urllib3.connection.HTTPConnection):
+    """A connection, through a proxy or not, that does not wait to connect or for a response once it is stopped.
+
+    A request body that the service does not read blocks for ``timeout`` seconds.
+    """
+
+    stopping: Stopping
+
+    def connect(self) -> None:
+        # In a thread, because nothing else can end a lookup of the host name or a TLS handshake.
+        ended = threading.Event()
+        failed: list[BaseException] = []
+        is_given_up = False
+
+        def connect() -> None:
+            try:
+                super(_Connection, self).connect()
+            except BaseException as error:
+                failed.append(error)
+            ended.set()
+            if is_given_up:
+                self.close()
+
+        threading.Thread(target=connect, name="analytics-connect", daemon=True).start()
+        try:
+            while not (ended.wait(LOOK_SECONDS) or self.stopping.is_set):
+                pass
+        finally:
+            is_given_up = not ended.is_set()
+        if self.stopping.is_set:
+            raise _GivenUpError(sent=False)
+        if failed:
+            raise failed.pop()
+
     def getresponse(self) -> Any:
-        self.response_class = functools.partial(_TimedResponse, timeout=self.timeout)  # type: ignore[assignment]
+        self.response_class = functools.partial(  # type: ignore[assignment]
+            _TimedResponse, timeout=self.timeout, stopping=self.stopping
+        )
         return super().getresponse()
-
-
-class _HttpsConnection(urllib3.connection.HTTPSConnection):
-    def getresponse(self) -> Any:
-        self.response_class = functools.partial(_TimedResponse, timeout=self.timeout)  # type: ignore[assignment]
-        return super().getresponse()
-
-
-class _HttpPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _HttpConnection
-
-
-class _HttpsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _HttpsConnection
 
 
 class _Response(requests.Response):
@@ -631,16 +691,23 @@ class _Response(requests.Response):
 
 
 class _Adapter(requests.adapters.HTTPAdapter):
-    """The adapter of requests for one service, with connections that time out."""
+    """The adapter of requests for one service, with connections that time out and can be stopped."""
 
-    _pools: ClassVar = {"http": _HttpPool, "https": _HttpsPool}
     _pool: Any = None
+
+    def __init__(self, stopping: Stopping, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._stopping = stopping
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         # Looked up once: address, proxy and certificates are the same for every request.
-        pool = self._pool
+        pool: Any = self._pool
         if pool is None:
-            pool = self._pool = super().get_connection_with_tls_context(*args, **kwargs)
+            pool = super().get_connection_with_tls_context(*args, **kwargs)
+            # Several threads may do this with the same pool.
+            bases = (_Connection, type(pool).ConnectionCls)
+            pool.ConnectionCls = type("_Connection", bases, {"stopping": self._stopping})
+            self._pool = pool
         return pool
 
     def close(self) -> None:
@@ -653,13 +720,3 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
         return _Response(resp)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = self._pools
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-        manager = super().proxy_manager_for(*args, **kwargs)
-        if "SOCKS" not in type(manager).__name__:  # which connects in its own way
-            manager.pool_classes_by_scheme = self._pools
-        return manager

@@ -114,9 +114,10 @@ class AnalyticsHook(BaseHook):
             self._client.close()
 
     def stop(self) -> None:
-        """Begin no request any more, and end all waiting; safe in a signal handler, such as ``on_kill``.
+        """Send no further requests, and stop waiting; safe in a signal handler, such as ``on_kill``.
 
-        Requests under way end; every other one raises :class:`StoppedError`.
+        A read under way raises :class:`StoppedError`. A write under way gets two seconds to end; after that it raises
+        an error that says that it may have been applied.
         """
         self._is_stopped = True
         if self._client is not None:

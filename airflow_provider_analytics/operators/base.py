@@ -12,6 +12,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsConfigError,
     AnalyticsError,
     BulkError,
+    StoppedError,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class AnalyticsOperator(BaseOperator):
         return self._connected
 
     def on_kill(self) -> None:
-        """Begin no request any more, and end all waiting; what was done so far is recorded.
+        """Send no further requests, and stop waiting; what was done so far is recorded, and the task fails.
 
         Airflow calls it when the task is killed: marked as failed or success, cleared, or its worker shut down. Airflow
         3 does nothing else until it kills the process some seconds later, so the task has to end by itself.
@@ -90,7 +91,7 @@ class FailWithoutRetry:
 
 
 class Connected(FailWithoutRetry):
-    """Context manager that gives a hook and closes it.
+    """Context manager that gives a hook and closes it. Once it was stopped, it always raises an error.
 
     :param analytics_conn_id: id of a connection of type ``analytics``.
     """
@@ -100,13 +101,15 @@ class Connected(FailWithoutRetry):
         from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
         self._hook = AnalyticsHook(analytics_conn_id)
+        self._is_stopped = False
 
     def __enter__(self) -> AnalyticsHook:  # type: ignore[override]
         """Return the hook."""
         return self._hook
 
     def stop(self) -> None:
-        """Let the hook begin no request any more."""
+        """Let the hook send no further requests."""
+        self._is_stopped = True
         self._hook.stop()
 
     def redact(self, text: str) -> str:
@@ -121,6 +124,8 @@ class Connected(FailWithoutRetry):
         Errors name websites and entries, which a service may make of a secret.
         """
         self._hook.close()
+        if self._is_stopped and error is None:
+            raise StoppedError("Stopped: the task was killed. A retry does the rest.")
         if isinstance(error, BulkError):
             error.failures = {self._hook.redact(name): self._hook.redact(why) for name, why in error.failures.items()}
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):

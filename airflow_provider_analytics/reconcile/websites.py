@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.domains import domain_key, spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.reconcile.plan import website_of
-from airflow_provider_analytics.reconcile.workers import Progress, Work, each, unless_stopped
+from airflow_provider_analytics.reconcile.workers import Progress, Work, each
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Websites:
         rows_show = all(name in record for record in self.records for name in fields)
         if not one_by_one and self.complete and rows_show and len(ids) > requests_of_a_list(len(self.records)):
             wanted = set(ids)
-            listed = unless_stopped(self.client, self.client.list_websites)
+            listed = self.client.list_websites()
             return Read({str(one["id"]): one for one in listed if str(one["id"]) in wanted}, listed=listed)
         read = show_each(self.client, ids, self.workers, "Checking")
         if len(read.found) + len(read.failures) < len(ids):

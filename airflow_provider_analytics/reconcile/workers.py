@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.stopping import LOOK_SECONDS
+from airflow_provider_analytics.api.stopping import GRACE_SECONDS, LOOK_SECONDS
 from airflow_provider_analytics.exceptions import (
     AnalyticsConnectionError,
     AnalyticsError,
@@ -30,9 +30,9 @@ PROGRESS_SECONDS = 10.0
 #: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
 #: would use up all its retries.
 GIVE_UP_AFTER = 20
-#: Seconds in which requests under way may end after a stop. Airflow kills the process 5 s after it told it to end, and
-#: the ledger is still to be written.
-GRACE_SECONDS = 2.0
+#: Seconds in which requests under way end after a stop: the client gives them up. Airflow kills the process 5 s after
+#: it told it to end, and the ledger is still to be written.
+END_SECONDS = GRACE_SECONDS + 2 * LOOK_SECONDS
 
 #: Why an item was skipped.
 NOT_TRIED = "Not tried: too many websites in a row failed, or the API key is not accepted any more"
@@ -148,7 +148,7 @@ def each(
 
     :raises AuthenticationError: if the API key is not accepted any more: what was not begun is not tried.
     :raises StoppedError: if the client was stopped before all was done. Requests under way get
-        :data:`GRACE_SECONDS` to end, the rest is canceled.
+        :data:`END_SECONDS` to end, the rest is canceled.
     """
     done: list[tuple[Item, Result]] = []
     if not work.items:
@@ -197,7 +197,7 @@ def each(
     finally:
         pool.shutdown(wait=not client.stopped, cancel_futures=True)
         if client.stopped:
-            wait([future for future in futures if future.running()], GRACE_SECONDS)
+            wait([future for future in futures if future.running()], END_SECONDS)
             while not ended.empty():
                 left -= take(ended.get())
         progress.say()
@@ -206,24 +206,3 @@ def each(
     if left:
         raise StoppedError(f"Stopped: {client.stopped_because}.")
     return done
-
-
-def unless_stopped(client: AnalyticsClient, work: Callable[[], Result]) -> Result:
-    """Do the work in a thread, so that a stop does not wait for a response that never comes.
-
-    :raises StoppedError: if the client was stopped, and the work did not end within :data:`GRACE_SECONDS`.
-    """
-    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analytics")
-    future = pool.submit(work)
-    try:
-        while not future.done() and not client.stopped:
-            wait([future], LOOK_SECONDS)
-        wait([future], GRACE_SECONDS)
-    except BaseException:
-        client.stop()
-        raise
-    finally:
-        pool.shutdown(wait=False)
-    if not future.done():
-        raise StoppedError(f"Stopped: {client.stopped_because}.")
-    return future.result()

@@ -19,13 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from list_model import MovingList, Server, page_function, sample, servers
+from list_model import ORDERS, MovingList, Server, capped, page_function, sample, servers, with_deleted
 from write_matrix import Writer, service, write, writers
 
 from airflow_provider_analytics.api import client, listing
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.exceptions import IncompleteListError, UnexpectedResponseError
 
+NO_QUERY: Mapping[str, str] = {}
 #: One axis after the other around the ordinary shape, in every combination.
 _ORDINARY = {"key": "data", "metadata": "meta", "text_numbers": False, "numbers": "all"}
 
@@ -79,7 +80,7 @@ class Answered(Future[Any]):
         return super().exception()
 
 
-def still(server: Server) -> str | None:
+def still(server: Server, query: Mapping[str, str] = NO_QUERY) -> str | None:
     """Try a server whose list stands still; return what did not hold, None if all did."""
     requests = 0
 
@@ -89,14 +90,14 @@ def still(server: Server) -> str | None:
         return server.answer(query)
 
     try:
-        got, reading = read(serve, {})
+        got, reading = read(serve, dict(query))
     except (IncompleteListError, UnexpectedResponseError) as error:
         return f"a well-behaved server was refused: {error}" if server.is_well_behaved else None
-    if sorted(map(int, got)) != list(range(1, server.size + 1)):
-        return f"{len(got)} of {server.size} websites were taken for all of them ({reading.proof})"
-    if server.is_well_behaved and requests != server.fewest_requests:
-        return f"{requests} requests instead of {server.fewest_requests}"
-    if reading.proof is None or (reading.proof.websites, reading.proof.pages) != (server.size, requests):
+    if sorted(map(int, got)) != list(server.kept):
+        return f"{len(got)} of {len(server.kept)} websites were taken for all of them ({reading.proof})"
+    if server.is_well_behaved and "per_page" not in query and requests != server.fewest_requests(query):
+        return f"{requests} requests instead of {server.fewest_requests(query)}"
+    if reading.proof is None or (reading.proof.websites, reading.proof.pages) != (len(got), requests):
         return f"the proof is wrong: {reading.proof} after {requests} requests"
     return None
 
@@ -113,6 +114,9 @@ class Move:
     parallel: int = 1
     quiet: int = 2
     lag: int = 0
+    behind: int = 0
+    #: Whether websites may be missing: at most as many as came back, after a restore or by a replica that is behind.
+    may_lose: bool = False
 
     def try_once(self, seed: int) -> tuple[str | None, bool]:
         """Return what did not hold in one reading (None if all did), and whether the list was taken."""
@@ -122,7 +126,7 @@ class Move:
         moving = MovingList(
             chance, ids, self.total, self.kinds, self.page_size, chance.choice((1, 2, 4)), self.shows_favorite,
             favorites=set(ids) if "favorite" in query else set(), filtered="favorite" in query,
-            quiet=self.quiet, lag=self.lag,
+            quiet=self.quiet, lag=self.lag, behind=self.behind,
         )  # fmt: skip
         try:
             # Pages that come at once are read one after the other, and none of these waits for a network.
@@ -135,44 +139,57 @@ class Move:
             return None, False
         if self.parallel > 1 and len(got) > 3 * self.page_size and not pool.was_asked:
             return "no page was read while another one was", True
-        if lost := moving.stayed - got:
+        lost = moving.stayed - got
+        if len(lost) > (len(got - moving.first) if self.may_lose else 0):
             return f"lost {sorted(lost)}", True
         if invented := got - moving.existed:
             return f"invented {sorted(invented)}", True
         is_closed = reading.proof is not None and reading.proof.method == "closed reading" and "favorite" not in query
-        if is_closed and not self.lag and got != moving.shown:
-            return f"the list at its end lacks {sorted(got - moving.shown)}, and has {sorted(moving.shown - got)}", True
+        is_exact = is_closed and not (self.lag or self.may_lose)
+        # A website may say only in the middle of the reading that it is deleted.
+        if is_exact and not moving.last <= got <= moving.first:
+            return f"read {sorted(got)}, the list was {sorted(moving.first)}, and is {sorted(moving.last)}", True
         return None, True
 
 
 _SWAPS = ("create", "delete", "again", "swap", "swap")
 _FLIPS = ("create", "delete", "flip", "flip", "flip", "flip")
+#: What breaks a condition of the proof.
+_BACK = ("create", "delete", "restore", "restore")
 MOVES = {
     "newest first, with total": Move(),
     "newest first, out of order": Move(kinds=_SWAPS, parallel=4, quiet=12),
     "newest first, late totals": Move(kinds=_SWAPS, parallel=4, quiet=12, lag=3),
     "newest first, total of the first page": Move(kinds=_SWAPS, parallel=4, quiet=12, lag=10_000),
-    "newest first, no total": Move(total=False),
+    "newest first, no total": Move(total=False, quiet=3),
     "oldest first, with total": Move((("sort", "asc"),)),
     "oldest first, out of order": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12),
     "oldest first, late totals": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12, lag=3),
     "oldest first, total of the first page": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12, lag=10_000),
-    "oldest first, no total": Move((("sort", "asc"),), total=False),
+    "oldest first, no total": Move((("sort", "asc"),), total=False, quiet=3),
     "by domain, with total": Move((("sort_by", "domain"),)),
     "by domain, out of order": Move((("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12),
     "by domain, late totals": Move((("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12, lag=3),
     "by domain, total of the first page": Move(
         (("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12, lag=10_000
     ),
-    "by domain, no total": Move((("sort_by", "domain"),), total=False),
-    "favourites, with total": Move((("favorite", "true"),), kinds=_FLIPS),
-    "favourites, no total": Move((("favorite", "true"),), total=False, kinds=_FLIPS),
-    "favourites by domain": Move((("favorite", "true"), ("sort_by", "domain")), kinds=_FLIPS),
+    "by domain, no total": Move((("sort_by", "domain"),), total=False, quiet=3),
+    "newest first, deleted rows are shown": Move(kinds=("create", "delete", "mark"), quiet=12),
+    "by domain, deleted rows are shown": Move((("sort_by", "domain"),), kinds=("create", "delete", "mark"), quiet=12),
+    "newest first, restored": Move(kinds=("create", "restore"), quiet=12),
+    "newest first, restored and deleted": Move(kinds=_BACK, quiet=12, may_lose=True),
+    "by domain, restored and deleted": Move((("sort_by", "domain"),), kinds=_BACK, quiet=12, may_lose=True),
+    "newest first, a replica that lacks creates": Move(kinds=("create",), quiet=12, behind=3),
+    "newest first, a replica that shows deleted ones": Move(kinds=("delete",), quiet=12, behind=3),
+    "newest first, a replica": Move(quiet=12, behind=3, may_lose=True),
+    "favorites, with total": Move((("favorite", "true"),), kinds=_FLIPS),
+    "favorites, no total": Move((("favorite", "true"),), total=False, kinds=_FLIPS),
+    "favorites by domain": Move((("favorite", "true"), ("sort_by", "domain")), kinds=_FLIPS),
 }
 
 
 def groups(complete: bool = False) -> dict[str, list[Any]]:
-    """Return the cases by group: servers, pairs of a move and a seed for moving lists, and writers."""
+    """Return the cases by group: servers, also with an order; pairs of a move and a seed; and writers."""
     every = list(servers())
     if complete:
         found: dict[str, list[Any]] = {"every shape": every}
@@ -185,6 +202,8 @@ def groups(complete: bool = False) -> dict[str, list[Any]]:
             "faults, bare list": [replace(server) for server in every if server.key is None],
             "faults, any shape": sample(3000, seed=7),
         }
+    found["capped rows"] = list(capped()) if complete else list(capped((1, 7, 30, 101)))
+    found["deleted rows"] = list(with_deleted())
     readings = 5000 if complete else 500
     for name, move in MOVES.items():
         found[f"moving: {name}"] = [(move, seed) for seed in range(readings)]
@@ -204,6 +223,8 @@ def run(cases: Iterable[Any]) -> tuple[collections.Counter[str], list[str]]:
             problem = write(sandbox, case)
         elif isinstance(case, Server):
             problem = still(case)
+        elif isinstance(case[0], Server):
+            problem = still(case[0], ORDERS[case[1]])
         else:
             problem, taken = case[0].try_once(case[1])
             counts["taken"] += taken
@@ -222,13 +243,15 @@ def main(arguments: list[str] | None = None) -> int:
     complete = parser.parse_args(arguments).all
     client.CONFIRM_WAITS = ()  # these services show a write at once, or never
     total: collections.Counter[str] = collections.Counter()
-    lines = [f"{'':42}{'tried':>8}{'held':>8}{'failed':>8}"]
-    for name, cases in groups(complete).items():
+    found = groups(complete)
+    width = max(map(len, found)) + 2
+    lines = [f"{'':{width}}{'tried':>8}{'held':>8}{'failed':>8}"]
+    for name, cases in found.items():
         counts, failures = run(cases)
         total += counts
-        lines.append(f"{name:42}{counts['tried']:8}{counts['held']:8}{counts['failed']:8}")
+        lines.append(f"{name:{width}}{counts['tried']:8}{counts['held']:8}{counts['failed']:8}")
         lines += [f"  FAILED {failure}" for failure in failures[:5]]
-    lines.append(f"{'all':42}{total['tried']:8}{total['held']:8}{total['failed']:8}")
+    lines.append(f"{'all':{width}}{total['tried']:8}{total['held']:8}{total['failed']:8}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 1 if total["failed"] else 0
 

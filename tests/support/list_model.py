@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +13,15 @@ import msgspec
 
 from airflow_provider_analytics.api import dialect
 
-SIZES = (0, 1, 2, 10, 99, 100, 101, 200, 250, 300)
-CAP = 25
+SIZES = (0, 1, 2, 10, 75, 99, 100, 101, 125, 200, 250, 300)
 CAPPED_TOTAL = 100
+#: Numbers at which rows are capped: small ones, primes, round ones, and those around the size of a page.
+ROW_CAPS = (1, 2, 3, 7, 10, 11, 13, 25, 29, 30, 53, 60, 97, 99, 100, 101, 113, 199, 200, 211, 999)
+ORDERS: dict[str, dict[str, str]] = {
+    "newest first": {},
+    "oldest first": {"sort": "asc"},
+    "by domain": {"sort_by": "domain", "sort": "asc"},
+}
 #: Address of the lists that are functions.
 URL = "https://stats.example.com/api/v1/websites"
 
@@ -29,7 +35,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "page": ("honoured", "ignored", "from 0", "clamped", "repeated", "named p"),
     "links": ("null", "right", "always", "elsewhere"),
     "sort": ("honoured", "ignored"),
-    "per_page": ("honoured", "ignored", "capped"),
+    "per_page": ("honoured", "ignored", 25),
     "size": SIZES,
 }
 
@@ -39,10 +45,13 @@ class Server:
     """One way to serve the list. The defaults are a well-behaved server.
 
     ``total``: ``rows`` counts the rows of the page only, ``changing`` is right on the first page only, ``capped`` stops
-    at 100, and the last page with it.
+    at 100, and the last page with it; ``returned`` counts the rows up to ``row_cap``, ``kept`` leaves out deleted ones.
     ``page``: ``from 0`` counts explicit numbers from 0, ``clamped`` serves the last page for any later one,
     ``repeated`` serves page 2 again for page 3, ``named p`` reads another parameter.
     ``links``: to the next page, ``null`` on every page, ``right``, ``always`` there, or to ``elsewhere``.
+    ``per_page``: a number is the largest page.
+    ``row_cap``: the server returns no row after this one, whatever the order.
+    ``deleted_every``: each website whose id is a multiple says that it is deleted.
     """
 
     key: str | None = "data"
@@ -54,21 +63,25 @@ class Server:
     page: str = "honoured"
     links: str = "null"
     sort: str = "honoured"
-    per_page: str = "honoured"
+    per_page: str | int = "honoured"
     size: int = 250
+    row_cap: int | None = None
+    deleted_every: int | None = None
 
     def __str__(self) -> str:
         default = Server()
-        changed = [f"{name}={getattr(self, name)}" for name in AXES if getattr(self, name) != getattr(default, name)]
+        changed = [f"{name}={value}" for name, value in vars(self).items() if value != getattr(default, name)]
         return ", ".join(changed) or "well-behaved"
 
     def answer(self, query: Mapping[str, str]) -> bytes:
         """Return the body for a list request."""
         name = "p" if self.page == "named p" else "page"
         asked = int(query.get(name, "1"))
-        size = {"honoured": int(query.get("per_page", "100")), "ignored": max(1, self.size), "capped": CAP}[
-            self.per_page
-        ]
+        size = int(query.get("per_page", "100"))
+        if self.per_page == "ignored":
+            size = max(1, self.size)
+        elif isinstance(self.per_page, int):
+            size = min(size, self.per_page)
         last = max(1, -(-self.size // size))
         served = {
             "honoured": asked,
@@ -78,11 +91,12 @@ class Server:
             "clamped": min(asked, last),
             "repeated": 2 if asked == 3 else asked,
         }[self.page]
-        ids = range(1, self.size + 1)
-        newest_first = self.sort == "ignored" or query.get("sort", "desc") == "desc"
-        ordered = ids[::-1] if newest_first else ids
-        shown = ordered[(served - 1) * size : served * size]
-        rows = [{"id": self._number(n), "domain": f"{n}.example"} for n in shown]
+        descending = self.sort == "ignored" or query.get("sort", "desc") == "desc"
+        ordered: Sequence[int] = range(1, self.size + 1)[:: -1 if descending else 1]
+        if query.get("sort_by") == "domain":
+            ordered = sorted(ordered, key=domain_of, reverse=descending)
+        shown = ordered[: self.row_cap][(served - 1) * size : served * size]
+        rows = [{"id": self._number(n), "domain": domain_of(n), **self._mark(n)} for n in shown]
         following = served - (self.page == "from 0") + 1
         link = {
             "null": None,
@@ -104,6 +118,8 @@ class Server:
                 "rows": len(rows),
                 "changing": self.size + served - 1,
                 "capped": min(CAPPED_TOTAL, self.size),
+                "returned": min(self.size if self.row_cap is None else self.row_cap, self.size),
+                "kept": len(self.kept),
             }[self.total]
             if self.total == "capped":
                 last = min(last, max(1, -(-CAPPED_TOTAL // size)))
@@ -123,6 +139,15 @@ class Server:
     def _number(self, value: int) -> int | str:
         return str(value) if self.text_numbers else value
 
+    def _mark(self, n: int) -> dict[str, str]:
+        return {"deleted_at": "2026-01-01"} if n not in self.kept else {}
+
+    @property
+    def kept(self) -> Sequence[int]:
+        """The ids of the websites that are not deleted."""
+        ids = range(1, self.size + 1)
+        return [n for n in ids if n % self.deleted_every] if self.deleted_every else ids
+
     @property
     def is_well_behaved(self) -> bool:
         """Whether a client must get the complete list from this server."""
@@ -131,28 +156,34 @@ class Server:
         return (
             (self.page == "honoured" or is_named)
             and (self.sort, self.per_page) == ("honoured",) * 2
+            and (self.row_cap is None or self.row_cap >= self.size)
             and not (has_numbers and self.links == "always")
-            and (not has_numbers or (self.total in ("right", "absent") and self.echo != "wrong"))
+            and (not has_numbers or (self.total in ("right", "absent", "returned") and self.echo != "wrong"))
         )
 
-    @property
-    def fewest_requests(self) -> int:
-        """The arithmetic minimum of requests to a well-behaved server."""
+    def fewest_requests(self, query: Mapping[str, str]) -> int:
+        """Return the arithmetic minimum of requests to a well-behaved server, for pages of 100."""
+        order = {"sort_by": "id", "sort": "desc", **query}
         pages = max(1, -(-self.size // 100))
         has_numbers = self.key is not None and self.metadata != "none"
-        # Page 1 once more where nothing tells whether pages count from 0 or from 1.
-        tells = self.echo == "right" or (self.links == "right" and self.size > 100)
-        probe = self.size >= 100 and not (has_numbers and tells)
+        # Page 1 once more if nothing tells whether pages count from 0 or from 1.
+        tells = has_numbers and (self.echo == "right" or (self.links == "right" and self.size > 100))
+        head = order != ORDER_OF_A_HEAD
         if not has_numbers or self.total == "absent":
             # Both directions, each up to the page that brings nothing.
-            return 2 * (pages + (self.size > 0)) + probe
-        # The page behind a last one that is full, or whose size is not known, and the oldest websites.
-        is_full = self.size > 0 and (self.size % 100 == 0 or (self.size < 100 and self.numbers == "total only"))
-        is_round = pages > 1 and self.size % 10 == 0
-        behind = is_full + (is_full or is_round)
-        # The closing head.
+            return head + 2 * (pages + (self.size > 0)) + (self.size > 0 and not tells)
+        # Oldest first, the head is the other end.
+        other_end = order != {"sort_by": "id", "sort": "asc"}
         closing = pages > 1
-        return pages + behind + closing + probe
+        return head + pages + other_end + closing + (pages > 1 and not tells)
+
+
+ORDER_OF_A_HEAD = {"sort_by": "id", "sort": "desc"}
+
+
+def domain_of(n: int, times: int = 0) -> str:
+    """Return the domain of the website that has an id as the first, or after so many others: in no order of the ids."""
+    return f"{n * 7919 % 1009:04d}-{n}-{times}.example"
 
 
 def servers() -> Iterator[Server]:
@@ -165,6 +196,28 @@ def servers() -> Iterator[Server]:
         if bare and (server.total, server.numbers, server.echo, server.links) != ("absent", "all", "absent", "null"):
             continue
         yield server
+
+
+def capped(row_caps: Iterable[int] = ROW_CAPS) -> Iterator[tuple[Server, str]]:
+    """Yield servers that cap the rows, with an order that they are asked for."""
+    totals = ("right", "rows", "returned", "absent")
+    page_sizes: tuple[str | int, ...] = ("honoured", 25, 13)
+    for cap in row_caps:
+        sizes = sorted({max(0, cap - 1), cap, cap + 1, cap + 10, cap + 51, 2 * cap})
+        shapes = itertools.product(sizes, totals, ("all", "total only"), ("honoured", "ignored"), ORDERS)
+        for (size, total, numbers, sort, order), per_page in itertools.product(shapes, page_sizes):
+            # A single website does not show whether the server sorts.
+            if cap > 1 or sort == "honoured":
+                yield Server(total=total, numbers=numbers, sort=sort, per_page=per_page, size=size, row_cap=cap), order
+
+
+def with_deleted() -> Iterator[tuple[Server, str]]:
+    """Yield servers that show deleted websites, with an order that they are asked for."""
+    totals = ("right", "kept", "rows", "absent")
+    page_sizes: tuple[str | int, ...] = ("honoured", 25)
+    shapes = itertools.product((1, 2, 10, 75, 100, 101, 250), (1, 3, 97), totals, ("none", "meta"), ORDERS)
+    for (size, every, total, metadata, order), per_page in itertools.product(shapes, page_sizes):
+        yield Server(total=total, per_page=per_page, metadata=metadata, size=size, deleted_every=every), order
 
 
 def sample(count: int, seed: int) -> list[Server]:
@@ -190,8 +243,8 @@ def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[[dict
 class MovingList:
     """A list that changes between two answers, by chance but repeatably.
 
-    Ids rise; only the highest may be given again, to another domain (kind ``again``). ``stayed`` are the ids that
-    matched the filter without a break since the start, ``existed`` those that ever existed.
+    Ids rise; only the highest may be given again, to another domain (kind ``again``). A ``restore`` brings a deleted
+    website back, a ``mark`` lets a website say that it is deleted.
     """
 
     random: random.Random
@@ -200,82 +253,126 @@ class MovingList:
     kinds: tuple[str, ...]
     page_size: int
     most_changes: int = 3
-    #: Whether rows say if they are favourites; None: they say nothing.
+    #: Whether rows say if they are favorites; None: they say nothing.
     shows_favorite: bool = True
     favorites: set[int] = field(default_factory=set)
-    stayed: set[int] = field(default_factory=set)
-    existed: set[int] = field(default_factory=set)
     filtered: bool = False
     #: How much more often nothing changes than something: a single change is the hardest to see.
     quiet: int = 2
     #: How many answers ago a total was right: it comes from a cache, which is right at the first answer.
     lag: int = 0
-    off: set[int] = field(default_factory=set)
+    #: How many changes a replica is behind at most, which gives one of four answers; 0: there is none.
+    behind: int = 0
 
     def __post_init__(self) -> None:
-        self.existed = set(self.ids)
-        self.stayed = self._matching()
         self._next = max(self.ids, default=0) + 1
         self._totals: list[int] = []
-        #: The ids in the list that the last answer was cut from.
-        self.shown: set[int] = set()
         #: How many websites had an id before.
         self._given: Counter[int] = Counter()
+        self._off: set[int] = set()
+        #: Websites that can be restored, and those that say that they are deleted.
+        self._gone = self._some_of_the_ids("restore")
+        self.ids = [n for n in self.ids if n not in self._gone]
+        self._marked = self._some_of_the_ids("mark")
+        #: The list before each change, and now: id to row.
+        self._states = [self._rows()]
+        #: The place of the state that the first answer was cut from, and the last one.
+        self._first = self._last = -1
+        for _ in range(self.behind):
+            self._change()
+
+    def _some_of_the_ids(self, kind: str) -> set[int]:
+        return {n for n in self.ids if kind in self.kinds and self.random.random() < 0.2}
 
     def answer(self, query: Mapping[str, str]) -> bytes:
         """Return the body for a list request; then the list changes."""
+        self._last = len(self._states) - 1
+        if self.behind and self.random.random() < 0.25:
+            self._last = max(0, self._last - self.random.randint(1, self.behind))
+        self._first = self._last if self._first < 0 else self._first
         wanted = query.get("favorite")
-        ids = [n for n in self.ids if wanted is None or (n in self.favorites) == (wanted == "true")]
-        ids.sort(key=self._domain if query["sort_by"] == "domain" else None, reverse=query["sort"] == "desc")
+        shown = self._states[self._last]
+        ids = [n for n in shown if wanted is None or shown[n]["favorite"] == (wanted == "true")]
+        ids.sort(key=lambda n: shown[n][query["sort_by"]], reverse=query["sort"] == "desc")
         first = (int(query.get("page", "1")) - 1) * self.page_size
-        rows: list[dict[str, Any]] = [
-            {"id": n, "domain": self._domain(n)} | ({"favorite": n in self.favorites} if self.shows_favorite else {})
+        hidden = set() if self.shows_favorite else {"favorite"}
+        rows = [
+            {name: value for name, value in shown[n].items() if name not in hidden}
             for n in ids[first : first + self.page_size]
         ]
         body: dict[str, Any] = {"data": rows}
         self._totals.append(len(ids))
-        self.shown = set(ids)
         if self.total:
-            total = self._totals[max(0, len(self._totals) - 1 - self.lag)]
-            body["total"] = total
-            body["per_page"] = self.page_size
-            body["last_page"] = max(1, -(-total // self.page_size))
+            body["total"] = self._totals[max(0, len(self._totals) - 1 - self.lag)]
         for _ in range(self.random.choice((*[0] * self.quiet, 1, self.most_changes))):
             self._change()
-            self.stayed &= self._matching()
         return msgspec.json.encode(body)
+
+    @property
+    def first(self) -> set[int]:
+        """The ids in the list that the first answer was cut from."""
+        return self._ids_of(self._states[self._first])
+
+    @property
+    def last(self) -> set[int]:
+        """The ids in the list that the last answer was cut from."""
+        return self._ids_of(self._states[self._last])
+
+    @property
+    def stayed(self) -> set[int]:
+        """The ids in the list from the first answer on without a break."""
+        return set.intersection(*map(self._ids_of, self._states[self._first :]))
+
+    @property
+    def existed(self) -> set[int]:
+        """The ids in the list at any time."""
+        return set().union(*map(self._ids_of, self._states))
+
+    def _ids_of(self, state: dict[int, dict[str, Any]]) -> set[int]:
+        return {
+            n for n, row in state.items() if (row["favorite"] or not self.filtered) and not row.get("deleted", False)
+        }
+
+    def _rows(self) -> dict[int, dict[str, Any]]:
+        return {
+            n: {"id": n, "domain": domain_of(n, self._given[n]), "favorite": n in self.favorites}
+            | ({"deleted": n in self._marked} if "mark" in self.kinds else {})
+            for n in self.ids
+        }
 
     def _change(self) -> None:
         kind = self.random.choice(self.kinds)
         if kind == "create":
-            self.ids.append(self._next)
-            self.existed.add(self._next)
-            self._next += 1
+            self._create()
+        elif kind == "restore" and self._gone:
+            self.ids.append(self._gone.pop())
         elif kind == "swap" and self.ids:
             # The total stays what it was.
-            self.ids.remove(self.random.choice(self.ids))
-            self.ids.append(self._next)
-            self.existed.add(self._next)
-            self._next += 1
+            self._delete(self.random.choice(self.ids))
+            self._create()
         elif kind == "again" and self.ids:
             # The highest id is free again, and given again: now, or by the next create.
             self._next = max(self.ids)
             self.ids.remove(self._next)
             self._given[self._next] += 1
         elif kind == "delete" and self.ids:
-            self.ids.remove(self.random.choice(self.ids))
+            self._delete(self.random.choice(self.ids))
+        elif kind == "mark" and self.ids:
+            self._marked.add(self.random.choice(self.ids))
         elif kind == "flip" and self.ids:
             # One that was switched off comes back soon: the hardest case for a reader.
-            if self.off and self.random.random() < 0.5:
-                back = self.off.pop()
-                self.favorites.add(back)
+            if self._off and self.random.random() < 0.5:
+                self.favorites.add(self._off.pop())
             elif self.favorites:
                 gone = self.random.choice(sorted(self.favorites))
                 self.favorites.remove(gone)
-                self.off.add(gone)
+                self._off.add(gone)
+        self._states.append(self._rows())
 
-    def _matching(self) -> set[int]:
-        return {n for n in self.ids if n in self.favorites} if self.filtered else set(self.ids)
+    def _create(self) -> None:
+        self.ids.append(self._next)
+        self._next += 1
 
-    def _domain(self, n: int) -> str:
-        return f"{n * 7919 % 1009:04d}-{n}-{self._given[n]}.example"
+    def _delete(self, n: int) -> None:
+        self.ids.remove(n)
+        self._gone.add(n)

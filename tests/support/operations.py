@@ -24,6 +24,8 @@ class Operation:
     call: Callable[[AnalyticsClient, int], Any]
     query: str = ""
     form: bytes = b""
+    #: How many requests a call sends that succeeds: the list is proven by one more.
+    requests: int = 1
 
     @property
     def method(self) -> str:
@@ -44,6 +46,7 @@ _TABLE = (
     Operation(
         "list", ("GET",), "/websites",
         lambda client, website_id: client.list_websites(), query="?per_page=100&sort_by=id&sort=desc",
+        requests=2,
     ),
     Operation("show", ("GET",), "/websites/{id}", lambda client, website_id: client.get_website(website_id)),
     Operation(

@@ -67,6 +67,7 @@ class RawServer:
         self.requests: list[Request] = []
         self.connections = 0
         self.closed = threading.Event()
+        self._arrived = threading.Condition()
         self._respond = respond if callable(respond) else _in_turn(respond)
         self._tls = tls
         self._open: list[socket.socket] = []
@@ -98,6 +99,12 @@ class RawServer:
         """Method and target of each request, in order."""
         return [f"{request.method} {request.target.partition('?')[0]}" for request in self.requests]
 
+    def received(self, number: int) -> list[Request]:
+        """Wait until so many requests arrived: a client that times out may be faster than this server."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: len(self.requests) >= number, 30)
+        return self.requests
+
     def _accept(self) -> None:
         while True:
             try:
@@ -113,7 +120,9 @@ class RawServer:
             if self._tls:
                 connection = self._tls.wrap_socket(connection, server_side=True)
             while (request := _read(connection)) is not None:
-                self.requests.append(request)
+                with self._arrived:
+                    self.requests.append(request)
+                    self._arrived.notify_all()
                 reply = self._respond(request)
                 if isinstance(reply, bytes):
                     reply = Reply(reply)

@@ -20,7 +20,9 @@ from types import SimpleNamespace
 from airflow_provider_analytics.api import stopping
 from airflow_provider_analytics.operators import planning
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-from airflow_provider_analytics.operators.websites import ListWebsitesOperator
+from airflow_provider_analytics.operators.websites import (
+    GetWebsiteOperator, ListWebsitesOperator, UpdateWebsiteOperator
+)
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.reconcile import apply
 

@@ -52,7 +52,7 @@ def refused(operation: str, *replies: bytes | Reply, kind: type[Exception] = Une
 def test_the_good_answers_are_successes(operation: str) -> None:
     found, server = outcome(operation, http(200, GOOD[operation]))
     assert not isinstance(found, Exception), found
-    assert len(server.requests) == 1
+    assert len(server.requests) == OPERATIONS[operation].requests
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

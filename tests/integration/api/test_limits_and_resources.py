@@ -8,6 +8,7 @@ import re
 import time as real_time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, pairwise
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -291,6 +292,19 @@ def test_threads_share_the_pool() -> None:
             assert list(pool.map(client.get_website, [7] * 100)) == [{"id": 7}] * 100
         assert server.connections <= MAX_PARALLEL
         assert client.stats.requests == len(server.requests) == 100
+
+
+def test_threads_may_open_the_pool_at_the_same_time() -> None:
+    with RawServer([RECORD]) as server, ThreadPoolExecutor(8) as pool:
+        for _ in range(50):
+            together = Barrier(8)
+            with client_of(server.url) as client:
+
+                def first(_: int, client: AnalyticsClient = client, together: Barrier = together) -> Any:
+                    together.wait(30)
+                    return client.get_website(7)
+
+                assert list(pool.map(first, range(8))) == [{"id": 7}] * 8
 
 
 def test_every_request_has_a_timeout_by_default() -> None:

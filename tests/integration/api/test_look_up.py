@@ -80,6 +80,7 @@ def test_a_row_without_a_domain_matters_only_where_the_domain_is_not_found(
     rows = [{"id": 2, "domain": "found.example"}, {"id": 1, **hidden}]
     meta = {"total": 2, "current_page": 1, "last_page": 1, "per_page": 100}
     analytics_sandbox.fault("list", body={"data": [], "meta": {**meta, "total": 0}}, target="search=", times=None)
+    analytics_sandbox.fault("list", body={"data": rows[::-1], "meta": meta}, target="sort=asc", times=None)
     analytics_sandbox.fault("list", body={"data": rows, "meta": meta}, times=None)
     assert client.find_website("found.example") == rows[0]
     with pytest.raises(UnexpectedResponseError, match=r"Website 1 shows no domain, so it may be 'lost\.example'"):

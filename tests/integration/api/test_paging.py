@@ -90,14 +90,20 @@ def test_a_round_number_of_websites_in_an_order_that_is_ignored_may_be_the_newes
         client_with().list_websites(**query)
 
 
-@pytest.mark.parametrize("websites", [100, 200, 201])
+@pytest.mark.parametrize("websites", [1, 99, 100, 200, 201])
 @pytest.mark.parametrize("behind", ["not found", "last"])
 @pytest.mark.parametrize("metadata", ["meta", "none"])
+@pytest.mark.parametrize("first_page", [0, 1])
 def test_a_page_behind_the_last_may_be_refused_or_the_last_one_again(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, behind: str, websites: int, metadata: str
+    client_with: ClientWith,
+    analytics_sandbox: SandboxServer,
+    behind: str,
+    websites: int,
+    metadata: str,
+    first_page: int,
 ) -> None:
     analytics_sandbox.seed(websites)
-    analytics_sandbox.configure(behind_last=behind, metadata=metadata)
+    analytics_sandbox.configure(behind_last=behind, metadata=metadata, first_page=first_page)
     assert len(client_with().list_websites()) == websites
 
 
@@ -111,17 +117,28 @@ def test_a_page_that_vanishes_while_the_list_is_read_is_a_list_that_moved(
     assert len(client_with().list_websites()) == websites - 1
 
 
+QUERIES: dict[str, dict[str, Any]] = {
+    "newest first": {},
+    "oldest first": {"sort": "asc"},
+    "by domain": {"sort_by": "domain", "sort": "asc"},
+    "search": {"search": "example"},
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("metadata", ["meta", "none"])
-@pytest.mark.parametrize("cap", [100, 200, 150, 240])
-def test_a_search_window_that_caps_the_rows_is_noticed(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, cap: int, metadata: str
+@pytest.mark.parametrize(
+    ("websites", "cap"),
+    [(2, 1), (60, 30), (60, 59), (150, 97), (250, 100), (250, 113), (250, 150), (250, 240), (1050, 999)],
+)
+def test_rows_that_are_capped_at_any_number_are_noticed(
+    client_with: ClientWith, analytics_sandbox: SandboxServer, websites: int, cap: int, metadata: str, query: str
 ) -> None:
-    analytics_sandbox.seed(250)
+    analytics_sandbox.seed(websites)
     analytics_sandbox.configure(total_cap=cap, row_cap=cap, metadata=metadata)
     with pytest.raises(IncompleteListError) as caught:
-        client_with().list_websites()
-    if metadata == "meta":
-        assert caught.value.check == "oldest websites"
+        client_with().list_websites(**QUERIES[query])
+    assert caught.value.check in ("other end", "both directions")
 
 
 def test_an_offset_in_the_links_is_followed() -> None:
@@ -177,7 +194,7 @@ def test_a_link_on_the_page_that_should_be_the_last_is_a_contradiction() -> None
     with (
         RawServer(respond) as server,
         client_of(server.url) as client,
-        pytest.raises(IncompleteListError, match="page 3 completes the total of 250, yet links") as caught,
+        pytest.raises(IncompleteListError, match="page 3 completes the total of 250, but links") as caught,
     ):
         client.list_websites()
     assert caught.value.check == "next link"

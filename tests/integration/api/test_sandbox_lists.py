@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
-from wire_client import client_of
+from raw_server import RawServer, Request, http
+from wire_client import Time, client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.listing import WAITS_BETWEEN_READINGS
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     DuplicateWebsiteError,
@@ -17,6 +21,8 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.manifest import Source
+from airflow_provider_analytics.snapshots.take import Options, Origin, read
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,7 @@ def test_a_list_is_whole_or_refused(
 
 
 @pytest.mark.parametrize(
-    ("websites", "requests"), [(0, 1), (1, 1), (100, 3), (101, 3), (200, 5), (250, 5), (251, 4), (10_000, 103)]
+    ("websites", "requests"), [(0, 2), (1, 2), (100, 2), (101, 4), (200, 4), (250, 5), (251, 5), (10_000, 102)]
 )
 def test_requests_on_the_wire_are_the_arithmetic_minimum(
     client: AnalyticsClient, sandbox: SandboxServer, websites: int, requests: int
@@ -107,7 +113,7 @@ def test_a_list_that_moves_once_is_read_again(
 def test_a_list_that_never_rests_is_given_up(client: AnalyticsClient, sandbox: SandboxServer) -> None:
     sandbox.seed(250)
     sandbox.fault("list", commit=True, times=None, drift={"create": 1})
-    with pytest.raises(IncompleteListError, match="reading 4, the last one"):
+    with pytest.raises(IncompleteListError, match="Gave up after 4 attempts"):
         client.list_websites()
     listing = client.iter_websites()
     with pytest.raises(IncompleteListError):
@@ -165,3 +171,41 @@ def test_a_create_dropped_after_the_commit_is_one_website_after_the_next_try(
     assert client.ensure_website("new.example").record["domain"] == "new.example"
     assert [website["domain"] for website in sandbox.websites()] == ["new.example"]
     assert [request.operation for request in sandbox.requests].count("create") == 1
+
+
+class CachedTotal:
+    """Counts the websites once in two seconds, and shows every website at once."""
+
+    def __init__(self, time: Time, size: int) -> None:
+        self._time = time
+        self._size = size
+        self._total, self._until = size - 1, time.now + 2
+
+    def __call__(self, request: Request) -> bytes:
+        if self._time.now >= self._until:
+            self._total, self._until = self._size, self._time.now + 2
+        query = request.query
+        ids = sorted(range(1, self._size + 1), reverse=query["sort"] == "desc")
+        size, page = int(query["per_page"]), int(query.get("page", "1"))
+        rows = [{"id": n, "domain": f"{n}.example"} for n in ids[(page - 1) * size : page * size]]
+        return http(200, {"data": rows, "meta": {"total": self._total, "current_page": page}})
+
+
+@pytest.mark.parametrize("size", [9, 250])
+@pytest.mark.parametrize("by", ["the client", "a snapshot"])
+def test_a_total_that_is_cached_for_two_seconds_does_not_use_up_all_readings(
+    size: int, by: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.undo()  # the waits are those of a real reading
+    time = Time()
+    with RawServer(CachedTotal(time, size)) as server, client_of(server.url, time) as client:
+        if by == "the client":
+            assert len(client.list_websites()) == size
+        else:
+            noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+            origin = Origin(client.iter_websites, Source(url=server.url, account_id="1"), client.stats)
+            reading = read(origin, noon.date(), tmp_path, now=noon, options=Options(), clock=lambda: noon)
+            assert reading.count == size
+        assert client.stats.lists_read_again == len(time.slept)
+        assert client.stats.waited == sum(time.slept)
+    assert list(WAITS_BETWEEN_READINGS[: len(time.slept)]) == time.slept

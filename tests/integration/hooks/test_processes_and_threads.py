@@ -93,7 +93,7 @@ def test_an_iterator_that_is_half_read_is_refused_in_a_forked_process(
         half_read = hook.iter_websites()
         ids = [next(half_read)["id"] for _ in range(read)]
         assert in_a_fork(lambda: str(next(half_read))).startswith(
-            "RuntimeError('This list of websites was begun in another process"
+            "RuntimeError('Another process reads this list of websites"
         )
         # A new one is read, and the parent goes on with its own.
         assert in_a_fork(lambda: str(len(hook.list_websites()))) == "1000"

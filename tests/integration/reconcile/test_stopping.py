@@ -227,9 +227,7 @@ def test_every_wait_ends_at_once(
     killed_at = time.monotonic()
     process.wait()
     assert time.monotonic() - killed_at < 3
-    assert process.end["error"] == (
-        "AirflowTaskTerminated" if airflow == 2 else "ServerError" if wait == "listing" else "StoppedError"
-    )
+    assert process.end["error"] == ("AirflowTaskTerminated" if airflow == 2 else "StoppedError")
     done = changed(analytics_sandbox)
     if wait != "listing":
         assert done <= owned(arguments)
@@ -249,8 +247,38 @@ def test_a_task_that_reads_the_list_stops_as_well(
     process.start(operator, **(arguments if operator.startswith("Sync") else {"max_records": 2000}))
     assert len(after()) <= 3  # those that were read ahead
     assert process.end["error"] == "StoppedError"
-    assert process.end["message"].startswith("Stopped: the task was killed, so this was not sent: GET ")
+    assert re.match(
+        "Stopped: the task was killed, (so this was not sent|before the service responded): GET ",
+        process.end["message"],
+    )
     assert not [request for request in analytics_sandbox.requests if request.operation == "update"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "method", "told"),
+    [
+        ("GetWebsiteOperator", {"website_id": 1}, "GET", "before the service responded"),
+        ("ListWebsitesOperator", {}, "GET", "before the service responded"),
+        ("UpdateWebsiteOperator", {"website_id": 1, "privacy": 1}, "PATCH", "The request may have been applied"),
+    ],
+)
+def test_a_task_that_hangs_in_a_request_ends_soon_and_is_not_green(
+    analytics_sandbox: SandboxServer,
+    distortion: Distortion,
+    process: TaskProcess,
+    operator: str,
+    arguments: dict[str, Any],
+    method: str,
+    told: str,
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    after = terminate_at(process, distortion, method, 1, released=False)
+    began = time.monotonic()
+    process.start(operator, **arguments)
+    after()
+    assert time.monotonic() - began < 15  # its timeout is 30 s
+    assert process.end["error"] == {"GET": "StoppedError", "PATCH": "AnalyticsConnectionError"}[method]
+    assert told in process.end["message"]
 
 
 @pytest.fixture

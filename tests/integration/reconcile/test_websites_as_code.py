@@ -59,7 +59,7 @@ def test_plan_then_apply_then_nothing(
     analytics_sandbox.add_website("other.example")
     plan_path = f"{tmp_path}/plans/plan.json"
     plan = execute(PlanWebsitesOperator, config_path=str(config_file), plan_path=plan_path)
-    assert operations(analytics_sandbox) == {"account": 1, "list": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 2}
     assert (plan["creates"], plan["updates"], plan["deletes"], plan["applied"]) == (1, 1, 0, 0)
     assert plan["digest"] in plan["markdown"]
     assert Plan.from_dict(json.loads(Path(plan_path).read_text())).digest == plan["digest"]
@@ -91,7 +91,7 @@ def test_plan_then_apply_then_nothing(
 
     analytics_sandbox.clear_requests()
     assert execute(ApplyWebsitesOperator, **approved)["applied"] == 0
-    assert operations(analytics_sandbox) == {"account": 1, "list": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 2}
     assert execute(CheckDriftOperator, config_path=str(config_file))["changes"] == []
 
 
@@ -239,7 +239,7 @@ def test_a_missing_password_stops_everything_before_it_starts(
         AirflowFailException, match=r"there is no password in password_from='connection:stats_page' of new\.example"
     ):
         execute(ApplyWebsitesOperator, config_path=str(config_file))
-    assert operations(analytics_sandbox) == {"account": 1, "list": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 2}
     config_file.write_text(FILE.replace("connection:stats_page", "variable:stats_page"))
     monkeypatch.setenv("AIRFLOW_VAR_STATS_PAGE", "from-a-variable")
     execute(ApplyWebsitesOperator, config_path=str(config_file))
@@ -336,7 +336,7 @@ def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(
     distortion.failing = {}
     analytics_sandbox.clear_requests()
     assert execute(PlanWebsitesOperator, config_path=str(config_file))["updates"] == 1
-    assert operations(analytics_sandbox) == {"account": 1, "list": 1, "show": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 2, "show": 1}
 
 
 def test_an_export_plans_to_nothing(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_a_deletion_carries_what_is_deleted(
     files = {"config_path": str(config), "plan_path": f"{tmp_path}/plan.json"}
     plan = execute(PlanWebsitesOperator, **files, prune=True)
     # Shown, because the rows of the list lack fields; the website that is kept is not.
-    assert operations(analytics_sandbox) == {"account": 1, "list": 1, "show": 1}
+    assert operations(analytics_sandbox) == {"account": 1, "list": 2, "show": 1}
     assert "- exclude_ips: `1.1.1.1`, `2.2.2.2`" in plan["markdown"]
     analytics_sandbox.change_website(2, email=1)  # after the approval: what is deleted is what it was last
     execute(ApplyWebsitesOperator, **files, expected_digest=plan["digest"], audit_path=f"{tmp_path}/audit")

@@ -38,8 +38,7 @@ def listing(records: list[dict[str, Any]]) -> Listing:
     def fetch(query: dict[str, str]) -> Page:
         number = int(query.get("page", 1))
         rows = records if query["sort"] == "desc" else records[::-1]
-        last = max(1, -(-len(rows) // 100))
-        return Page(rows[(number - 1) * 100 : number * 100], len(rows), number, last, 100)
+        return Page(rows[(number - 1) * 100 : number * 100], len(rows), number)
 
     return Listing(fetch, {}, "page")
 
