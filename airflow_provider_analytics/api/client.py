@@ -17,7 +17,7 @@ from airflow_provider_analytics.api.domains import check_domain, is_variant, may
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.kinds import Privacy, Secret
 from airflow_provider_analytics.api.listing import Listing, read_again, requests_of_a_list
-from airflow_provider_analytics.api.redaction import Redactor, without_secrets
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.api.stopping import Look
@@ -34,6 +34,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     UnexpectedResponseError,
 )
+from airflow_provider_analytics.readable import Redactor, readable
 
 _WEBSITES = "/websites"
 _ACCOUNT = "/account"
@@ -132,7 +133,7 @@ class AnalyticsClient:
 
     @property
     def redact(self) -> Redactor:
-        """What returns a text without the secrets that this client was given."""
+        """The secrets that this client was given; call it to make a text readable."""
         return self._transport.redact
 
     def for_output(self, data: Result) -> Result:
@@ -524,12 +525,12 @@ def _difference(field: str, shown: Any, sent: Any) -> str:
     """Return how a field differs from what was sent, bounded in length."""
     before, after = fields.normalise(field, shown), fields.normalise(field, sent)
     if not (isinstance(before, tuple) and isinstance(after, tuple)):
-        return f"is {str(before)[:100]!r}, sent was {str(after)[:100]!r}"
+        return f"is '{readable(str(before), 100)}', sent was '{readable(str(after), 100)}'"
     parts = []
     for verb, entries in (("lacks", set(after) - set(before)), ("has besides", set(before) - set(after))):
         if entries:
             more = f" and {len(entries) - 3:,} more" if len(entries) > 3 else ""
-            parts.append(f"{verb} {', '.join(sorted(entries)[:3])}{more}")
+            parts.append(f"{verb} {', '.join(readable(entry, 100) for entry in sorted(entries)[:3])}{more}")
     return " and ".join(parts) or "has the entries in another way"
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Unpack
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
 from airflow_provider_analytics.exceptions import (
+    MAX_MESSAGE,
     AnalyticsConfigError,
     AnalyticsError,
     BulkError,
 )
+from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -81,11 +83,7 @@ class FailWithoutRetry:
         if isinstance(error, AnalyticsError):
             first = error.before_retry
         if first:
-            raise permanent_failure(self.redact(str(error)), first) from None
-
-    def redact(self, text: str) -> str:
-        """Return a text without secrets; here nothing is known of any."""
-        return text
+            raise permanent_failure(readable(str(error), MAX_MESSAGE, breaks="keep"), first) from None
 
 
 class Connected(FailWithoutRetry):
@@ -108,10 +106,6 @@ class Connected(FailWithoutRetry):
         """Let the hook begin no request any more."""
         self._hook.stop()
 
-    def redact(self, text: str) -> str:
-        """Return a text without the secrets of the connection."""
-        return self._hook.redact(text)
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -121,7 +115,7 @@ class Connected(FailWithoutRetry):
         """
         self._hook.close()
         if isinstance(error, BulkError):
-            error.failures = {self._hook.redact(name): self._hook.redact(why) for name, why in error.failures.items()}
+            error.failures = {readable(name): readable(why, MAX_MESSAGE) for name, why in error.failures.items()}
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)

@@ -589,7 +589,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         records, unread = complete_records(hook.client, hook.list_websites(), SETTABLE_FIELDS, workers=workers)
         if unread:
             raise BulkError(unread)
-        return records, hook.client.base_url
+        return hook.client.for_output(records), hook.client.base_url
 
     def _recorded(self) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.hooks.object_storage import storage_path

@@ -36,6 +36,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     ValidationError,
 )
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.ledger import key_of
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
 
@@ -784,4 +785,4 @@ def _website(change: Change) -> str:
 
 def _name(record: Mapping[str, Any]) -> str:
     domain, website_id = website_of(record)
-    return f"{domain} (id {website_id})" if domain else f"id {website_id}"
+    return f"{readable(domain)} (id {website_id})" if domain else f"id {website_id}"

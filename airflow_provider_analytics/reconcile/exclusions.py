@@ -10,6 +10,7 @@ from typing import Any, Self
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
 
@@ -122,7 +123,7 @@ class ExclusionList:
         compared = list(records)
         unseen = [website_of(record) for record in compared if not shows_list(self.name, record)]
         if unseen and self.mode != "replace":
-            names = [domain or website_id for domain, website_id in unseen]
+            names = [readable(domain) or website_id for domain, website_id in unseen]
             listed = ", ".join(names[:_SHOWN_WEBSITES]) + (", ..." if len(names) > _SHOWN_WEBSITES else "")
             raise GuardError(
                 f"The records of {len(names):,} websites do not show {self.name}, so mode={self.mode!r} would lose "

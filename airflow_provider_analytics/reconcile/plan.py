@@ -16,6 +16,7 @@ from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.readable import readable
 
 Action = Literal["create", "update", "delete"]
 
@@ -76,9 +77,10 @@ class Change:
     @property
     def website(self) -> str:
         """Name of the website for logs and errors."""
+        domain = readable(self.domain)
         if not self.website_id:
-            return self.domain
-        return f"{self.domain} (id {self.website_id})" if self.domain else f"id {self.website_id}"
+            return domain
+        return f"{domain} (id {self.website_id})" if domain else f"id {self.website_id}"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -302,6 +304,5 @@ def _tupled(value: Any) -> Any:
 
 
 def short(value: Any) -> str:
-    """Return a value as text of bounded length."""
-    text = "not shown" if value is None else str(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    """Return a value as readable text of bounded length."""
+    return readable("not shown" if value is None else str(value), _SHOWN_CHARACTERS)

@@ -22,6 +22,7 @@ from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS
 from airflow_provider_analytics.api.kinds import Secret
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.exclusions import MODES
 
 PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a field
@@ -472,6 +473,6 @@ def raise_problems(problems: Iterable[Problem]) -> None:
     """Raise one :class:`ValueError` with the problems, sorted by place and at most twenty, if there are any."""
     listed = sorted(set(problems))
     if listed:
-        lines = [f"{place.text}: {problem}"[:_SHOWN_CHARACTERS] for place, problem in listed[:_SHOWN_PROBLEMS]]
+        lines = [readable(f"{place.text}: {problem}", _SHOWN_CHARACTERS) for place, problem in listed[:_SHOWN_PROBLEMS]]
         more = [f"and {len(listed) - len(lines):,} more problems"] if len(listed) > len(lines) else []
         raise ValueError("\n".join([*lines, *more]))
