@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.api.checks import refused_together
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.readable import Redactor
     from airflow_provider_analytics.reconcile.apply import ChangeOf, Outcome, Websites
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
     from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Owned, Try
@@ -201,23 +203,33 @@ def account_of(hook: AnalyticsHook) -> str | None:
     return account_id(hook.get_account())
 
 
-def write_plan(path: str, plan: Plan, redact: Callable[[str], str], *, overwrite: bool) -> None:
+def write_plan(path: str, plan: Plan, secrets: Redactor, *, overwrite: bool) -> None:
     """Write a plan as JSON, and as Markdown to ``<path>.md``.
 
+    :param secrets: those of the connection.
     :param overwrite: replace another plan.
-    :raises GuardError: if there is another plan, which somebody may be approving at this moment.
+    :raises GuardError: if there is another plan, which somebody may be approving at this moment, or if a list of a
+        website contains a secret.
     """
     from airflow_provider_analytics.hooks.object_storage import read_text, write_text
     from airflow_provider_analytics.reconcile.markdown import to_markdown
+    from airflow_provider_analytics.storage import PRIVATE
 
+    for change in plan.changes:
+        lists = (value for one in change.fields for value in (one.before, one.after) if isinstance(value, tuple))
+        if any(map(secrets.finds, chain.from_iterable(lists))):
+            raise GuardError(
+                f"A list of website {change.website} contains a secret of the connection. The plan was not written.",
+                "Remove the entry from the website, and replace the secret.",
+            )
     found = None if overwrite else read_text(path, "plan_path")
     if found is not None and f'"digest": "{plan.digest}"' not in found:
         raise GuardError(
             f"There is another plan at {path} already, which somebody may be approving: start a new run. Give each run "
             "a plan_path of its own, or set overwrite_plan=True if plans are approved by their digest."
         )
-    write_text(path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
-    write_text(markdown_path(path), "plan_path", redact(to_markdown(plan, limit=None)))
+    write_text(path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n", PRIVATE)
+    write_text(markdown_path(path), "plan_path", to_markdown(plan, limit=None), PRIVATE)
 
 
 def markdown_path(plan_path: str) -> str:
@@ -321,7 +333,7 @@ class Planned:
     def apply(
         self,
         context: Context,
-        redact: Callable[[str], str],
+        redact: Redactor,
         *,
         audit_path: str | None,
         passwords: Mapping[str, str] | None = None,
