@@ -501,7 +501,7 @@ class AnalyticsClient:
         if not fields.same_setting("privacy", privacy, Privacy.PASSWORD):
             log.warning(
                 "The password has no effect: privacy is %s, and a password is used only with %s.",
-                fields.normalise("privacy", privacy),
+                readable(str(fields.normalise("privacy", privacy)), 100),
                 Privacy.PASSWORD.label,
             )
 

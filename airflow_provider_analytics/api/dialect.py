@@ -153,6 +153,7 @@ def record(answer: Answer) -> dict[str, Any]:
     """
     found = _object(answer)
     website_id(found, answer)
+    _refuse_key(_domains([found]), answer)
     return found
 
 

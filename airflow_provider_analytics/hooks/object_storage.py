@@ -80,7 +80,7 @@ def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:
     :param mode: permissions of the file, on a disk of this machine.
     """
     place = storage_path(url, argument)
-    with _writing(url, argument):
+    with writing(url, argument):
         make_parent(place, mode)
         put_bytes(place, text.encode(), new_token(datetime.now(UTC)), mode)
 
@@ -114,7 +114,7 @@ class SharedFile:
 
     def write(self, text: str) -> bool:
         """Write the file atomically, unless somebody else has written it; return whether it was written."""
-        with _writing(self.url, self._argument):
+        with writing(self.url, self._argument):
             make_parent(self._place, self._mode)
             token = new_token(datetime.now(UTC))
             written = replace_stored(self._place, self._stored, text.encode(), token, self._mode)
@@ -137,7 +137,8 @@ def _reading(url: str, argument: str) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(url: str, argument: str) -> Iterator[None]:
+def writing(url: str, argument: str) -> Iterator[None]:
+    """Turn the errors of a write into those of this package."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:

@@ -172,7 +172,7 @@ def audit_trail(
     if not audit_path:
         yield AuditTrail(None, {}, secrets)
         return
-    from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path
+    from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path, writing
     from airflow_provider_analytics.storage import is_local
 
     ti = context["ti"]
@@ -182,8 +182,9 @@ def audit_trail(
         folder /= _NOT_IN_A_NAME.sub("_", name)
     stem = _NOT_IN_A_NAME.sub("_", f"{ti.task_id}-{ti.map_index}-{ti.try_number}")
     file = folder / f"{stem}.jsonl"
-    make_parent(file, mode)
-    sink: Sink = _File(file, mode) if is_local(file) else _Parts(folder, stem)
+    with writing(audit_path, "audit_path"):
+        make_parent(file, mode)
+        sink: Sink = _File(file, mode) if is_local(file) else _Parts(folder, stem)
     try:
         yield AuditTrail(sink, who, secrets)
     except BaseException:

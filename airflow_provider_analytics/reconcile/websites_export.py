@@ -11,7 +11,7 @@ from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
-from airflow_provider_analytics.readable import MASK, readable
+from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.plan import website_of
 from airflow_provider_analytics.reconcile.websites_file import PASSWORD_FROM, SETTABLE_FIELDS, check_key
 
@@ -76,6 +76,8 @@ def _exported(field: str, value: Any, *, shown: bool) -> tuple[Any, bool]:
         raise ValueError("its value is not a list")
     if MASK in value:
         raise ValueError("its value contains a secret of the connection")
+    if not all(map(is_plain, value)):  # a file is reviewed by people
+        raise ValueError("its value contains characters that do not show")
     entry_type = LINE_FIELDS[field]
     entries = tuple(dict.fromkeys(key for key in map(entry_type.key, value) if key))
     entry_type.parse(field, entries, "send")

@@ -34,6 +34,8 @@ _ALSO = "also_"
 #: What a layer may hold besides settings.
 _IGNORE, _PROTECT = "ignore", "protect"
 _NO_ENTRIES = "has no entries: write [] to clear the list, or leave it out"
+#: Maximum number of values that the aliases of a file stand for.
+MAX_ALIASED = 50_000
 _SHOWN_PROBLEMS = 20
 _SHOWN_CHARACTERS = 180
 _PATTERN = re.compile(r"[*?]")
@@ -195,12 +197,37 @@ def _read(text: str, reader: _Reader) -> Any:
     """Return the values of a YAML text; the reader knows their lines and the problems."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node:
+            _check_aliases(node)
         return reader.read(node, ()) if node else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"{reader.source}:{line}: invalid YAML: {error.problem}") from error
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{reader.source}:1: invalid YAML: {error!r}") from error
+
+
+def _check_aliases(node: yaml.Node) -> None:
+    """Raise unless the aliases of a document stand for a bounded number of values.
+
+    An alias is one node, however often it is used. Once it is read it is a copy for each use: aliases of aliases
+    multiply.
+    """
+    sizes: dict[int, int] = {}
+
+    def size(part: yaml.Node) -> int:
+        if id(part) not in sizes:
+            sizes[id(part)] = 0  # an alias to itself, which is reported when it is read
+            inner = part.value if isinstance(part, yaml.CollectionNode) else ()
+            pairs = (one if isinstance(one, tuple) else (one,) for one in inner)
+            sizes[id(part)] = 1 + sum(size(one) for pair in pairs for one in pair)
+        return sizes[id(part)]
+
+    copies = size(node) - len(sizes)
+    if copies > MAX_ALIASED:
+        raise yaml.constructor.ConstructorError(
+            None, None, f"aliases stand for more than {MAX_ALIASED:,} values; use groups instead", node.start_mark
+        )
 
 
 def parse_websites(value: object, source: str = "config") -> WebsitesFile:
