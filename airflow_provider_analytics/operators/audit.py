@@ -157,7 +157,7 @@ class AuditTrail:
 
 @contextmanager
 def audit_trail(
-    audit_path: str | None, context: Mapping[str, Any], secrets: Redactor, mode: int = 0o600
+    audit_path: str | None, context: Mapping[str, Any], secrets: Redactor, mode: int
 ) -> Iterator[AuditTrail]:
     """Yield the audit trail of a try; one that writes nothing without a path.
 

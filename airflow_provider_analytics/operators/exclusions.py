@@ -53,6 +53,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         "expected_digest",
         "max_workers",
         "audit_path",
+        "file_mode",
         "analytics_conn_id",
     )
 
@@ -77,6 +78,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         expected_digest: str | None,
         max_workers: int,
         audit_path: str | None,
+        file_mode: str,
         analytics_conn_id: str,
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -105,6 +107,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.expected_digest = expected_digest
         self.max_workers = max_workers
         self.audit_path = audit_path
+        self.file_mode = file_mode
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
@@ -124,10 +127,18 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                 planned.raise_unread()
                 if self.plan_path:
                     overwrite = flag("overwrite_plan", self.overwrite_plan)
-                    write_plan(self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite)
+                    write_plan(
+                        self.plan_path,
+                        planned.plan,
+                        hook.client.redact,
+                        overwrite=overwrite,
+                        file_mode=self.file_mode,
+                    )
             else:
                 planned = planned.only(approved)
-                outcome = planned.apply(context, hook.client.redact, audit_path=self.audit_path)
+                outcome = planned.apply(
+                    context, hook.client.redact, audit_path=self.audit_path, file_mode=self.file_mode
+                )
             result = self._result(hook, planned, outcome, dry_run=dry_run)
             outcome.raise_failures()
         return result
@@ -342,7 +353,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         if self.plan_path and not self.list_name:
             raise ValueError("mode='managed' with plan_path needs list_name, the same for both tasks")
         identity = Identity(scope["service"], scope["account"], self.list_name or task_name(context))
-        return LedgerFile(self.ledger_path, identity, adopt=bool(self.adopt))
+        return LedgerFile(self.ledger_path, identity, adopt=bool(self.adopt), file_mode=self.file_mode)
 
 
 def _json_object(argument: str, value: Any) -> Mapping[str, Any]:
@@ -415,6 +426,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         applies any plan within the guards. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
+    :param file_mode: permissions of ledger, plan and audit trail on a disk of the worker: ``600`` (default: for its
+        user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
         numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
@@ -456,6 +469,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         expected_digest: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
+        file_mode: str = "600",
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -478,6 +492,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             expected_digest=expected_digest,
             max_workers=max_workers,
             audit_path=audit_path,
+            file_mode=file_mode,
             analytics_conn_id=analytics_conn_id,
             **kwargs,
         )
@@ -527,6 +542,8 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         applies any plan within the guards. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
+    :param file_mode: permissions of ledger, plan and audit trail on a disk of the worker: ``600`` (default: for its
+        user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as that of :class:`SyncExcludedIpsOperator`.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
@@ -562,6 +579,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         expected_digest: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
+        file_mode: str = "600",
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -584,6 +602,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
             expected_digest=expected_digest,
             max_workers=max_workers,
             audit_path=audit_path,
+            file_mode=file_mode,
             analytics_conn_id=analytics_conn_id,
             **kwargs,
         )

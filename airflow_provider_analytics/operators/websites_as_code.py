@@ -60,6 +60,8 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
     )
     #: Only operators that plan have it.
     adopt: str | None = None
+    #: Only operators that write have it.
+    file_mode: str = "600"
 
     def __init__(
         self,
@@ -186,7 +188,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
                 "a URL or an absolute path, and list_name, a name for the lists of this file"
             )
         identity = Identity(service["service"], service["account"], settings.list_name)
-        return LedgerFile(settings.ledger_path, identity, adopt=bool(settings.adopt))
+        return LedgerFile(settings.ledger_path, identity, adopt=bool(settings.adopt), file_mode=self.file_mode)
 
     def _result(
         self, hook: AnalyticsHook, plan: Plan, outcome: Outcome | None = None, plan_path: str | None = None
@@ -222,6 +224,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         path). (templated)
     :param overwrite_plan: replace another plan at ``plan_path``; else that is an error, since somebody may be approving
         it. (templated)
+    :param file_mode: permissions of the plan on a disk of the worker: ``600`` (default: for its
+        user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param prune: also delete websites that are not in the file. (templated)
     :param max_removal_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up. (templated)
@@ -248,6 +252,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         *_WebsitesAsCodeOperator.template_fields,
         "plan_path",
         "overwrite_plan",
+        "file_mode",
         "force",
         "adopt",
     )
@@ -259,6 +264,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         config: Config | None = None,
         plan_path: str | None = None,
         overwrite_plan: bool = False,
+        file_mode: str = "600",
         prune: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
@@ -282,6 +288,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         )
         self.plan_path = plan_path
         self.overwrite_plan = overwrite_plan
+        self.file_mode = file_mode
         self.force = force
         self.adopt = adopt
 
@@ -295,7 +302,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
             result = self._result(hook, plan, plan_path=self.plan_path)
             if self.plan_path:
                 overwrite = flag("overwrite_plan", self.overwrite_plan)
-                write_plan(self.plan_path, plan, hook.client.redact, overwrite=overwrite)
+                write_plan(self.plan_path, plan, hook.client.redact, overwrite=overwrite, file_mode=self.file_mode)
         self.log.info("Planned %s:\n%s", self._source, result["markdown"])
         return result
 
@@ -335,6 +342,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param adopt: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
+    :param file_mode: permissions of ledger and audit trail on a disk of the worker: ``600`` (default: for its
+        user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of websites changed, ``verified``
         whether all that was changed was read again and holds.
@@ -353,6 +362,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         "force",
         "adopt",
         "audit_path",
+        "file_mode",
     )
 
     def __init__(
@@ -370,6 +380,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         adopt: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
+        file_mode: str = "600",
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -389,6 +400,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         self.force = force
         self.adopt = adopt
         self.audit_path = audit_path
+        self.file_mode = file_mode
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
@@ -406,7 +418,13 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             planned = planned.only(approved)
             plan = planned.plan
             passwords = _passwords(plan)
-            outcome = planned.apply(context, hook.client.redact, audit_path=self.audit_path, passwords=passwords)
+            outcome = planned.apply(
+                context,
+                hook.client.redact,
+                audit_path=self.audit_path,
+                file_mode=self.file_mode,
+                passwords=passwords,
+            )
             result = self._result(hook, plan, outcome, self.plan_path)
             self.log.info(
                 "Applied %s of %s changes, %s failed. The plan was:\n%s",

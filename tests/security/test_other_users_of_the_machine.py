@@ -31,12 +31,21 @@ def modes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in sorted(folder.rglob("*"))}
 
 
-def test_ledgers_plans_and_audit_trails_are_for_their_owner_only(
-    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+@pytest.mark.parametrize(
+    ("argument", "files", "folders"),
+    [({}, 0o600, 0o700), ({"file_mode": "640"}, 0o640, 0o750), ({"file_mode": 644}, 0o644, 0o755)],
+)
+def test_ledgers_plans_and_audit_trails_are_for_their_owner_unless_an_argument_says_so(
+    argument: dict[str, Any],
+    files: int,
+    folders: int,
+    analytics_sandbox: SandboxServer,
+    execute: Execute,
+    tmp_path: Path,
 ) -> None:
     analytics_sandbox.add_website("a.example")
     paths = {name: f"{tmp_path}/new/{name}/of/{name}" for name in ("ledger_path", "plan_path", "audit_path")}
-    arguments: dict[str, Any] = {"excluded_ips": ["192.0.2.1"], "mode": "managed", "list_name": "a"}
+    arguments: dict[str, Any] = {"excluded_ips": ["192.0.2.1"], "mode": "managed", "list_name": "a", **argument}
     arguments["ledger_path"] = paths["ledger_path"]
     planned = execute(SyncExcludedIpsOperator, **arguments, dry_run=True, plan_path=paths["plan_path"])
     execute(
@@ -47,10 +56,10 @@ def test_ledgers_plans_and_audit_trails_are_for_their_owner_only(
         audit_path=paths["audit_path"],
     )
     found = modes(tmp_path)
-    files = {name for name in found if (tmp_path / name).is_file()}
-    assert len(files) == 4
-    assert {found[name] for name in files} == {0o600}
-    assert {found[name] for name in found.keys() - files} == {0o700}
+    written = {name for name in found if (tmp_path / name).is_file()}
+    assert len(written) == 4
+    assert {found[name] for name in written} == {files}
+    assert {found[name] for name in found.keys() - written} == {folders}
 
 
 def test_snapshots_are_readable_as_the_umask_says(
@@ -68,7 +77,7 @@ def test_no_lock_is_taken_through_a_planted_link(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     (tmp_path / ".ledger.json.lock").symlink_to(victim)
     with pytest.raises(AnalyticsError, match="cannot write ledger_path"):
-        SharedFile(f"{tmp_path}/ledger.json", "ledger_path").write("{}")
+        SharedFile(f"{tmp_path}/ledger.json", "ledger_path", 0o600).write("{}")
     assert not victim.exists()
 
 
@@ -90,6 +99,6 @@ def test_a_ledger_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path) ->
     victim = tmp_path / "victim"
     victim.write_text("{}")
     (tmp_path / "ledger.json").symlink_to(victim)
-    assert SharedFile(f"{tmp_path}/ledger.json", "ledger_path").write("new")
+    assert SharedFile(f"{tmp_path}/ledger.json", "ledger_path", 0o600).write("new")
     assert victim.read_text() == "{}"
     assert modes(tmp_path)["ledger.json"] == 0o600
