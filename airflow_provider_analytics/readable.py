@@ -99,6 +99,8 @@ class Redactor:
 
     def add(self, secret: str) -> None:
         """Hide this text from now on; one that is too short for it is ignored (:data:`MIN_IN_TEXT`)."""
+        if secret in self._in_text.plain:
+            return
         with _lock:
             self._in_text = self._in_text.of(secret, MIN_IN_TEXT)
             self._in_data = self._in_data.of(secret, MIN_IN_DATA)
@@ -136,9 +138,10 @@ class Redactor:
         """Return whether any text of a JSON document may contain a secret: one quick look at all of them."""
         if not self._in_data.plain:
             return False
-        # Lists of lines have line breaks, which may split a secret. Any other backslash may begin an escape.
-        joined = document.replace(b"\\n", b"")
-        if _is_in(self._marks, joined) or b"\\n " in document or b" \\n" in document:
+        # Lists of lines have line breaks, which may split a secret. Any other backslash may begin an escape. Splitting
+        # and joining is faster than replacing, and most records have no blank.
+        joined = b"".join(document.split(b"\\n"))
+        if _is_in(self._marks, joined) or (b" " in joined and (b"\\n " in document or b" \\n" in document)):
             return True
         others = b"" if joined.isascii() else joined.translate(None, _ASCII)
         return not is_plain(others.decode("utf-8", "replace"))

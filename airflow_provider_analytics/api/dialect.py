@@ -312,9 +312,9 @@ def website_id(row: Mapping[str, Any], answer: Answer) -> str:
 
 def _is_id(value: object) -> bool:
     """Return whether a value can be an id. It stands in paths, file names and log lines, so every character shows."""
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        return False
-    return 0 < len(str(value)) <= MAX_ID_LENGTH and is_plain(str(value))
+    if isinstance(value, str):
+        return 0 < len(value) <= MAX_ID_LENGTH and is_plain(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _domains(rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -150,9 +150,13 @@ class AuditTrail:
 
         if self._sink is None or not lines:
             return
-        time = datetime.now(UTC).isoformat()
-        kept = (without_secrets({"time": time, **self._who, **line}, self._secrets) for line in lines)
-        self._sink.write("".join(json.dumps(line) + "\n" for line in kept).encode())
+        head = {"time": datetime.now(UTC).isoformat(), **self._who}
+        text = ""
+        for line in lines:
+            # What names a website is no value of it.
+            names = {name: line[name] for name in ("website_id", "domain") if name in line}
+            text += json.dumps({**head, **without_secrets(line, self._secrets), **names}) + "\n"
+        self._sink.write(text.encode())
 
 
 @contextmanager
