@@ -33,10 +33,11 @@ help:  ## List the targets
 install: $(VENV)/.installed  ## Set up the virtual environment of AIRFLOW (default: the newest)
 	@:
 
-.tools/bin/uv:
+.tools/bin/uv: constraints/uv.txt
 	@echo "Setting up .tools"
 	@$(PYTHON) -m venv .tools
-	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
 
 # The pins are the environment: what they do not name is removed. The real path of the interpreter is
 # asked for because uv does not see through the shims of pyenv and the like.
@@ -51,7 +52,7 @@ test: install  ## Run the whole test suite on AIRFLOW
 	@$(PY) -m pytest $(PYTEST_FLAGS)
 
 # Less than two minutes on two cores. A test that makes it longer than that is quicker or marked before it lands.
-FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration
+FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/security
 
 test-fast: install  ## Run what answers within two minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
@@ -114,7 +115,7 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and p
 	@echo "Setting up .tools/docs"
 	@test -x .tools/docs/bin/python || $(UV) venv --allow-existing \
 		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/docs
-	@$(UV) pip sync --python .tools/docs/bin/python constraints/docs.txt
+	@$(UV) pip sync --require-hashes --python .tools/docs/bin/python constraints/docs.txt
 	@touch $@
 
 # Not --quiet: what is not said is not counted by --strict. The variable is Material's, which says at each start when it
@@ -128,7 +129,7 @@ docs: .tools/docs/.installed  ## Build the documentation site into site/; a link
 	@echo "Setting up .tools/release"
 	@test -x .tools/release/bin/python || $(UV) venv --allow-existing \
 		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/release
-	@$(UV) pip sync --python .tools/release/bin/python $<
+	@$(UV) pip sync --require-hashes --python .tools/release/bin/python $<
 	@touch $@
 
 dist: .tools/release/.installed  ## Build wheel, sdist and SBOM of the last commit, and check all that a release needs
@@ -136,9 +137,10 @@ dist: .tools/release/.installed  ## Build wheel, sdist and SBOM of the last comm
 
 release-check: dist coverage  ## All of it: make dist, and the floor of the coverage
 
-constraints: .tools/bin/uv  ## Pin the newest versions of everything anew, per supported Airflow (constraints/*.in)
-	@for tools in docs release; do \
-		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade \
+# The tools with their hashes: what they build is what is published. The pins per Airflow are for pip's --constraint.
+constraints: .tools/bin/uv  ## Pin the newest versions of everything, per supported Airflow (constraints/*.in)
+	@for tools in docs release uv; do \
+		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --generate-hashes \
 			constraints/$$tools.in --output-file constraints/$$tools.txt > /dev/null || exit 1; \
 	done
 	@for pins in $(patsubst %.in,%,$(wildcard constraints/airflow-*.in)); do \

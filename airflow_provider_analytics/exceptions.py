@@ -31,7 +31,8 @@ A bad argument raises :class:`ValueError` before any request is sent.
 Each error has a ``problem`` (what happened) and a ``remedy`` (what to do; may be empty), both as whole sentences.
 ``str(error)`` is the problem, the remedy, further details, and on lines of their own the service and the connection:
 Airflow's logs cut long lines at the edge of the screen. All errors can be pickled. None contains an API key or a
-website password: text of the service is redacted before it is passed to an exception.
+website password: text of the service is made :func:`readable` before it is passed to an exception, and the message as
+a whole once more.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+from airflow_provider_analytics.readable import readable
+
 #: Limits of a message: fields or websites, messages of a field, characters of a reason and of a website.
 _SHOWN = 10
 _SHOWN_MESSAGES = 3
@@ -49,6 +52,8 @@ _LENGTH_OF_A_REASON = 250
 _LENGTH_OF_A_NAME = 80
 #: Bytes; with service and connection, a message stays below 4 KB.
 _SIZE_OF_A_MESSAGE = 3500
+#: Characters of any message.
+MAX_MESSAGE = 10_000
 
 
 class AnalyticsError(Exception):
@@ -67,6 +72,7 @@ class AnalyticsError(Exception):
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
     #: client.
     where: str = ""
+    _between: ClassVar[str] = " "
 
     def __init__(self, problem: str = "", remedy: str = "") -> None:
         self.problem = problem
@@ -84,7 +90,8 @@ class AnalyticsError(Exception):
     @property
     def text(self) -> str:
         """The message without service and connection."""
-        return " ".join(filter(None, (self.problem, self.remedy, self.detail)))
+        text = self._between.join(filter(None, (self.problem, self.remedy, self.detail)))
+        return readable(text, MAX_MESSAGE, breaks="keep")
 
     @property
     def _attempts(self) -> str:
@@ -135,7 +142,7 @@ class AnalyticsApiError(AnalyticsError):
     :param status: HTTP status of the response.
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL, such as ``/api/v1/websites/7``.
-    :param message: message of the service, redacted and truncated.
+    :param message: message of the service, readable.
     :param errors: field name to messages, if the service names fields.
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
     """
@@ -261,11 +268,11 @@ class ServerError(AnalyticsApiError):
 class AnalyticsConnectionError(AnalyticsError):
     """No complete response: the service could not be reached, or the response was cut off.
 
-    :param problem: what failed, redacted.
+    :param problem: what failed, readable.
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
     :param status: HTTP status; None if no response headers arrived.
-    :param excerpt: beginning of the body: redacted, then cut to 200 characters.
+    :param excerpt: beginning of the body, readable.
     """
 
     problem: str
@@ -302,7 +309,7 @@ class UnexpectedResponseError(AnalyticsError):
     :param status: HTTP status of the response.
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
-    :param excerpt: beginning of the body: redacted, then cut to 200 characters.
+    :param excerpt: beginning of the body, readable.
     """
 
     problem: str
@@ -462,11 +469,8 @@ class GuardError(AnalyticsError):
     guard: str = ""
 
     before_retry = "someone has to review it first"
-
-    @property
-    def text(self) -> str:
-        """The message: the remedy on a line of its own, where a log shows it."""
-        return "\n".join(filter(None, (self.problem, self.remedy)))
+    #: The remedy is on a line of its own, where a log shows it.
+    _between = "\n"
 
 
 class StoppedError(AnalyticsError):
@@ -514,8 +518,8 @@ class BulkError(AnalyticsError):
             by_reason.items(), key=lambda item: (item[0].startswith("Not tried"), -len(item[1]))
         ):
             more = f" and {len(websites) - named:,} more" if len(websites) > named else ""
-            listed = ", ".join(website[:_LENGTH_OF_A_NAME] for website in websites[:named])
-            line = f"{why[:_LENGTH_OF_A_REASON].rstrip('.')}: {listed}{more}."
+            listed = ", ".join(readable(website, _LENGTH_OF_A_NAME) for website in websites[:named])
+            line = f"{readable(why, _LENGTH_OF_A_REASON, breaks='fold').rstrip('.')}: {listed}{more}."
             if len(lines) > _SHOWN or len("\n".join([*lines, line]).encode()) > _SIZE_OF_A_MESSAGE:
                 lines.append(f"And {len(by_reason) - len(lines) + 1:,} more reasons.")
                 break
@@ -541,5 +545,5 @@ def _status_text(status: int) -> str:
 def _request(method: str, path: str, status: int | None, excerpt: str) -> str:
     request = " ".join(filter(None, (method, path)))
     seen = ", ".join(filter(None, (request, _status_text(status) if status is not None else "")))
-    tail = f"The response begins: {excerpt!r}." if excerpt else ""
+    tail = f"The response begins: '{excerpt}'." if excerpt else ""
     return " ".join(filter(None, (f"Request: {seen}." if seen else "", tail)))

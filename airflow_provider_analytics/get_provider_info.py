@@ -55,7 +55,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
         "headers": {
             "label": "Headers",
-            "description": "Headers that a proxy in front requires, as JSON object; values are masked; none if empty.",
+            "description": "Headers for a proxy in front, as JSON object; visible to its editors; none if empty.",
             "schema": {"type": ["object", "null"]},
         },
         "parallel_requests": {

@@ -31,6 +31,11 @@ from airflow_provider_analytics.exceptions import StorageError
 #: Protocols without directories, where ``makedirs`` would create a bucket whose name was mistyped.
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2"})
 
+#: Ending of files that take the place of another one once they are complete.
+TEMPORARY = ".tmp"
+#: Permissions of files on a disk of this machine: what others may read, as the umask says, and what they may not.
+SHARED, PRIVATE = 0o666, 0o600
+
 #: Hours after which the temporary folder of a process that is gone is removed.
 ABANDONED_AFTER_HOURS = 6
 _TEMPORARY_PREFIX = "analytics-snapshot-"
@@ -71,6 +76,11 @@ class StoragePath:
     def name(self) -> str:
         """Last part of the path."""
         return self.path.rstrip("/").rsplit("/", 1)[-1]
+
+    @property
+    def parent(self) -> Self:
+        """Path of the folder that it is in."""
+        return type(self)(self.fs, self.path.rstrip("/").rpartition("/")[0], self.url.rstrip("/").rpartition("/")[0])
 
     def __truediv__(self, name: str) -> Self:
         """Return the path of a child."""
@@ -116,9 +126,17 @@ def storage_errors(doing: str) -> Iterator[None]:
         raise StorageError(f"cannot {doing}: {type(error).__name__}: {error}") from error
 
 
-def make_directory(directory: StoragePath) -> None:
-    """Create a directory and its parents, unless the storage has no directories."""
-    if not OBJECT_STORES.intersection(_protocols(directory)):
+def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
+    """Create a directory and its parents, unless the storage has no directories.
+
+    :param mode: permissions of a file in it, on a disk of this machine; what exists already keeps its own.
+    """
+    if mode != SHARED and is_local(directory):
+        folder = Path(directory.path)
+        for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+            # Whoever may read a file has to enter its folder.
+            missing.mkdir(mode=mode | (mode & 0o444) >> 2, exist_ok=True)
+    elif not OBJECT_STORES.intersection(_protocols(directory)):
         directory.fs.makedirs(directory.path, exist_ok=True)
 
 
@@ -130,6 +148,24 @@ def names(directory: StoragePath) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(str(path).rstrip("/").rsplit("/", 1)[-1] for path in found)
+
+
+def is_link(path: StoragePath) -> bool:
+    """Return whether a path is a symbolic link of this machine."""
+    return is_local(path) and Path(path.path).is_symlink()
+
+
+def files_in(folder: StoragePath) -> list[str]:
+    """Return the sorted names of the files in a folder; links and what is behind them are none."""
+    if is_link(folder):
+        return []
+    folder.fs.invalidate_cache()
+    try:
+        found = folder.fs.ls(folder.path, detail=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    files = (str(one["name"]) for one in found if one["type"] == "file" and not one.get("islink"))
+    return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in files)
 
 
 def exists(path: StoragePath) -> bool:
@@ -214,15 +250,16 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
         yield verified
 
 
-def put_bytes(target: StoragePath, content: bytes, token: str) -> None:
+def put_bytes(target: StoragePath, content: bytes, token: str, mode: int = SHARED) -> None:
     """Write a small file atomically: readers see the old content or the new one.
 
     :param token: unique part for the name of the temporary file.
+    :param mode: permissions of the file, on a disk of this machine.
     """
     if not is_local(target):
         target.fs.pipe_file(target.path, content)
         return
-    with _replacing(Path(target.path), token) as file:
+    with _replacing(Path(target.path), token, mode) as file:
         file.write(content)
 
 
@@ -267,13 +304,14 @@ def version_of(path: StoragePath) -> str | None:
         return None
 
 
-def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str) -> Stored | None:
+def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, mode: int = SHARED) -> Stored | None:
     """Write a small file atomically if it still is as it was seen; return it as it is then, or None if it is not.
 
     On this machine and on S3 nobody can write in between. Other storage has no write with a condition: there the file
     is compared before and read again afterwards.
 
     :param token: unique part for the name of the temporary file.
+    :param mode: permissions of the file, on a disk of this machine.
     """
     if _is_s3(path):
         condition = {"mode": "create"} if seen.version is None else {"IfMatch": seen.version}
@@ -289,20 +327,20 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str) 
                     raise
                 put_bytes(path, content, token)  # a server that has no such condition
     else:
-        with _locked(path) as is_ours:
+        with _locked(path, mode) as is_ours:
             if read_stored(path).content != seen.content:
                 return None
             if not is_local(path):
                 put_bytes(path, content, token)
-            elif not _replaced(Path(path.path), content, token, is_ours):
+            elif not _replaced(Path(path.path), content, token, mode, is_ours):
                 return None
     now = read_stored(path)
     return now if now.content == content else None
 
 
-def _replaced(target: Path, content: bytes, token: str, is_ours: Callable[[], bool]) -> bool:
+def _replaced(target: Path, content: bytes, token: str, mode: int, is_ours: Callable[[], bool]) -> bool:
     """Write a file atomically, unless the lock was lost meanwhile; return whether it was written."""
-    with suppress(_LockLostError), _replacing(target, token, is_ours) as file:
+    with suppress(_LockLostError), _replacing(target, token, mode, is_ours) as file:
         file.write(content)
         return True
     return False
@@ -313,7 +351,7 @@ class _LockLostError(Exception):
 
 
 @contextmanager
-def _locked(path: StoragePath) -> Iterator[Callable[[], bool]]:
+def _locked(path: StoragePath, mode: int) -> Iterator[Callable[[], bool]]:
     """Let no other process of this machine replace the file meanwhile, nor one that shares its disk, where it can.
 
     Yields what tells whether the others still wait.
@@ -325,7 +363,7 @@ def _locked(path: StoragePath) -> Iterator[Callable[[], bool]]:
     beside = Path(path.path).with_name(f".{path.name}.lock")
     end = time.monotonic() + LOCK_SECONDS
     while True:
-        with beside.open("ab") as lock:
+        with open_own(beside, os.O_APPEND, mode) as lock:
             if _is_taken(lock, beside) or time.monotonic() > end:
                 taken = time.monotonic()
                 try:
@@ -381,15 +419,27 @@ def remove_directory(directory: StoragePath) -> None:
             directory.fs.rmdir(directory.path)
 
 
+def open_own(path: Path, flags: int, mode: int) -> IO[bytes]:
+    """Open a file of this package for writing, and create it if needed; never through a symbolic link.
+
+    :param flags: further flags of :func:`os.open`.
+    :param mode: permissions, if it is created; the umask applies.
+    :raises OSError: if the path is a link.
+    """
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, mode), "wb")
+
+
 @contextmanager
-def _replacing(target: Path, token: str, may: Callable[[], bool] = lambda: True) -> Iterator[IO[bytes]]:
+def _replacing(
+    target: Path, token: str, mode: int = SHARED, may: Callable[[], bool] = lambda: True
+) -> Iterator[IO[bytes]]:
     """Yield a file that takes the place of another one at the end.
 
     :raises _LockLostError: if it may not.
     """
-    beside = target.with_name(f".{target.name}.{token}.tmp")
+    beside = target.with_name(f".{target.name}.{token}{TEMPORARY}")
     try:
-        with beside.open("wb") as file:
+        with open_own(beside, os.O_EXCL, mode) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -82,7 +82,7 @@ def nightly_website_snapshot():
         else:
             print("Since {previous}: {removed} removed, {changed} changed, {added} added".format(**changes))
         for change in changes["changes"]:
-            print(f"{change['change']}: {change['domain']} {change['fields'] if change['change'] == 'changed' else ''}")
+            print(change["change"], repr(change["domain"]), change["fields"] if change["change"] == "changed" else "")
 
     snapshot >> compare >> prune
     announce(snapshot.output, compare.output)

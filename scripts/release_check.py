@@ -19,16 +19,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.tags import sys_tags
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 DISTRIBUTION = "airflow-provider-analytics"
@@ -52,6 +54,7 @@ ENTRIES = {
     "hooks",
     "operators",
     "py.typed",
+    "readable.py",
     "reconcile",
     "sandbox",
     "snapshots",
@@ -218,7 +221,7 @@ def clone_into(target: Path, *, umask: int = 0o022) -> Path:
 
 def build(source: Path, target: Path, *what: str, umask: int = 0o022, env: Mapping[str, str] | None = None) -> None:
     when = run("git", "log", "-1", "--format=%ct").strip()
-    pins = ["--build-constraints", str(CHECKOUT / TOOL_PINS)]
+    pins = ["--build-constraints", str(CHECKOUT / TOOL_PINS), "--require-hashes"]
     command = [str(UV), "build", "--quiet", *pins, *what, "--out-dir", str(target), str(source)]
     run(*command, env={"SOURCE_DATE_EPOCH": when, **(env or {})}, umask=umask)
 
@@ -333,25 +336,32 @@ def relative_targets(html: str) -> list[str]:
 
 
 def sbom(release: Release) -> str:
-    """List the wheel, and all that is installed with it by the pins, as CycloneDX."""
+    """List the wheel, and all that is installed with it by the pins, as CycloneDX with the hash of each file."""
     python = release.work / "installed" / "bin" / "python"
     run(str(UV), "venv", "--quiet", "--python", sys.executable, str(python.parents[1]))
-    pins = release.clone / PINS
+    pins, lock = release.clone / PINS, release.work / "pylock.toml"
+    # Installed by the hashes that are listed: so they are those of what was installed.
+    wanted = release.work / "wanted.in"
+    wanted.write_text(f"{DISTRIBUTION} @ {release.wheel.as_uri()}\n")
+    only = ("--no-emit-package", DISTRIBUTION, "--python", str(python), "--constraint", str(pins))
+    run(str(UV), "pip", "compile", "--quiet", "--format", "pylock.toml", *only, "--output-file", str(lock), str(wanted))
     # Nothing is started there: to compile what is installed would take most of the time.
-    fast = {"UV_COMPILE_BYTECODE": "0"}
-    run(str(UV), "pip", "install", "--quiet", "--python", str(python), "-c", str(pins), str(release.wheel), env=fast)
+    for what in (("--requirement", str(lock)), ("--no-deps", str(release.wheel))):
+        run(*(str(UV), "pip", "install", "--quiet", "--python", str(python), *what), env={"UV_COMPILE_BYTECODE": "0"})
     raw = run(
         *(str(TOOLS / "cyclonedx-py"), "environment", "--output-reproducible", "--spec-version", "1.6", str(python)),
         env={"SOURCE_DATE_EPOCH": run("git", "log", "-1", "--format=%ct").strip()},
     )
     document = about_the_wheel(json.loads(raw), digest(release.wheel))
+    document = with_hashes(document, hashes_of(tomllib.loads(lock.read_text())))
     SBOM.parent.mkdir(parents=True, exist_ok=True)
     SBOM.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n")
     check_the_sbom(SBOM.read_text())
     strays = stray_components(document, pinned(pins.read_text()))
     if strays:
         raise ReleaseError("; ".join(strays))
-    return f"{SBOM.relative_to(CHECKOUT)} is valid: {len(document['components'])} components, each as {PINS} pins it"
+    number = len(document["components"])
+    return f"{SBOM.relative_to(CHECKOUT)} is valid: {number} components with hashes, each as {PINS} pins it"
 
 
 def about_the_wheel(document: dict[str, Any], sha256: str) -> dict[str, Any]:
@@ -364,6 +374,35 @@ def about_the_wheel(document: dict[str, Any], sha256: str) -> dict[str, Any]:
     ]
     components = [found for found in document["components"] if found is not wheel]
     return {**document, "metadata": {**document["metadata"], "component": wheel}, "components": components}
+
+
+def hashes_of(lock: Mapping[str, Any]) -> dict[str, str]:
+    """Return the SHA-256 of the file of each package that an installer takes here, by the name of the package."""
+    rank = {tag: number for number, tag in enumerate(sys_tags())}
+    found: dict[str, str] = {}
+    for package in lock["packages"]:
+        ranked = [
+            (min(rank[tag] for tag in tags), wheel["hashes"]["sha256"])
+            for wheel in package.get("wheels", ())
+            if (tags := parse_wheel_filename(unquote(urlsplit(wheel["url"]).path).rpartition("/")[2])[3] & rank.keys())
+        ]
+        found[canonicalize_name(package["name"])] = min(ranked)[1] if ranked else package["sdist"]["hashes"]["sha256"]
+    return found
+
+
+def with_hashes(document: dict[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """Return an SBOM whose components have hashes.
+
+    :raises ReleaseError: if one has none.
+    """
+    missing = [found["name"] for found in document["components"] if canonicalize_name(found["name"]) not in hashes]
+    if missing:
+        raise ReleaseError(f"no hash is known of {', '.join(missing)}")
+    components = [
+        {**found, "hashes": [{"alg": "SHA-256", "content": hashes[canonicalize_name(found["name"])]}]}
+        for found in document["components"]
+    ]
+    return {**document, "components": components}
 
 
 def check_the_sbom(text: str) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from airflow_provider_analytics.readable import readable
+
 Choice = TypeVar("Choice")
 
-_SHOWN_CHARACTERS = 200
 _BOOLEAN_TEXTS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -35,8 +36,7 @@ def refused_together(allowed: str, **values: object) -> ValueError:
 
 def short_repr(value: object) -> str:
     """Return the representation of a value for a message, cut to a length that leaves room for what is allowed."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+    return readable(repr(value))
 
 
 def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:

@@ -17,7 +17,7 @@ from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, U
 from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, read_again, requests_of_a_list
 from airflow_provider_analytics.api.operations import WEBSITES, Operations
-from airflow_provider_analytics.api.redaction import Redactor, without_secrets
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.api.stopping import Look
@@ -34,6 +34,7 @@ from airflow_provider_analytics.exceptions import (
     OtherDomainError,
     UnexpectedResponseError,
 )
+from airflow_provider_analytics.readable import Redactor, readable
 
 #: Seconds to wait before a website is read again that does not show a write yet.
 CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
@@ -162,7 +163,7 @@ class AnalyticsClient:
 
     @property
     def redact(self) -> Redactor:
-        """What returns a text without the secrets that this client was given."""
+        """The secrets that this client was given; call it to make a text readable."""
         return self._transport.redact
 
     def for_output(self, data: Result) -> Result:
@@ -311,7 +312,7 @@ class AnalyticsClient:
         existing = _only(domain, before.websites)
         if existing is None:
             for record in before.variants:
-                raise self._other_domain(domain, record, "If these are two websites, create this one with the hook.")
+                raise _other_domain(domain, record, "If these are two websites, create this one with the hook.")
             try:
                 return self._create(domain, checked, before)
             except AnalyticsApiError as error:
@@ -427,7 +428,7 @@ class AnalyticsClient:
             nonlocal before
             before = record
             if expected_domain and Expected({}, {}, expected_domain).compare(record).other_domain is not None:
-                raise self._other_domain(expected_domain, record)
+                raise _other_domain(expected_domain, record)
             return checked
 
         with _Counted(self.stats):
@@ -559,9 +560,9 @@ class AnalyticsClient:
             raise missing
         record, comparison = found
         if comparison.other_domain is not None:
-            raise self._other_domain(expected.domain, record)
+            raise _other_domain(expected.domain, record)
         differing = {**comparison.lacking, **comparison.besides}
-        raise NotAppliedError(website_id, {name: self.redact(how) for name, how in differing.items()})
+        raise NotAppliedError(website_id, differing)
 
     def _until(self, read: Callable[[], Result], is_good: Callable[[Result], bool]) -> Result:
         """Return the first good result of ``read``, or its last one; wait in between."""
@@ -573,13 +574,6 @@ class AnalyticsClient:
             found = read()
         return found
 
-    def _other_domain(self, domain: str, record: Mapping[str, Any], advice: str = "") -> OtherDomainError:
-        shown = str(record["domain"])
-        remedy = f"If the service writes it so, write domain={shown!r}." if is_variant(domain, shown) else ""
-        return OtherDomainError(
-            domain, self.redact(shown), str(record["id"]), self.redact(" ".join(filter(None, (remedy, advice))))
-        )
-
     def _hide_password(self, form: Mapping[str, str], privacy: object) -> None:
         if "password" not in form:
             return
@@ -587,7 +581,7 @@ class AnalyticsClient:
         if privacy is not None and not fields.same_setting("privacy", privacy, Privacy.PASSWORD):
             log.warning(
                 "The password has no effect: privacy is %s, and a password is used only with %s.",
-                fields.normalise("privacy", privacy),
+                readable(str(fields.normalise("privacy", privacy)), 100),
                 Privacy.PASSWORD.label,
             )
 
@@ -617,6 +611,12 @@ def _ambiguous(domain: str, reason: str, cause: AnalyticsError | None) -> Ambigu
     error = AmbiguousWriteError(f"{reason} The request is not sent again.", domain)
     error.earlier = () if cause is None else (*cause.earlier, cause)
     return error
+
+
+def _other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> OtherDomainError:
+    shown = str(record["domain"])
+    remedy = f"If the service writes it so, write domain={shown!r}." if is_variant(domain, shown) else ""
+    return OtherDomainError(domain, readable(shown), str(record["id"]), " ".join(filter(None, (remedy, advice))))
 
 
 def _has_domain(record: Mapping[str, Any], key: str) -> bool:

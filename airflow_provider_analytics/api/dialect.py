@@ -28,7 +28,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -40,6 +40,7 @@ import msgspec
 
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
+from airflow_provider_analytics.readable import EXCERPT_LENGTH, MIN_IN_DATA, decoded, is_plain, readable
 
 API_PREFIX = "/api/v1"
 #: Query parameter that selects a page where no link names another one.
@@ -55,11 +56,14 @@ SUCCESS = frozenset({200, 201, 204})
 NO_SUCH_PAGE = frozenset({400, 404, 410, 416, 422})
 #: Statuses of an update that says nothing of its outcome: the website is asked for instead.
 UNCONFIRMED = frozenset({202, 203, 205, 206})
-EXCERPT_LENGTH = 200
 #: Maximum number of fields of an error response, and of messages per field, that are kept.
 MAX_MESSAGES = 50
-#: Length of the text that is redacted for an excerpt.
-_LOOKED_AT = 16 * 1024
+#: Maximum number of values in a response: about 50,000 websites. A few bytes of JSON are a hundred bytes of memory.
+MAX_VALUES = 2_000_000
+#: Maximum length of an id: no server takes a longer one in a path.
+MAX_ID_LENGTH = 10_000
+#: Bytes of a page in which its title is looked for.
+_HEAD_OF_A_PAGE = 16 * 1024
 
 #: A reset above this number is a Unix timestamp, below it is seconds.
 _A_POINT_IN_TIME = 1_000_000_000
@@ -83,39 +87,41 @@ _DELETED_STATUSES = ("deleted", "trashed")
 _NOT_DELETED = re.compile(r"(0|f|false|n|no|off|null|none|-?000[01]-.*)?", re.IGNORECASE)
 #: Keys of an account that tell it from others, the best first.
 _ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+
+
+class _TooManyValuesError(Exception):
+    """A response that would take too much memory."""
+
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _TooManyValuesError)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A complete response of the service."""
+    """A complete response of the service.
+
+    :param key: the API key: no id and no domain may contain it.
+    """
 
     method: str
     path: str
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
-    redact: Callable[[str], str] = field(repr=False)
+    key: str = field(repr=False)
 
-    def excerpt(self) -> str:
-        """Return the beginning of the body as one line: redacted, then cut to :data:`EXCERPT_LENGTH` characters."""
-        return self.shorten(self.body[:_LOOKED_AT].decode("utf-8", errors="replace"))
-
-    def shorten(self, text: str) -> str:
-        """Return the beginning of a text as one line: redacted, then cut to :data:`EXCERPT_LENGTH` characters."""
-        # Cut before redacting as well: redacting 50 MiB to show 200 characters would take seconds. That cut may
-        # split a secret, so the end of the redacted text is never shown, however much of the text is blank.
-        # Control characters, and those that turn the direction of a line, would change what a log shows.
-        plain = "".join(character if character.isprintable() else " " for character in text[:_LOOKED_AT])
-        line = " ".join(self.redact(plain)[: _LOOKED_AT // 4].split())
-        return line if len(line) <= EXCERPT_LENGTH else f"{line[: EXCERPT_LENGTH - 3]}..."
+    def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
+        """Return the beginning of the body as one readable line."""
+        kind = self.headers.get("Content-Type", "")
+        return readable(self.body, limit, breaks="fold", is_part=True, content_type=kind)
 
     def unexpected(self, why: str) -> UnexpectedResponseError:
         """Return the error for a response that is not accepted as a success.
 
         :param why: what is wrong with it.
         """
-        return UnexpectedResponseError(self.redact(why), self.status, self.method, self.path, self.excerpt())
+        return UnexpectedResponseError(why, self.status, self.method, self.path, self.excerpt())
 
 
 @dataclass(frozen=True)
@@ -152,6 +158,7 @@ def record(answer: Answer) -> dict[str, Any]:
     """
     found = _object(answer)
     website_id(found, answer)
+    _refuse_key(_domains([found]), answer)
     return found
 
 
@@ -163,7 +170,10 @@ def record_or_none(answer: Answer) -> dict[str, Any] | None:
     if is_empty(answer):
         return None
     found = _unwrapped(_json(answer))
-    return found if isinstance(found, dict) and _is_id(found.get("id")) else None
+    if not isinstance(found, dict) or not _is_id(found.get("id")):
+        return None
+    _refuse_key([str(found["id"]), *_domains([found])], answer)
+    return found
 
 
 def account(answer: Answer) -> dict[str, Any]:
@@ -171,6 +181,7 @@ def account(answer: Answer) -> dict[str, Any]:
     found = _object(answer)
     if found.keys() <= _NO_RECORD:
         raise answer.unexpected("The response holds no account record.")
+    _refuse_key([account_id(found) or ""], answer)
     return found
 
 
@@ -304,16 +315,36 @@ def website_id(row: Mapping[str, Any], answer: Answer) -> str:
     """Return the id of a website record as text."""
     found = row.get("id")
     if not _is_id(found):
-        raise answer.unexpected("A website record has no id.")
+        shown = f": {readable(repr(found), 60)}" if "id" in row else ""
+        raise answer.unexpected(f"A website record has no usable id{shown}.")
+    _refuse_key([str(found)], answer)
     return str(found)
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, (int, str)) and not isinstance(value, bool) and value != ""
+    """Return whether a value can be an id. It stands in paths, file names and log lines, so every character shows."""
+    if isinstance(value, str):
+        return 0 < len(value) <= MAX_ID_LENGTH and is_plain(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _domains(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [domain for row in rows if type(domain := row.get("domain")) is str]
+
+
+def _refuse_key(names: list[str], answer: Answer) -> None:
+    """Raise if the id or the domain of a website, or the id of an account, contains the API key.
+
+    They are never altered, and stand in files, logs and paths.
+    """
+    if len(answer.key) >= MIN_IN_DATA and answer.key in "\n".join(names):
+        raise answer.unexpected(
+            "The service shows the API key in an id or in a domain. Rename the website, and replace the key."
+        )
 
 
 def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
-    """Return the message and the messages by field of an error response, redacted; else the excerpt."""
+    """Return the message and the messages by field of an error response, readable; else the excerpt."""
     try:
         found = _decode(answer.body)
     except _NOT_JSON:
@@ -323,11 +354,11 @@ def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
     errors: dict[str, list[str]] = {}
     for name, messages in _by_field(found.get("errors")):
         if len(errors) < MAX_MESSAGES or name in errors:
-            said = errors.setdefault(answer.shorten(name), [])
-            said += [_said(message, answer) for message in messages[: MAX_MESSAGES - len(said)]]
+            said = errors.setdefault(_said(name), [])
+            said += [_said(message) for message in messages[: MAX_MESSAGES - len(said)]]
     for key in ("message", "error", "detail", "title"):
         if isinstance(found.get(key), str) and found[key].strip():
-            return answer.shorten(found[key]), errors
+            return _said(found[key]), errors
     return answer.excerpt(), errors
 
 
@@ -354,7 +385,7 @@ def error_facts(answer: Answer) -> list[str]:
             elif seconds is not None:
                 facts.append(f"{name} {seconds} s, until {_time_of_day(time.time() + seconds)}")
             else:
-                facts.append(f"{name} {answer.shorten(value)[:60]}")
+                facts.append(f"{name} {_said(value, 60)}")
     return facts
 
 
@@ -366,10 +397,13 @@ def _time_of_day(timestamp: float) -> str:
 
 
 def page_title(answer: Answer) -> str:
-    """Return the title of an HTML page, redacted; empty if the response is none."""
-    text = answer.body[:_LOOKED_AT].decode("utf-8", errors="replace")
-    found = re.search(r"<title[^>]*>(.*?)</title", text, re.IGNORECASE | re.DOTALL)
-    return answer.shorten(html.unescape(found[1])) if found else ""
+    """Return the title of an HTML page, readable; empty if the response is none."""
+    head = decoded(answer.body[:_HEAD_OF_A_PAGE], answer.headers.get("Content-Type", ""))
+    _, _, rest = re.split(r"<title\b", head, maxsplit=1, flags=re.IGNORECASE)[-1].partition(">")
+    title, *closed = re.split("</title", rest, maxsplit=1, flags=re.IGNORECASE)
+    # Not the whole text at once: Python raises for a number of thousands of digits.
+    plain = _ENTITY.sub(lambda entity: html.unescape(entity[0]), title)
+    return readable(plain, breaks="fold", is_part=True) if closed else ""
 
 
 def is_html(answer: Answer) -> bool:
@@ -414,9 +448,11 @@ def _json(answer: Answer) -> Any:
     kind = answer.headers.get("Content-Type", "").strip()
     if kind and not _JSON_TYPE.match(kind):
         page = " It is a web page: of a login, or of a wrong Base URL." if is_html(answer) else ""
-        raise answer.unexpected(f"The response is not JSON.{page} Its type is {kind[:60]!r}.")
+        raise answer.unexpected(f"The response is not JSON.{page} Its type is '{_said(kind, 60)}'.")
     try:
         found = _decode(answer.body)
+    except _TooManyValuesError:
+        raise answer.unexpected(f"The response has more than {MAX_VALUES:,} values.") from None
     except _NOT_JSON as error:
         raise answer.unexpected(f"The response is not JSON ({error}).") from None
     if isinstance(found, dict) and _says_failure(found):
@@ -425,6 +461,9 @@ def _json(answer: Answer) -> Any:
 
 
 def _decode(body: bytes) -> Any:
+    # Each value but the first follows one of these; within a text they count as well.
+    if len(body) > MAX_VALUES and sum(map(body.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
+        raise _TooManyValuesError
     plain = body.removeprefix(b"\xef\xbb\xbf")
     try:
         return msgspec.json.decode(plain)
@@ -473,6 +512,7 @@ def _unwrapped(found: Any) -> Any:
 def _rows(found: list[Any], answer: Answer) -> list[dict[str, Any]]:
     if not set(map(type, found)) <= {dict}:
         raise answer.unexpected("The list holds something other than website records.")
+    _refuse_key(_domains(found), answer)
     return found
 
 
@@ -500,8 +540,10 @@ def _parameter(header: str, name: str) -> int | None:
     return number(found[1]) if found else None
 
 
-def _said(message: object, answer: Answer) -> str:
-    return answer.shorten(message if isinstance(message, str) else msgspec.json.encode(message).decode())
+def _said(message: object, limit: int = EXCERPT_LENGTH) -> str:
+    """Return what a response says as one readable line; the service may have cut it."""
+    text = message if isinstance(message, str) else msgspec.json.encode(message)
+    return readable(text, limit, breaks="fold", is_part=True)
 
 
 def _as_list(value: object) -> list[object]:

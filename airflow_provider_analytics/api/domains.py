@@ -9,6 +9,7 @@ from contextlib import suppress
 import idna
 
 from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.readable import is_plain
 
 _ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
 _NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
@@ -24,7 +25,8 @@ def check_domain(domain: object) -> str:
     if not isinstance(domain, str) or domain == "None":  # an empty template renders to the text None
         raise refused("domain", domain, _ALLOWED)
     labels = domain.removesuffix(".").split(".")
-    if len(domain) > _MAX_LENGTH or _NOT_IN_A_DOMAIN.search(domain) or not all(labels):
+    # Characters that do not show would let one domain look like another one.
+    if len(domain) > _MAX_LENGTH or _NOT_IN_A_DOMAIN.search(domain) or not is_plain(domain) or not all(labels):
         raise refused("domain", domain, _ALLOWED)
     return domain
 

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.checks import NOT_SHOWN, refused
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
+from airflow_provider_analytics.readable import is_plain
 
 MAX_TIMEOUT = 600
 MAX_RETRIES = 10
@@ -136,34 +137,34 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
     text = text.strip()
     if not text:
         raise ValueError(f"The Base URL is missing; enter it {_SPELLING}.")
+    # What may be a secret is not shown: a user with a password, a query, a fragment.
+    shown = "(value not shown)" if re.search("[?#]", text) else repr(text.rpartition("@")[2])
     try:
         url = urlsplit(text if "://" in text else f"https://{text}")
         port = url.port
     except ValueError:
-        # The part before an @ may be a secret.
-        raise ValueError(f"Base URL {text.rpartition('@')[2]!r} is not a URL; enter it {_SPELLING}.") from None
+        raise ValueError(f"Base URL {shown} is not a URL; enter it {_SPELLING}.") from None
     if "@" in url.netloc:
         raise ValueError("The Base URL contains a user name or password; enter the API key in the field API key.")
     if url.scheme not in ("http", "https"):
-        raise ValueError(
-            f"Base URL {text!r} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_SPELLING}."
-        )
+        raise ValueError(f"Base URL {shown} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_SPELLING}.")
+    if re.search("[?#]", text):
+        raise ValueError(f"Base URL {shown} contains a query or a fragment; enter it {_SPELLING}.")
     hostname = url.hostname or ""
     if (
         hostname in ("http", "https")
         or not all(hostname.rstrip(".").split("."))
         or port == 0
+        or not is_plain(text)
         or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)", text)
     ):
-        raise ValueError(f"Base URL {text!r} is not a URL; enter it {_SPELLING}.")
-    if url.query or url.fragment:
-        raise ValueError(f"Base URL {text!r} contains a query or a fragment; enter it {_SPELLING}.")
+        raise ValueError(f"Base URL {shown} is not a URL; enter it {_SPELLING}.")
     path = url.path.rstrip("/")
     if f"{dialect.API_PREFIX}/" in f"{path}/".lower():
-        raise ValueError(f"Base URL {text!r} contains {dialect.API_PREFIX}, which is added automatically; remove it.")
+        raise ValueError(f"Base URL {shown} contains {dialect.API_PREFIX}, which is added automatically; remove it.")
     if url.scheme == "http" and not allow_insecure_http and not is_loopback(hostname):
         raise ValueError(
-            f"Base URL {text!r} would send the key in clear text; use https, or set the extra allow_insecure_http."
+            f"Base URL {shown} would send the key in clear text; use https, or set the extra allow_insecure_http."
         )
     return SplitResult(url.scheme, url.netloc, path, "", "").geturl()
 

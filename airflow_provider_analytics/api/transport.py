@@ -33,7 +33,6 @@ from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import ANNOUNCED_FROM, RateLimiter, until
-from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.stats import Listener, Stats
 from airflow_provider_analytics.api.stopping import LOOK_SECONDS, Look, Stopping
@@ -52,6 +51,7 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
     ValidationError,
 )
+from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, readable
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
@@ -74,6 +74,10 @@ _ERRORS: dict[int, type[AnalyticsApiError]] = {
     429: RateLimitError,
 }
 _CHUNK = 64 * 1024
+#: Maximum number of members of a gzip stream; each begins anew, whatever its size.
+_MAX_MEMBERS = 1000
+#: Maximum length of what an error says of a connection.
+_MAX_REASON = 1000
 #: What servers that expect TLS say to plain http; the bytes are a TLS alert.
 _TLS_EXPECTED = ("https server", "https port", "\\x15\\x03", "\x15\x03")
 
@@ -108,11 +112,13 @@ class Transport:
         self._verify = _verify(settings.verify)
         paths = settings.client_cert_paths
         self._cert = (paths[0], paths[1]) if len(paths) > 1 else paths[0] if paths else None
-        for secret in (settings.api_key, *settings.headers.values()):
-            self.redact.add(secret)
-            scheme, _, credentials = secret.rpartition(" ")
-            if scheme and len(credentials) >= 8:
-                self.redact.add(credentials)
+        self.redact.add(settings.api_key)
+        for value in settings.headers.values():
+            # A short one, such as the name of a tenant or a version, is no secret, and stands in many texts.
+            scheme, _, credentials = value.rpartition(" ")
+            for secret in (value, credentials) if scheme else (value,):
+                if len(secret) >= MIN_IN_DATA:
+                    self.redact.add(secret)
         for proxy in self._proxies.values():
             name, password = (unquote(part or "") for part in (urlsplit(proxy).username, urlsplit(proxy).password))
             if password:
@@ -333,26 +339,27 @@ class Transport:
         received = 0
 
         def so_far() -> Answer:
-            return Answer(method, path, status, headers, bytes(body), self.redact)
+            return Answer(method, path, status, headers, bytes(body), self.settings.api_key)
 
         def broken(why: str, kind: type[AnalyticsConnectionError] = AnalyticsConnectionError) -> AnalyticsError:
             return kind(why, method, path, status, so_far().excerpt())
 
-        encoding = headers.get("Content-Encoding", "identity").strip().lower()
+        encoding = headers.get("Content-Encoding", "identity").strip()
         if status < 200:
             # The final response follows, so this connection must not be reused: it is closed unread.
             raise so_far().unexpected("The status means neither success nor an error.")
-        if encoding not in ("identity", "gzip", ""):
+        if encoding.lower() not in ("identity", "gzip", ""):
             if status >= 400:
                 return so_far()
-            raise so_far().unexpected(f"The response has the encoding {encoding[:40]!r}, which was not requested.")
-        unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+            shown = readable(encoding, 40, is_part=True)
+            raise so_far().unexpected(f"The response has the encoding '{shown}', which was not requested.")
+        unzip = _Gunzip() if encoding.lower() == "gzip" else None
         try:
             # read1 returns the bytes that have arrived; read would wait for a full chunk of a slow body.
             while chunk := response.raw.read1(_CHUNK, decode_content=False):
                 received += len(chunk)
                 body += unzip.decompress(chunk, MAX_BODY_BYTES + 1 - len(body)) if unzip else chunk
-                if len(body) > MAX_BODY_BYTES:
+                if max(len(body), received) > MAX_BODY_BYTES:
                     raise so_far().unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
                 if self._clock() > deadline:
                     raise broken(
@@ -368,7 +375,7 @@ class Transport:
             raise broken(f"The response was cut off: {_said(error)}.") from None
         except zlib.error:
             raise broken("The response is corrupt: its gzip stream cannot be read.") from None
-        if unzip and not unzip.eof and received:
+        if unzip and not unzip.is_whole and received:
             raise broken("The response was cut off within its gzip stream.")
         return so_far()
 
@@ -417,7 +424,7 @@ class Transport:
         else:
             hint = " If it speaks https on this port, write https:// in the Base URL." if self._is_plain else ""
             why = f"{host} broke the connection off before it responded: {_said(cause)}.{hint}"
-        raised = kind(self.redact(why), method, path)
+        raised = kind(readable(why, _MAX_REASON), method, path)
         raised.transient, raised.sent = transient, sent
         return raised
 
@@ -455,7 +462,7 @@ class Transport:
             target = answer.headers.get("Location", "")
             if target:
                 return answer.unexpected(
-                    f"The service redirects to {target[:200]!r}, which is not followed. "
+                    f"The service redirects to '{readable(target, is_part=True)}', which is not followed. "
                     "If the service has moved there, change the Base URL."
                 )
             return answer.unexpected("The status means neither success nor an error.")
@@ -468,7 +475,7 @@ class Transport:
         kind = _ERRORS.get(answer.status, ServerError if answer.status >= 500 else AnalyticsApiError)
         if answer.status in (401, 403) and dialect.is_html(answer):
             kind, message = BlockedError, ""
-            facts.insert(0, f"page {dialect.page_title(answer) or answer.excerpt()[:60]!r}")
+            facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
         error = kind(answer.status, answer.method, answer.path, message, errors, facts)
         if isinstance(error, (RateLimitError, ServerError)):
             error.retry_after = dialect.retry_after(answer.headers)
@@ -528,10 +535,45 @@ def _said(error: BaseException) -> str:
     if isinstance(inner, urllib3.exceptions.IncompleteRead):
         return f"{inner.partial} of {inner.partial + inner.expected} bytes arrived"
     if isinstance(inner, http.client.BadStatusLine):
-        return f"it is no HTTP response: {str(inner)[:60]}"
+        return f"it is no HTTP response: {readable(str(inner), 60, is_part=True)}"
     text = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
     text = re.sub(r"^.*?\): (?=Failed to)", "", text).removeprefix("Failed to establish a new connection: ")
-    return re.sub(r"^\[Errno -?\d+\] ", "", text)[:160].rstrip(".") or type(inner).__name__
+    text = readable(re.sub(r"^\[Errno -?\d+\] ", "", text), 160, is_part=True)
+    return text.rstrip(".") or type(inner).__name__
+
+
+class _Gunzip:
+    """Decompressor of a gzip stream, which may have several members. What follows the last one is not looked at."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+        self._members = 1
+        self._is_over = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the last member ended."""
+        return self._member.eof
+
+    def decompress(self, data: bytes, room: int) -> bytes:
+        """Return what some more bytes hold; no more than ``room`` bytes, which ends the stream.
+
+        :raises zlib.error: if they are no gzip stream.
+        """
+        parts = []
+        while data and room > 0 and not self._is_over:
+            if self._member.eof:
+                if data[0] != 0x1F:  # where no member begins: padding, or anything else
+                    self._is_over = True
+                    break
+                self._members += 1
+                if self._members > _MAX_MEMBERS:
+                    raise zlib.error(f"more than {_MAX_MEMBERS} members")
+                self._member = zlib.decompressobj(wbits=31)
+            parts.append(self._member.decompress(data, room))
+            room -= len(parts[-1])
+            data = self._member.unused_data
+        return b"".join(parts)
 
 
 def _headers(settings: Settings, more: Mapping[str, str] | None = None) -> requests.structures.CaseInsensitiveDict[str]:
@@ -634,6 +676,12 @@ class _TimedResponse(http.client.HTTPResponse):
         super().__init__(sock, debuglevel, method)
         is_given_up = functools.partial(stopping.gives_up, method)
         self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock, timeout, is_given_up))
+
+    def begin(self) -> None:
+        super().begin()
+        # Lines that are no headers: urllib3 would log them as they came.
+        self.msg.set_payload("")
+        self.msg.defects.clear()
 
 
 class _Connection(urllib3.connection.HTTPConnection):

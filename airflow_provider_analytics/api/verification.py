@@ -14,6 +14,7 @@ from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.entries import line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.kinds import Boolean, Secret
+from airflow_provider_analytics.readable import readable
 
 #: Fields that are compared; the domain is compared for itself, since no update changes it.
 COMPARED = tuple(name for name in RECORD_FIELDS if name != "domain")
@@ -120,9 +121,9 @@ def _difference(name: str, shown: Any, wanted: Any, *, shared: bool) -> str:
     if name not in LINE_FIELDS:
         if same_setting(name, shown, wanted):
             return ""
-        return f"is {str(normalise(name, shown))[:_SHOWN_CHARACTERS]!r}, expected {_text(name, wanted)!r}"
+        return f"is '{_text(name, shown)}', expected '{_text(name, wanted)}'"
     if not isinstance(normalise(name, shown), tuple):
-        return f"is shown in a form that is not understood: {str(shown)[:_SHOWN_CHARACTERS]!r}"
+        return f"is shown in a form that is not understood: '{readable(str(shown), _SHOWN_CHARACTERS)}'"
     key = LINE_FIELDS[name].key
     there = {line_key(line, key): line for line in normalise(name, shown)}
     expected = {line_key(line, key): line for line in normalise(name, wanted)}
@@ -133,10 +134,10 @@ def _difference(name: str, shown: Any, wanted: Any, *, shared: bool) -> str:
     ):
         if lines:
             more = f" and {len(lines) - _SHOWN_ENTRIES:,} more" if len(lines) > _SHOWN_ENTRIES else ""
-            listed = ", ".join(line[:_SHOWN_CHARACTERS] for line in sorted(lines)[:_SHOWN_ENTRIES])
+            listed = ", ".join(readable(line, _SHOWN_CHARACTERS) for line in sorted(lines)[:_SHOWN_ENTRIES])
             parts.append(f"{verb} {listed}{more}")
     return " and ".join(parts)
 
 
 def _text(name: str, value: Any) -> str:
-    return str(normalise(name, value))[:_SHOWN_CHARACTERS]
+    return readable(str(normalise(name, value)), _SHOWN_CHARACTERS)

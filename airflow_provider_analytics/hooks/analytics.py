@@ -77,9 +77,11 @@ class AnalyticsHook(BaseHook):
             if self._client is None:
                 connection = self.get_connection(self.analytics_conn_id)
                 settings = settings_from_connection(connection, self.analytics_conn_id)
-                for value in settings.headers.values():
-                    mask_secret(value)  # Airflow masks extras by their names, which do not tell
                 self._client = AnalyticsClient(settings, Transport(settings, listener=self._tell))
+                # Airflow masks the password as it was saved, which may end with a line break, and extras by their
+                # names, which do not tell.
+                for secret in (connection.password, *self._client.redact.secrets):
+                    mask_secret(secret)
             if self._is_stopped:
                 self._client.stop()
             return self._client
@@ -99,10 +101,6 @@ class AnalyticsHook(BaseHook):
     def where(self) -> str:
         """Service and connection, for errors."""
         return self._client.settings.where if self._client else f"connection {self.analytics_conn_id!r}"
-
-    def redact(self, text: str) -> str:
-        """Return a text without the secrets of the connection, once it was read."""
-        return self._client.redact(text) if self._client else text
 
     def get_conn(self) -> AnalyticsClient:
         """Return the client."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from airflow_provider_analytics.api.checks import flag, nearest, refused
-from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
+from airflow_provider_analytics.readable import Redactor
 
 #: What a form field of Airflow 2 has before the name of its extra.
 FORM_PREFIX = f"extra__{CONNECTION_TYPE['connection-type']}__"
@@ -48,6 +49,10 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
             ],
             source,
         )
+    # The problems quote values, and the key may be in the wrong field.
+    secrets = Redactor()
+    for secret in (connection.password, connection.login):
+        secrets.add((secret or "").strip())
     problems: list[str] = []
 
     def attempt(read: Callable[[], Any], fallback: Any) -> Any:
@@ -80,11 +85,7 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     except AnalyticsConfigError as error:
         problems += error.problems
     if problems:
-        # The problems quote values, and the key may be in the wrong field.
-        redact = Redactor()
-        for secret in (connection.password, connection.login):
-            redact.add((secret or "").strip())
-        raise AnalyticsConfigError([redact(problem) for problem in problems], source)
+        raise AnalyticsConfigError([secrets(problem) for problem in problems], source)
     return settings
 
 
@@ -102,8 +103,8 @@ def _check_schema(connection: ConnectionLike) -> None:
         what, right = "the scheme", f"{schema}://{host.rpartition('://')[2]}"
     else:
         what, right = "a sub-path", f"{host}/{schema}"
-    # Not shown: the part before an @ may be a secret.
-    spelling = "" if "@" in host else f", {right!r}"
+    # Not shown: the part before an @ may be a secret, and so may a query.
+    spelling = "" if re.search("[@?#]", host) else f", {right!r}"
     raise ValueError(
         f"schema={connection.schema!r} is not used: {what} belongs in the Base URL{spelling}. "
         "In a connection URI, write the whole base URL percent-encoded as the host, such as "
@@ -121,7 +122,7 @@ def _host(connection: ConnectionLike) -> str:
         port = url.port
     except ValueError:
         return host  # Settings reports it
-    if "@" in url.netloc:
+    if "@" in url.netloc or url.query or url.fragment:
         return host  # Settings refuses it without showing it: it may contain a secret
     if port is None:
         return urlunsplit(url._replace(netloc=f"{url.netloc.rstrip(':')}:{connection.port}"))

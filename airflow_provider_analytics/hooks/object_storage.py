@@ -13,6 +13,8 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.storage import (
+    PRIVATE,
+    SHARED,
     StoragePath,
     make_directory,
     new_token,
@@ -72,12 +74,15 @@ def read_text(url: str, argument: str) -> str | None:
         return _decoded(read_bytes(storage_path(url, argument)))
 
 
-def write_text(url: str, argument: str, text: str) -> None:
-    """Write a small file atomically: a reader sees the old or the new text, even if the process is killed."""
+def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:
+    """Write a small file atomically: a reader sees the old or the new text, even if the process is killed.
+
+    :param mode: permissions of the file, on a disk of this machine.
+    """
     place = storage_path(url, argument)
-    with _writing(url, argument):
-        make_parent(place)
-        put_bytes(place, text.encode(), new_token(datetime.now(UTC)))
+    with writing(url, argument):
+        make_parent(place, mode)
+        put_bytes(place, text.encode(), new_token(datetime.now(UTC)), mode)
 
 
 class SharedFile:
@@ -85,11 +90,13 @@ class SharedFile:
 
     :param url: URL or absolute path.
     :param argument: name of the argument, for messages.
+    :param mode: permissions of the file, on a disk of this machine.
     :raises ValueError: if it cannot be read, or is not UTF-8.
     """
 
-    def __init__(self, url: str, argument: str) -> None:
+    def __init__(self, url: str, argument: str, mode: int = PRIVATE) -> None:
         self.url = url
+        self._mode = mode
         self._argument = argument
         self._place = storage_path(url, argument)
         self.read()
@@ -107,9 +114,10 @@ class SharedFile:
 
     def write(self, text: str) -> bool:
         """Write the file atomically, unless somebody else has written it; return whether it was written."""
-        with _writing(self.url, self._argument):
-            make_parent(self._place)
-            written = replace_stored(self._place, self._stored, text.encode(), new_token(datetime.now(UTC)))
+        with writing(self.url, self._argument):
+            make_parent(self._place, self._mode)
+            token = new_token(datetime.now(UTC))
+            written = replace_stored(self._place, self._stored, text.encode(), token, self._mode)
         if written is None:
             return False
         self._stored, self.text = written, text
@@ -129,7 +137,8 @@ def _reading(url: str, argument: str) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(url: str, argument: str) -> Iterator[None]:
+def writing(url: str, argument: str) -> Iterator[None]:
+    """Turn the errors of a write into those of this package."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
@@ -142,6 +151,6 @@ def _decoded(content: bytes | None) -> str | None:
     return None if content is None else content.decode("utf-8-sig")
 
 
-def make_parent(place: StoragePath) -> None:
-    """Create the directory of a file."""
-    make_directory(StoragePath(place.fs, place.path.rpartition("/")[0], place.url.rpartition("/")[0]))
+def make_parent(place: StoragePath, mode: int) -> None:
+    """Create the directory of a file with these permissions."""
+    make_directory(place.parent, mode)

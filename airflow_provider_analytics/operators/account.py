@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_provider_analytics.operators.base import AnalyticsOperator
+from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -32,5 +33,5 @@ class GetAccountOperator(AnalyticsOperator):
         """Fetch the account."""
         with self.connected() as hook:
             account = hook.client.for_output(hook.get_account())
-            self.log.info("Read the account: %s.", ", ".join(account) or "no fields")
+            self.log.info("Read the account: %s.", readable(", ".join(account)) or "no fields")
             return account

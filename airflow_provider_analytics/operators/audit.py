@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from airflow_provider_analytics.readable import Redactor
     from airflow_provider_analytics.reconcile.plan import Change
     from airflow_provider_analytics.storage import StoragePath
 
@@ -36,9 +39,11 @@ class Sink(Protocol):
 class _File:
     """A file that lines are appended to: each is there as soon as it is written."""
 
-    def __init__(self, place: StoragePath) -> None:
+    def __init__(self, place: StoragePath, mode: int) -> None:
+        from airflow_provider_analytics.storage import open_own
+
         # What another process wrote for the same try stays.
-        self._file = place.fs.open(place.path, "ab")
+        self._file = open_own(Path(place.path), os.O_APPEND, mode)
         self._lock = threading.Lock()
 
     def write(self, lines: bytes) -> None:
@@ -113,13 +118,13 @@ class AuditTrail:
 
     :param sink: where the lines go, or None.
     :param who: what every line says: DAG, run, task and try.
-    :param redact: applied to every line.
+    :param secrets: those of the connection; a value that contains one is not written.
     """
 
-    def __init__(self, sink: Sink | None, who: Mapping[str, Any], redact: Callable[[str], str]) -> None:
+    def __init__(self, sink: Sink | None, who: Mapping[str, Any], secrets: Redactor) -> None:
         self._sink = sink
         self._who = who
-        self._redact = redact
+        self._secrets = secrets
 
     def applied(self, change: Change) -> None:
         """Write a line per changed field; one without a field if there is none."""
@@ -141,16 +146,22 @@ class AuditTrail:
         self._write(*({"action": "failed", "website": website, "reason": why} for website, why in failures.items()))
 
     def _write(self, *lines: Mapping[str, Any]) -> None:
+        from airflow_provider_analytics.api.redaction import without_secrets
+
         if self._sink is None or not lines:
             return
-        time = datetime.now(UTC).isoformat()
-        text = "".join(self._redact(json.dumps({"time": time, **self._who, **line})) + "\n" for line in lines)
+        head = {"time": datetime.now(UTC).isoformat(), **self._who}
+        text = ""
+        for line in lines:
+            # What names a website is no value of it.
+            names = {name: line[name] for name in ("website_id", "domain") if name in line}
+            text += json.dumps({**head, **without_secrets(line, self._secrets), **names}) + "\n"
         self._sink.write(text.encode())
 
 
 @contextmanager
 def audit_trail(
-    audit_path: str | None, context: Mapping[str, Any], redact: Callable[[str], str]
+    audit_path: str | None, context: Mapping[str, Any], secrets: Redactor, mode: int
 ) -> Iterator[AuditTrail]:
     """Yield the audit trail of a try; one that writes nothing without a path.
 
@@ -159,12 +170,13 @@ def audit_trail(
     -<try>-0001.jsonl`` and so on, one every :data:`PART_SECONDS` while changes are applied. No file ever contains
     passwords, because plans do not.
 
-    :param redact: applied to every line.
+    :param secrets: those of the connection; a value that contains one is not written.
+    :param mode: permissions of the file, on a disk of this machine.
     """
     if not audit_path:
-        yield AuditTrail(None, {}, redact)
+        yield AuditTrail(None, {}, secrets)
         return
-    from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path
+    from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path, writing
     from airflow_provider_analytics.storage import is_local
 
     ti = context["ti"]
@@ -174,10 +186,11 @@ def audit_trail(
         folder /= _NOT_IN_A_NAME.sub("_", name)
     stem = _NOT_IN_A_NAME.sub("_", f"{ti.task_id}-{ti.map_index}-{ti.try_number}")
     file = folder / f"{stem}.jsonl"
-    make_parent(file)
-    sink: Sink = _File(file) if is_local(file) else _Parts(folder, stem)
+    with writing(audit_path, "audit_path"):
+        make_parent(file, mode)
+        sink: Sink = _File(file, mode) if is_local(file) else _Parts(folder, stem)
     try:
-        yield AuditTrail(sink, who, redact)
+        yield AuditTrail(sink, who, secrets)
     except BaseException:
         # What failed first is what matters.
         try:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Unpack
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
 from airflow_provider_analytics.exceptions import (
+    MAX_MESSAGE,
     AnalyticsConfigError,
     AnalyticsError,
     BulkError,
     StoppedError,
 )
+from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -83,11 +85,7 @@ class FailWithoutRetry:
         if isinstance(error, AnalyticsError):
             first = error.before_retry
         if first:
-            raise permanent_failure(self.redact(str(error)), first) from None
-
-    def redact(self, text: str) -> str:
-        """Return a text without secrets; here nothing is known of any."""
-        return text
+            raise permanent_failure(readable(str(error), MAX_MESSAGE, breaks="keep"), first) from None
 
 
 class Connected(FailWithoutRetry):
@@ -112,10 +110,6 @@ class Connected(FailWithoutRetry):
         self._is_stopped = True
         self._hook.stop()
 
-    def redact(self, text: str) -> str:
-        """Return a text without the secrets of the connection."""
-        return self._hook.redact(text)
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -127,7 +121,7 @@ class Connected(FailWithoutRetry):
         if self._is_stopped and error is None:
             raise StoppedError("Stopped: the task was killed. A retry does the rest.")
         if isinstance(error, BulkError):
-            error.failures = {self._hook.redact(name): self._hook.redact(why) for name, why in error.failures.items()}
+            error.failures = {readable(name): readable(why, MAX_MESSAGE) for name, why in error.failures.items()}
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)

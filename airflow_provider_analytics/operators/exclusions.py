@@ -55,6 +55,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         "expected_digest",
         "max_workers",
         "audit_path",
+        "file_mode",
         "analytics_conn_id",
     )
 
@@ -79,6 +80,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         expected_digest: str | None,
         max_workers: int,
         audit_path: str | None,
+        file_mode: str,
         analytics_conn_id: str,
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -107,12 +109,13 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.expected_digest = expected_digest
         self.max_workers = max_workers
         self.audit_path = audit_path
+        self.file_mode = file_mode
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
         from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.operators.audit import audit_trail
-        from airflow_provider_analytics.operators.planning import read_approved, write_plan
+        from airflow_provider_analytics.operators.planning import parse_file_mode, read_approved, write_plan
 
         with self.connected() as hook:
             dry_run = flag("dry_run", self.is_dry_run)
@@ -126,10 +129,16 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                 planned.raise_unread()
                 if self.plan_path:
                     overwrite = flag("overwrite_plan", self.overwrite_plan)
-                    write_plan(self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite)
+                    write_plan(
+                        self.plan_path,
+                        planned.plan,
+                        hook.client.redact,
+                        overwrite=overwrite,
+                        file_mode=self.file_mode,
+                    )
             else:
                 planned = planned.only(approved)
-                audit = audit_trail(self.audit_path, context, hook.client.redact)
+                audit = audit_trail(self.audit_path, context, hook.client.redact, parse_file_mode(self.file_mode))
                 outcome = planned.apply(audit, ignore_gone=True)
             result = self._result(planned, outcome, dry_run=dry_run)
             if outcome:
@@ -302,7 +311,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         if self.plan_path and not self.list_name:
             raise ValueError("mode='managed' with plan_path needs list_name, the same for both tasks")
         identity = Identity(scope["service"], scope["account"], self.list_name or task_name(context))
-        return LedgerFile(self.ledger_path, identity, adopt=bool(self.adopt))
+        return LedgerFile(self.ledger_path, identity, adopt=bool(self.adopt), file_mode=self.file_mode)
 
 
 def _json_object(argument: str, value: Any) -> Mapping[str, Any]:
@@ -375,6 +384,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         applies any plan within the guards. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
+    :param file_mode: permissions of ledger, plan and audit trail on a disk of the worker: ``600`` (default: for its
+        user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
         numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
@@ -416,6 +427,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         expected_digest: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
+        file_mode: str = "600",
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -438,6 +450,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             expected_digest=expected_digest,
             max_workers=max_workers,
             audit_path=audit_path,
+            file_mode=file_mode,
             analytics_conn_id=analytics_conn_id,
             **kwargs,
         )
@@ -487,6 +500,8 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         applies any plan within the guards. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
+    :param file_mode: permissions of ledger, plan and audit trail on a disk of the worker: ``600`` (default: for its
+        user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as that of :class:`SyncExcludedIpsOperator`.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
@@ -522,6 +537,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         expected_digest: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
+        file_mode: str = "600",
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -544,6 +560,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
             expected_digest=expected_digest,
             max_workers=max_workers,
             audit_path=audit_path,
+            file_mode=file_mode,
             analytics_conn_id=analytics_conn_id,
             **kwargs,
         )

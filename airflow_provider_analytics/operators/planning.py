@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_analytics.api.checks import refused_together
+from airflow_provider_analytics.api.checks import one_of, refused_together
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.operators.base import require_run
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.readable import Redactor
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
     from airflow_provider_analytics.reconcile.engine import Planned
     from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Try
@@ -34,6 +35,8 @@ HANDOVER_SECONDS = 2.0
 _TAKE_OVERS = 5
 #: What ``adopt`` may be.
 ADOPT = ("matching",)
+#: What ``file_mode`` may be: who may read, and write, besides the user of the worker.
+FILE_MODES = ("600", "640", "660", "644", "664")
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +47,13 @@ class LedgerFile:
     :param path: URL or absolute path.
     :param identity: what the ledger must belong to.
     :param adopt: whether the list owns what it has in common with the websites, for the message of a missing file.
+    :param file_mode: permissions of the file, see :func:`parse_file_mode`.
     """
 
-    def __init__(self, path: str, identity: Identity, *, adopt: bool) -> None:
+    def __init__(self, path: str, identity: Identity, *, adopt: bool, file_mode: str) -> None:
         from airflow_provider_analytics.hooks.object_storage import SharedFile
 
-        self._file = SharedFile(path, "ledger_path")
+        self._file = SharedFile(path, "ledger_path", parse_file_mode(file_mode))
         self._identity = identity
         #: The ledger as it was read.
         self.ledger = self._parsed()
@@ -180,6 +184,14 @@ class LedgerFile:
         return Ledger.parse(self._file.text, self._identity, self._file.url)
 
 
+def parse_file_mode(value: object) -> int:
+    """Return permissions that are given as octal digits.
+
+    :raises ValueError: if they are not in :data:`FILE_MODES`.
+    """
+    return int(one_of("file_mode", value, FILE_MODES), 8)
+
+
 def task_name(context: Context) -> str:
     """Return ``<dag id>.<task id>``, with ``[<map index>]`` if the task is mapped."""
     ti = context["ti"]
@@ -202,23 +214,34 @@ def account_of(hook: AnalyticsHook) -> str | None:
     return account_id(hook.get_account())
 
 
-def write_plan(path: str, plan: Plan, redact: Callable[[str], str], *, overwrite: bool) -> None:
+def write_plan(path: str, plan: Plan, secrets: Redactor, *, overwrite: bool, file_mode: str) -> None:
     """Write a plan as JSON, and as Markdown to ``<path>.md``.
 
+    :param secrets: those of the connection.
     :param overwrite: replace another plan.
-    :raises GuardError: if there is another plan, which somebody may be approving at this moment.
+    :param file_mode: permissions of both files, see :func:`parse_file_mode`.
+    :raises GuardError: if there is another plan, which somebody may be approving at this moment, or if a list of a
+        website contains a secret.
     """
     from airflow_provider_analytics.hooks.object_storage import read_text, write_text
     from airflow_provider_analytics.reconcile.markdown import to_markdown
 
+    mode = parse_file_mode(file_mode)
+    for change in plan.changes:
+        lists = (value for one in change.fields for value in (one.before, one.after) if isinstance(value, tuple))
+        if any(map(secrets.finds, chain.from_iterable(lists))):
+            raise GuardError(
+                f"A list of website {change.website} contains a secret of the connection. The plan was not written.",
+                "Remove the entry from the website, and replace the secret.",
+            )
     found = None if overwrite else read_text(path, "plan_path")
     if found is not None and f'"digest": "{plan.digest}"' not in found:
         raise GuardError(
             f"There is another plan at {path} already, which somebody may be approving: start a new run. Give each run "
             "a plan_path of its own, or set overwrite_plan=True if plans are approved by their digest."
         )
-    write_text(path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n")
-    write_text(markdown_path(path), "plan_path", redact(to_markdown(plan, limit=None)))
+    write_text(path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n", mode)
+    write_text(markdown_path(path), "plan_path", to_markdown(plan, limit=None), mode)
 
 
 def markdown_path(plan_path: str) -> str:

@@ -39,6 +39,8 @@ ON_CHANGE = ("report", "fail", "skip")
 _OF_A_RUN = ("dag", "dag_run", "outlet_events", "ti")
 #: Maximum number of undocumented fields in XCom and the asset event.
 MAX_FIELDS = 50
+#: Maximum number of days in a log line.
+MAX_DAYS = 20
 #: Data-quality assertion of the lineage to the guard that checks it, in the order in which they are checked.
 ASSERTIONS: dict[str, str | None] = {"same_source": "source", "complete": None, "not_shrunk": "count"}
 
@@ -241,7 +243,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 source=Source(url=hook.client.base_url, account_id=account_id(hook.get_account())),
                 stats=hook.client.stats,
                 filters=filters,
-                redact=hook.client.redact,
+                secrets=hook.client.redact,
             )
             try:
                 snapshot = take_snapshot(
@@ -494,6 +496,9 @@ class PruneSnapshotsOperator(BaseOperator):
     is never removed. A damaged one takes no place of a whole one, and is removed only with ``remove_damaged``. What
     dead runs left behind is removed too, also beside a snapshot.
 
+    Removed are only files that a manifest names, or that lie beside one and have the unique name of a run. Other files
+    and tables, data without manifests, and symbolic links stay as they are.
+
     .. code-block:: python
 
         PruneSnapshotsOperator(task_id="prune", base_path="s3://my-bucket/analytics", keep_days=30, keep_months=24)
@@ -507,9 +512,11 @@ class PruneSnapshotsOperator(BaseOperator):
     :param remove_damaged: also remove damaged snapshots that need not be kept; default False. (templated)
     :param dry_run: remove nothing. (templated, as ``is_dry_run``)
     :return: a dict: ``path``, ``dry_run``, the number of snapshots ``kept``, the days ``removed``, ``damaged`` (those
-        that are not whole, day to problem) and ``leftovers`` (other days from which files of dead runs
-        are removed).
-    :raises AirflowFailException: without a retry, if an argument is not allowed.
+        that are not whole, day to problem), ``leftovers`` (other days from which files of dead runs are removed) and
+        ``unknown`` (days with files that no manifest names, which are not touched), and the number of ``files`` that
+        are removed.
+    :raises AirflowFailException: without a retry, if an argument is not allowed, no day has a manifest, or a folder is
+        a symbolic link.
     :raises StorageError: if the storage fails.
     """
 
@@ -567,14 +574,16 @@ class PruneSnapshotsOperator(BaseOperator):
             for day, problem in pruning.damaged.items():
                 fate = "removed" if day in pruning.removed else "kept"
                 self.log.warning("The snapshot of %s is not whole, and %s: %s", day, fate, problem)
-            if not dry_run:
-                prune(dataset, pruning)
+            if pruning.unknown:
+                days = ", ".join(map(str, pruning.unknown[:MAX_DAYS]))
+                self.log.warning("Not touched, as no manifest names the files: %d days: %s", len(pruning.unknown), days)
+            prune(dataset, pruning, dry_run=dry_run)
         self.log.info(
-            "%s %s snapshots, kept %s: %s",
-            "Would remove" if dry_run else "Removed",
-            len(pruning.removed),
-            len(pruning.kept),
-            ", ".join(map(str, pruning.removed)) or "nothing",
+            "%s: %s snapshots, %s files. Kept: %s snapshots.",
+            "Dry run, to remove" if dry_run else "Removed",
+            f"{len(pruning.removed):,}",
+            f"{pruning.count:,}",
+            f"{len(pruning.kept):,}",
         )
         return {
             "path": str(dataset.data),
@@ -583,6 +592,8 @@ class PruneSnapshotsOperator(BaseOperator):
             "removed": [day.isoformat() for day in pruning.removed],
             "damaged": {day.isoformat(): problem for day, problem in pruning.damaged.items()},
             "leftovers": [day.isoformat() for day in pruning.leftovers],
+            "unknown": [day.isoformat() for day in pruning.unknown],
+            "files": pruning.count,
         }
 
 

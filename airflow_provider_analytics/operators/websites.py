@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import mask_secret
 
 from airflow_provider_analytics.api.checks import refused, refused_together
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
+from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -133,7 +134,7 @@ class GetWebsiteOperator(AnalyticsOperator):
         """Fetch the website."""
         with self.connected() as hook:
             website = hook.get_website(_find_id(hook, self.website_id, self.domain))
-            self.log.info("Read website %s.", hook.client.redact(_name(website)))
+            self.log.info("Read website %s.", _name(website))
             return hook.client.for_output(website)
 
 
@@ -366,7 +367,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
             settings = check_update(**settings)  # before any request is sent
             website_id = _find_id(hook, self.website_id, self.domain)
             updated = hook.client.update_website(website_id, expected_domain=self.domain, **settings)
-            self.log.info("Updated website %s: %s.", hook.client.redact(_name(updated.record)), _list(settings))
+            self.log.info("Updated website %s: %s.", _name(updated.record), _list(settings))
             return _result(hook, updated, updated=settings)
 
 
@@ -455,7 +456,7 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
 
 def _name(website: Mapping[str, Any]) -> str:
     domain = website.get("domain")
-    return f"{domain} (id {website['id']})" if isinstance(domain, str) else f"{website['id']}"
+    return f"{readable(domain)} (id {website['id']})" if isinstance(domain, str) else f"{website['id']}"
 
 
 def _list(names: Iterable[str]) -> str:
@@ -471,15 +472,13 @@ def _result(
     differing: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return the result of the operators that write settings."""
-    return hook.client.for_output(
-        {
-            "website_id": written.record["id"],
-            "domain": written.record.get("domain"),
-            "created": created,
-            "updated": list(updated),
-            "differing": list(differing),
-            "unverified": list(written.unverified),
-            "verified": not written.unverified and not differing,
-            "website": written.record,
-        }
-    )
+    return {
+        "website_id": written.record["id"],
+        "domain": written.record.get("domain"),
+        "created": created,
+        "updated": list(updated),
+        "differing": list(differing),
+        "unverified": list(written.unverified),
+        "verified": not written.unverified and not differing,
+        "website": hook.client.for_output(written.record),
+    }

@@ -60,6 +60,8 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
     )
     #: Only operators that plan have it.
     adopt: str | None = None
+    #: Only operators that write have it.
+    file_mode: str = "600"
 
     def __init__(
         self,
@@ -172,7 +174,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
                 "a URL or an absolute path, and list_name, a name for the lists of this file"
             )
         identity = Identity(service["service"], service["account"], settings.list_name)
-        return LedgerFile(settings.ledger_path, identity, adopt=bool(settings.adopt))
+        return LedgerFile(settings.ledger_path, identity, adopt=bool(settings.adopt), file_mode=self.file_mode)
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
@@ -193,6 +195,8 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         path). (templated)
     :param overwrite_plan: replace another plan at ``plan_path``; else that is an error, since somebody may be approving
         it. (templated)
+    :param file_mode: permissions of the plan on a disk of the worker: ``600`` (default: for its
+        user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param prune: also delete websites that are not in the file. (templated)
     :param max_removal_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up. (templated)
@@ -219,6 +223,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         *_WebsitesAsCodeOperator.template_fields,
         "plan_path",
         "overwrite_plan",
+        "file_mode",
         "force",
         "adopt",
     )
@@ -230,6 +235,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         config: Config | None = None,
         plan_path: str | None = None,
         overwrite_plan: bool = False,
+        file_mode: str = "600",
         prune: bool = False,
         max_removal_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
@@ -253,6 +259,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         )
         self.plan_path = plan_path
         self.overwrite_plan = overwrite_plan
+        self.file_mode = file_mode
         self.force = force
         self.adopt = adopt
 
@@ -266,7 +273,9 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
             result = result_of(planned, None, dry_run=True, plan_path=self.plan_path)
             if self.plan_path:
                 overwrite = flag("overwrite_plan", self.overwrite_plan)
-                write_plan(self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite)
+                write_plan(
+                    self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite, file_mode=self.file_mode
+                )
         self.log.info("Planned %s:\n%s", self._source, result["markdown"])
         return result
 
@@ -306,6 +315,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param adopt: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
+    :param file_mode: permissions of ledger and audit trail on a disk of the worker: ``600`` (default: for its
+        user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of websites changed, ``verified``
         whether all that was changed was read again and holds.
@@ -324,6 +335,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         "force",
         "adopt",
         "audit_path",
+        "file_mode",
     )
 
     def __init__(
@@ -341,6 +353,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         adopt: str | None = None,
         max_workers: int = 8,
         audit_path: str | None = None,
+        file_mode: str = "600",
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -360,12 +373,18 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         self.force = force
         self.adopt = adopt
         self.audit_path = audit_path
+        self.file_mode = file_mode
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
         from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.operators.audit import audit_trail
-        from airflow_provider_analytics.operators.planning import read_approved, require_run_to_apply, result_of
+        from airflow_provider_analytics.operators.planning import (
+            parse_file_mode,
+            read_approved,
+            require_run_to_apply,
+            result_of,
+        )
         from airflow_provider_analytics.reconcile.markdown import to_markdown
 
         with self.connected() as hook:
@@ -377,13 +396,13 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             of_approved = approved.plan if approved else None
             planned = self._plan(hook, settings, force=force, approved=of_approved, to_apply_in=context)
             planned = planned.only(approved)
-            audit = audit_trail(self.audit_path, context, hook.client.redact)
+            audit = audit_trail(self.audit_path, context, hook.client.redact, parse_file_mode(self.file_mode))
             outcome = planned.apply(audit, passwords=_passwords(planned.plan))
             result = result_of(planned, outcome, dry_run=False, plan_path=self.plan_path)
             self.log.info(
                 "Applied %s of %s changes, %s failed. The plan was:\n%s",
                 *(f"{number:,}" for number in (outcome.applied, len(planned.plan.changes), len(outcome.failures))),
-                hook.client.redact(to_markdown(planned.plan)),
+                to_markdown(planned.plan),
             )
             outcome.raise_failures()
         return result
@@ -562,7 +581,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         records, unread = complete_records(hook.client, hook.list_websites(), SETTABLE_FIELDS, workers=workers)
         if unread:
             raise BulkError(unread)
-        return records, hook.client.base_url
+        return hook.client.for_output(records), hook.client.base_url
 
     def _recorded(self) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.hooks.object_storage import storage_path

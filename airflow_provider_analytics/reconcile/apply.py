@@ -341,12 +341,10 @@ class _Application:
         fields = ", ".join(one.field for one in site.todo.fields) or site.todo.action
         self._unfaithful = NotAppliedError(
             str(site.sent.website_id if site.sent else site.todo.website_id),
-            {name: self._client.redact(how) for name, how in look.differences.items()},
-            self._client.redact(
-                f"Website {doubted[1][0].name} shows the same, so the service does it with each website. "
-                f"Sent: {fields}. {' '.join(f'{one}.' for one in said)} {len(left):,} websites were not changed. "
-                f"Try the other value of the extra update_method ({self._client.settings.update_method} now)."
-            ),
+            look.differences,
+            f"Website {doubted[1][0].name} shows the same, so the service does it with each website. "
+            f"Sent: {fields}. {' '.join(f'{one}.' for one in said)} {len(left):,} websites were not changed. "
+            f"Try the other value of the extra update_method ({self._client.settings.update_method} now).",
             permanent=True,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, same_setting
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
+from airflow_provider_analytics.reconcile.plan import Change, Plan, short, website_of
 
 #: An effect: the field, what happens to it, and the value or entry.
 Effect = tuple[str, str, Any]
@@ -153,4 +153,4 @@ def _told(what: str, changes: list[str]) -> str:
 
 def _in_words(effect: Effect) -> str:
     name, what, value = effect
-    return f"{name} {value}" if what == "set" else f"{what} {name} {value}"
+    return f"{name} {short(value)}" if what == "set" else f"{what} {name} {short(value)}"

@@ -15,6 +15,7 @@ from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS, normalise, raw_lines
 from airflow_provider_analytics.api.verification import shows
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
 
@@ -272,4 +273,4 @@ class Desired:
 
 def _name(record: Mapping[str, Any]) -> str:
     domain, website_id = website_of(record)
-    return domain or website_id
+    return readable(domain) or website_id

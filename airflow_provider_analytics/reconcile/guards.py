@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.reconcile.plan import Change, Plan
+from airflow_provider_analytics.reconcile.plan import Change, Plan, short
 from airflow_provider_analytics.thresholds import loses_too_much
 
 #: Number of websites, and of their entries, that a guard names.
@@ -163,4 +163,4 @@ def _cut(last_list: LastList, limit: float) -> _Tripped | None:
 def _losses(website: Change, name: str) -> str:
     removed = next(change.removed for change in website.fields if change.field == name)
     more = f" and {len(removed) - _SHOWN_WORST:,} more" if len(removed) > _SHOWN_WORST else ""
-    return f"{website.website} loses {', '.join(removed[:_SHOWN_WORST])}{more}"
+    return f"{website.website} loses {', '.join(map(short, removed[:_SHOWN_WORST]))}{more}"

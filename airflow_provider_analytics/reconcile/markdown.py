@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.readable import code_span
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, short
 
 _SHOWN_CHANGES = 100
@@ -31,11 +32,11 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
     if plan.opened:
         pages = "statistics page becomes" if len(plan.opened) == 1 else "statistics pages become"
         lines += [f"**{len(plan.opened):,} {pages} public:** {_names(plan.opened, limit)}", ""]
-    lines += [line for warning in plan.warnings for line in (f"**Warning:** {_span(warning)}", "")]
+    lines += [line for warning in plan.warnings for line in (f"**Warning:** {code_span(warning, None)}", "")]
     if plan.protected:
         lines += [f"Not in the file, but protected ({len(plan.protected):,}): {_listed(plan.protected, limit)}", ""]
     if plan.unsafe and (worst := plan.unsafe.split("\n- ")[1:]):
-        lines += ["The most on:", "", *(f"- {_span(one)}" for one in worst), ""]
+        lines += ["The most on:", "", *(f"- {code_span(one, None)}" for one in worst), ""]
     if plan.scope:
         lines += [", ".join(f"{name} {_code(value)}" for name, value in plan.scope.items()), ""]
     lines.append(f"Digest `{plan.digest}`")
@@ -55,7 +56,7 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
         left -= len(changes)
     text = "\n".join(lines) + "\n"
     if whole and limit is not None and text != to_markdown(plan, limit=None):
-        text += f"\nThe whole plan: {_span(whole)}\n"
+        text += f"\nThe whole plan: {code_span(whole, None)}\n"
     return text
 
 
@@ -70,12 +71,8 @@ def _listed(names: Sequence[str], limit: int | None) -> str:
 
 
 def _code(value: Any) -> str:
-    return _span(short(value))
-
-
-def _span(text: str) -> str:
-    # Domains and entries come from the service: code spans keep them from being rendered as Markdown or HTML.
-    return "`" + " ".join(text.replace("`", "'").split()) + "`"
+    # Domains and entries come from the service.
+    return code_span(short(value))
 
 
 def _field(change: FieldChange, action: str, limit: int | None) -> str:

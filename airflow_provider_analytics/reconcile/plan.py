@@ -16,6 +16,7 @@ from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise, raw_lines
 from airflow_provider_analytics.api.kinds import Privacy
 from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.readable import readable
 
 Action = Literal["create", "update", "delete"]
 
@@ -76,9 +77,7 @@ class Change:
     @property
     def website(self) -> str:
         """Name of the website for logs and errors."""
-        if not self.website_id:
-            return self.domain
-        return f"{self.domain} (id {self.website_id})" if self.domain else f"id {self.website_id}"
+        return website_name(self.domain, self.website_id)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -277,6 +276,13 @@ def website_of(record: Mapping[str, Any]) -> tuple[str, str]:
     return str(record.get("domain") or ""), str(record["id"])
 
 
+def website_name(domain: str, website_id: str | None) -> str:
+    """Return the readable name of a website for logs and errors."""
+    if not website_id:
+        return readable(domain)
+    return f"{readable(domain)} (id {website_id})" if domain else f"id {website_id}"
+
+
 def _order(change: Change) -> tuple[str, str, str]:
     return domain_key(change.domain), change.website_id or "", change.action
 
@@ -302,6 +308,5 @@ def _tupled(value: Any) -> Any:
 
 
 def short(value: Any) -> str:
-    """Return a value as text of bounded length."""
-    text = "not shown" if value is None else str(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    """Return a value as readable text of bounded length."""
+    return readable("not shown" if value is None else str(value), _SHOWN_CHARACTERS)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_analytics.api.checks import refused, text_list
+from airflow_provider_analytics.api.checks import refused, short_repr, text_list
 from airflow_provider_analytics.api.domains import domain_key, matches, spellings
 from airflow_provider_analytics.api.entries import Entries, without_comment
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.plan import website_of
 
 _SHOWN = 20
@@ -121,8 +122,8 @@ def raise_unless_found(records: Sequence[Mapping[str, Any]], text: str) -> None:
         domain, website_id = website_of(record)
         if not any(text.casefold() in one.casefold() for one in spellings(domain)):
             raise ValueError(
-                f"search={text!r} found {domain!r} (id {website_id}), whose domain does not hold the text: the service "
-                f"may ignore the search. Use a pattern instead: websites=['*{text}*']"
+                f"search={text!r} found {short_repr(domain)} (id {website_id}), whose domain does not hold the text: "
+                f"the service may ignore the search. Use a pattern instead: websites=['*{text}*']"
             )
 
 
@@ -130,5 +131,5 @@ def raise_unmatched(unmatched: Sequence[str], *, allow_no_match: bool) -> None:
     """Raise :class:`ValueError` with the selectors that match no website, unless ``allow_no_match``."""
     if unmatched and not allow_no_match:
         more = f"; and {len(unmatched) - _SHOWN:,} more" if len(unmatched) > _SHOWN else ""
-        listed = "; ".join(one[:_SHOWN_CHARACTERS] for one in unmatched[:_SHOWN])
+        listed = "; ".join(readable(one, _SHOWN_CHARACTERS) for one in unmatched[:_SHOWN])
         raise ValueError(f"no website matches {listed}{more}. Correct them, or set allow_no_match=True")

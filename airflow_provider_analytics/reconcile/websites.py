@@ -11,7 +11,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key, spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.exceptions import NotFoundError
-from airflow_provider_analytics.reconcile.plan import website_of
+from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.workers import Progress, Work, each
 
 log = logging.getLogger(__name__)
@@ -186,13 +186,13 @@ def complete_records(
         return {**record, **fetched}
 
     failures: dict[str, str] = {}
-    fetched = each(client, Work(lacking, work, _name, failures), Progress(len(lacking), "Fetching"), workers)
+    fetched = each(
+        client,
+        Work(lacking, work, lambda record: website_name(*website_of(record)), failures),
+        Progress(len(lacking), "Fetching"),
+        workers,
+    )
     answers = {str(record["id"]): answer for record, answer in fetched}
     asked = {str(record["id"]) for record in lacking}
     whole = [answers.get(str(record["id"])) if str(record["id"]) in asked else record for record in records]
     return [record for record in whole if record is not None], failures
-
-
-def _name(record: Record) -> str:
-    domain, website_id = website_of(record)
-    return f"{domain} (id {website_id})" if domain else f"id {website_id}"

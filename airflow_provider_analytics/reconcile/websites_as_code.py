@@ -10,7 +10,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key, matches
 from airflow_provider_analytics.reconcile.desired import Desired, Place, Problem
 from airflow_provider_analytics.reconcile.ledger import Owned
-from airflow_provider_analytics.reconcile.plan import website_of
+from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.websites_file import WebsitesFile, check_key, problems_error
 
@@ -61,7 +61,7 @@ class WebsitesAsCode:
                 continue
             why = self._protected(domain) if self.prune else None
             if why:
-                spared.append(f"{domain} (id {website_id}): {why}" if domain else f"id {website_id}: {why}")
+                spared.append(f"{website_name(domain, website_id)}: {why}")
             elif self.prune:
                 doomed.add(website_id)
         created = [website for key, website in by_domain.items() if key not in found]

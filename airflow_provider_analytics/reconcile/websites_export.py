@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
+from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
+from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired import PASSWORD_FROM, SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
 from airflow_provider_analytics.reconcile.websites_file import check_key
@@ -34,8 +35,8 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tup
         domain, website_id = website_of(record)
         if domain_key(domain) in seen:
             raise ValueError(
-                f"several websites have the domain {domain}: ids {seen[domain_key(domain)]}, {website_id}. A file can "
-                "hold a domain only once: delete all but one"
+                f"several websites have the domain {readable(domain)}: ids {seen[domain_key(domain)]}, {website_id}. A "
+                "file can hold a domain only once: delete all but one"
             )
         seen[domain_key(domain)] = website_id
         try:
@@ -56,7 +57,7 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tup
     head = [
         f"# Websites of {origin}.",
         "# Not included, and not restored by this file: ids, statistics, passwords.",
-        *(f"# {json.dumps(note, ensure_ascii=False)[1:-1]}" for note in (*left_out, *notes)),
+        *(f"# {readable(note, None)}" for note in (*left_out, *notes)),
     ]
     data = {**({"networks": "send"} if networks else {}), "websites": websites}
     body: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
@@ -71,9 +72,13 @@ def _exported(field: str, value: Any, *, shown: bool) -> tuple[Any, bool]:
         try:
             return FIELDS[field].kind.parse(field, value), False
         except ValueError:
-            raise ValueError(f"its value {value!r} is not documented") from None
+            raise ValueError(f"its value {short_repr(value)} is not documented") from None
     if not isinstance(value, tuple):
         raise ValueError("its value is not a list")
+    if MASK in value:
+        raise ValueError("its value contains a secret of the connection")
+    if not all(map(is_plain, value)):  # a file is reviewed by people
+        raise ValueError("its value contains characters that do not show")
     entry_type = LINE_FIELDS[field]
     entries = tuple(dict.fromkeys(key for key in map(entry_type.key, value) if key))
     entry_type.parse(field, entries, "send")

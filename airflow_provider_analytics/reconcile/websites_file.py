@@ -22,6 +22,7 @@ from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS
 from airflow_provider_analytics.api.kinds import Secret
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.desired import (
     MODES,
     PASSWORD_FROM,
@@ -37,6 +38,8 @@ _ALSO = "also_"
 #: What a layer may hold besides settings.
 _IGNORE, _PROTECT = "ignore", "protect"
 _NO_ENTRIES = "has no entries: write [] to clear the list, or leave it out"
+#: Maximum number of values that the aliases of a file stand for.
+MAX_ALIASED = 50_000
 _SHOWN_PROBLEMS = 20
 _SHOWN_CHARACTERS = 180
 _PATTERN = re.compile(r"[*?]")
@@ -168,12 +171,37 @@ def _read(text: str, reader: _Reader) -> Any:
     """Return the values of a YAML text; the reader knows their lines and the problems."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node:
+            _check_aliases(node)
         return reader.read(node, ()) if node else None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"{reader.source}:{line}: invalid YAML: {error.problem}") from error
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{reader.source}:1: invalid YAML: {error!r}") from error
+
+
+def _check_aliases(node: yaml.Node) -> None:
+    """Raise unless the aliases of a document stand for a bounded number of values.
+
+    An alias is one node, however often it is used. Once it is read it is a copy for each use: aliases of aliases
+    multiply.
+    """
+    sizes: dict[int, int] = {}
+
+    def size(part: yaml.Node) -> int:
+        if id(part) not in sizes:
+            sizes[id(part)] = 0  # an alias to itself, which is reported when it is read
+            inner = part.value if isinstance(part, yaml.CollectionNode) else ()
+            pairs = (one if isinstance(one, tuple) else (one,) for one in inner)
+            sizes[id(part)] = 1 + sum(size(one) for pair in pairs for one in pair)
+        return sizes[id(part)]
+
+    copies = size(node) - len(sizes)
+    if copies > MAX_ALIASED:
+        raise yaml.constructor.ConstructorError(
+            None, None, f"aliases stand for more than {MAX_ALIASED:,} values; use groups instead", node.start_mark
+        )
 
 
 def parse_websites(value: object, source: str = "config") -> WebsitesFile:
@@ -445,7 +473,7 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
 def problems_error(problems: Iterable[Problem]) -> ValueError:
     """Return one :class:`ValueError` with the problems, sorted by place and at most twenty."""
     listed = sorted(set(problems))
-    lines = [f"{place.text}: {problem}"[:_SHOWN_CHARACTERS] for place, problem in listed[:_SHOWN_PROBLEMS]]
+    lines = [readable(f"{place.text}: {problem}", _SHOWN_CHARACTERS) for place, problem in listed[:_SHOWN_PROBLEMS]]
     more = [f"and {len(listed) - len(lines):,} more problems"] if len(listed) > len(lines) else []
     return ValueError("\n".join([*lines, *more]))
 

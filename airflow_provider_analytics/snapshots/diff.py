@@ -23,6 +23,7 @@ from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.readable import code_span
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import Compared, Manifest
 from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, read_partition
@@ -272,9 +273,8 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return "<br>".join(_cell(str(entry)) for entry in value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    for character, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "\\`")):
-        text = text.replace(character, written)
-    return " ".join(text.splitlines())
+    # In a code span nothing is a link, a picture or HTML; a table ends a cell at a bar even there.
+    return code_span(text, None).replace("|", "\\|")
 
 
 def _record(text: str) -> dict[str, Any]:

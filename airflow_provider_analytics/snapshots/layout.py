@@ -1,8 +1,10 @@
 """Paths of a dataset of snapshots.
 
 ``<base>/<dataset>/dt=YYYY-MM-DD/`` holds data files and nothing else, since some readers take every file of a folder
-for data, whatever its name. ``<base>/_<dataset>/`` holds what is known about them: per day ``_manifest.json`` and,
-written last, ``_SUCCESS``; and ``_latest.json``. Readers of a whole folder skip names that begin with ``_``.
+for data, whatever its name.
+``<base>/_<dataset>/`` holds what is known about them: per day ``_manifest.json`` and, written last, ``_SUCCESS``; and
+``_latest.json``. While a run publishes, its manifest is also there as ``_manifest-<token>.json``: should the run die,
+that says which files are its own. Readers of a whole folder skip names that begin with ``_``.
 
 The folders are not named after the column ``snapshot_date``: readers take the name of a folder for a column, and most
 of them fail if the file has it too, with another type.
@@ -22,8 +24,13 @@ DATASET = "websites"
 MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
 LATEST = "_latest.json"
+#: What a run is about to publish: its manifest, under a name of its own. It is there before any of the files.
+DRAFT = "_manifest-{token}.json"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_DRAFT = re.compile(r"_manifest-[0-9TZa-f-]+\.json")
+#: Written by :func:`diff.diff_snapshots` beside a manifest, whenever someone compares.
+_COMPARISON = re.compile(r"_since-[0-9]{4}-[0-9]{2}-[0-9]{2}\.(jsonl|md)")
 _PARTITION = re.compile(r"dt=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 
@@ -100,6 +107,16 @@ def _day(name: str) -> date | None:
         return date.fromisoformat(match[1]) if match else None
     except ValueError:
         return None
+
+
+def is_draft(name: str) -> bool:
+    """Return whether a file is the draft of a manifest."""
+    return _DRAFT.fullmatch(name) is not None
+
+
+def is_comparison(name: str) -> bool:
+    """Return whether a file is a comparison with an earlier snapshot."""
+    return _COMPARISON.fullmatch(name) is not None
 
 
 def dataset_of(base: StoragePath | str, name: str = DATASET) -> Dataset:

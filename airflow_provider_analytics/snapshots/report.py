@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.snapshots.diff import Change, bounded, list_difference
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
@@ -114,7 +115,8 @@ def notices(manifest: Manifest) -> list[str]:
         more = len(fields.new) - MAX_EXCLUSIONS
         found.append(f"Fields that are not documented: {shown}{f' and {more} more' if more > 0 else ''}.")
     if manifest.filters:
-        found.append("Only: " + ", ".join(f"{name} {_word(value)}" for name, value in manifest.filters.items()) + ".")
+        filters = ", ".join(f"{name} {_cut(_word(value))}" for name, value in manifest.filters.items())
+        found.append(f"Only: {filters}.")
     return found
 
 
@@ -215,7 +217,7 @@ def _lines(text: str | None) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}\u2026"
+    return readable(text, MAX_CELL)
 
 
 def _word(value: object) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from airflow_provider_analytics.exceptions import MAX_MESSAGE, GuardError
+from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.snapshots import catalog
-from airflow_provider_analytics.snapshots.layout import Dataset
-from airflow_provider_analytics.snapshots.publish import leftovers, remove_leftovers, remove_snapshot
-from airflow_provider_analytics.storage import StoragePath
+from airflow_provider_analytics.snapshots.layout import Dataset, Partition
+from airflow_provider_analytics.snapshots.publish import files_of_snapshot, has_manifest, leftovers, remove_files
+from airflow_provider_analytics.storage import StoragePath, is_link, names
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,27 +54,41 @@ class Pruning:
     """What is kept and what is removed.
 
     :param kept: days that are kept, newest first.
-    :param removed: days that are removed, newest first.
+    :param removed: days whose snapshot is removed, newest first.
     :param damaged: days that are not whole, with what is wrong; kept unless they are in ``removed``.
-    :param leftovers: other days to the files that dead runs left there and that are removed, also beside a snapshot.
+    :param leftovers: other days with files of dead runs that are removed, newest first.
+    :param unknown: days that are not touched, newest first: no manifest names their files, or they are behind a link.
+    :param files: the files that are removed, by day, in this order.
     """
 
     kept: list[date]
     removed: list[date]
     damaged: dict[date, str]
-    leftovers: dict[date, list[StoragePath]]
+    leftovers: list[date]
+    unknown: list[date]
+    files: dict[date, list[StoragePath]]
+
+    @property
+    def count(self) -> int:
+        """Number of files that are removed."""
+        return sum(map(len, self.files.values()))
 
 
 def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remove_damaged: bool) -> Pruning:
     """Return which snapshots a retention removes.
 
-    A damaged snapshot takes no place of a whole one. It is kept, since somebody may be able to restore it, unless
+    A damaged snapshot takes no place of a whole one. It is kept, since someone may be able to restore it, unless
     ``remove_damaged`` is set and its day is not to be kept. Sizes show whether a snapshot is whole; if some are to be
     removed, the SHA-256 of the others.
 
+    :raises GuardError: if there are folders of days, and no manifest of any of them; or if the dataset is behind a
+        link.
     :raises StorageError: if the storage fails.
     """
-    found = list(catalog.entries(dataset))
+    every_day = dataset.days()
+    _check_is_ours(dataset, every_day)
+    days = [day for day in every_day if not any(map(is_link, dataset.partition(day).folders))]
+    found = [entry for entry in catalog.entries(dataset) if entry.day in days]
     every = [entry.day for entry in found]
     damaged = {entry.day: entry.problems[0] for entry in found if not entry.is_whole}
     snapshots = {entry.day: entry.snapshot for entry in found if entry.snapshot and entry.is_whole}
@@ -83,21 +102,53 @@ def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remov
             break
         damaged |= {day: problems[0] for day, problems in verified.items() if problems}
     kept |= spared
-    damaged = {day: damaged[day] for day in every if day in damaged}
     removed = [day for day in every if day not in kept]
-    left = {day: leftovers(dataset.partition(day), now) for day in dataset.days() if day not in removed}
+    files = {}
+    for day in days:
+        own = files_of_snapshot if day in removed else leftovers
+        files[day] = own(dataset.partition(day), now)
+    others = [day for day in every_day if day not in every]
     return Pruning(
-        [day for day in every if day in kept], removed, damaged, {day: files for day, files in left.items() if files}
+        kept=[day for day in every if day in kept],
+        removed=removed,
+        damaged={day: damaged[day] for day in every if day in damaged},
+        leftovers=[day for day in days if files[day] and day not in removed],
+        unknown=[day for day in others if _has_others(dataset.partition(day), files.get(day, ()))],
+        files={day: found for day, found in files.items() if found},
     )
 
 
-def prune(dataset: Dataset, pruning: Pruning) -> None:
-    """Remove what a pruning removes, the oldest first.
+def prune(dataset: Dataset, pruning: Pruning, *, dry_run: bool = False) -> None:
+    """Remove what a pruning removes, the oldest first, and log the files of each day.
 
+    :param dry_run: log only.
     :raises StorageError: if the storage fails; what was removed stays removed, the rest is unchanged.
     """
-    for day in sorted((*pruning.removed, *pruning.leftovers)):
-        if day in pruning.leftovers:
-            remove_leftovers(dataset.partition(day), pruning.leftovers[day])
-        else:
-            remove_snapshot(dataset.partition(day))
+    for day in sorted(pruning.files):
+        files = pruning.files[day]
+        if not dry_run:
+            remove_files(dataset.partition(day), files)
+        what = "the snapshot" if day in pruning.removed else "what dead runs left"
+        listed = readable(", ".join(path.name for path in files), MAX_MESSAGE)
+        log.info("%s %s of %s: %s", "Would remove" if dry_run else "Removed", what, day, listed)
+
+
+def _check_is_ours(dataset: Dataset, days: Sequence[date]) -> None:
+    """Raise :class:`GuardError` unless manifests say what in a dataset is its own."""
+    linked = [folder for folder in (dataset.data, dataset.about) if is_link(folder)]
+    if linked:
+        raise GuardError(
+            f"{linked[0]} is a symbolic link. Nothing was removed, as what is behind it may belong to something else.",
+            "Set base_path to the folder itself, or remove the link.",
+        )
+    if days and not any(has_manifest(dataset.partition(day)) for day in days):
+        raise GuardError(
+            f"{dataset.data} has folders of {len(days):,} days, and {dataset.about} has no manifest of any of them. "
+            "Nothing was removed, as nothing shows which files are snapshots.",
+            f"If the data was copied, copy {dataset.about.name} as well. If it is another table, use another dataset. "
+            "Otherwise remove the folders manually.",
+        )
+
+
+def _has_others(partition: Partition, removed: Sequence[StoragePath]) -> bool:
+    return any(folder / name not in removed for folder in partition.folders for name in names(folder))

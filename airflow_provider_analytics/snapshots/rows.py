@@ -7,7 +7,9 @@ its type is null. The complete record is kept as JSON text in ``record``, withou
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,9 +19,11 @@ from typing import Any
 
 import msgspec
 
-from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
-from airflow_provider_analytics.api.redaction import Redactor, may_hold_a_secret, without_secrets
+from airflow_provider_analytics.api.checks import short_repr
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalise
+from airflow_provider_analytics.api.redaction import IDENTITY, may_hold_a_secret, names_in, without_secrets
 from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.readable import Redactor
 
 Row = dict[str, Any]
 #: Some rows as columns: the values of each column by its name, in the order of :data:`COLUMNS`.
@@ -45,6 +49,11 @@ MEANINGS = {
 #: How IP addresses are written: unchanged, each as its SHA-256, or not at all.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 
+#: What may be an IP address within a text. A longer row of digits and dots is none.
+_ADDRESS = re.compile(
+    r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])"
+    r"|(?<![\w:.])(?=[0-9A-Fa-f.]*:)[0-9A-Fa-f:.]{2,45}(?<!\.)(?![\w:])"
+)
 #: Records that become columns at once.
 _BLOCK = 100
 #: Types of which equal values are the same.
@@ -92,23 +101,25 @@ def typed_columns(
     observed_at: str,
     exclude_ips_as: str,
     report: FieldReport,
-    redact: Redactor | None = None,
+    secrets: Redactor | None = None,
 ) -> Iterator[Columns]:
     """Yield the columns of some records at a time, in the same order, and update ``report``.
 
     :param snapshot_date: YYYY-MM-DD.
     :param observed_at: when reading the list began, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
-    :param redact: applied to every text, such as ``AnalyticsClient.redact``; keys that name a secret are removed.
+    :param secrets: those of the connection: a value that contains one is replaced, see :func:`without_secrets`.
     :raises StorageError: if a record has no usable id.
     """
     left = iter(records)
     # Many records at a time: what is looked up or looked for is so once for all of them, and a value that many of them
     # have becomes a cell once.
     while block := list(islice(left, _BLOCK)):
-        lines = _lines(block)
-        if lines is None or may_hold_a_secret(lines.decode(), redact):  # hardly ever
-            block, lines = without_secrets(block, redact), None
+        lines, names = _lines(block), set().union(*block)
+        if lines is None or lines.count(b"{") > len(block):  # with something nested
+            names = names_in(block)
+        if lines is None or may_hold_a_secret(lines, names, secrets):  # hardly ever
+            block, lines = without_secrets(block, secrets), None
         report.websites += len(block)
         report.seen.update(map(_utf8, set().union(*block) - report.seen))
         if exclude_ips_as != "keep":
@@ -148,7 +159,7 @@ def _id(value: object) -> str:
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     # Two texts that UTF-8 cannot encode could become the same one in the file.
     if not text or not (text.isascii() or _utf8(text) == text):
-        raise StorageError(f"a website record has no usable id: id={value!r}; allowed: a number or text")
+        raise StorageError(f"a website record has no usable id: id={short_repr(value)}; allowed: a number or text")
     return text
 
 
@@ -167,18 +178,52 @@ def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
 
 
 def without_addresses(value: Any, how: str) -> Any:
-    """Return a record with its IP addresses kept, hashed or dropped at any depth; see :data:`EXCLUDE_IPS_AS`."""
-    if how == "keep":
-        return value
+    """Return a record with its IP addresses kept, hashed or dropped at any depth; see :data:`EXCLUDE_IPS_AS`.
+
+    The entries of ``exclude_ips`` are hashed as a whole, networks too. An address in any other text is replaced by its
+    hash; dropped is the whole text. The id and the domain of the record stay as they are.
+    """
+    return value if how == "keep" else _without_addresses(value, how, IDENTITY)
+
+
+def _without_addresses(value: Any, how: str, kept: tuple[str, ...] = ()) -> Any:
     if isinstance(value, Mapping):
-        return {
-            name: _hashed(inner) if name == "exclude_ips" else without_addresses(inner, how)
-            for name, inner in value.items()
-            if name != "exclude_ips" or how == "hash"
-        }
+        found = {}
+        for name, inner in value.items():
+            if name in kept:
+                found[name] = inner
+            elif how == "hash":
+                hashed = _hashed(inner) if name == "exclude_ips" else _without_addresses(inner, how)
+                found[_with_hashes(name)] = hashed
+            elif name != "exclude_ips" and not has_address(name) and not has_address(inner):
+                found[name] = _without_addresses(inner, how)
+        return found
     if isinstance(value, list):
-        return [without_addresses(inner, how) for inner in value]
-    return value
+        left = [inner for inner in value if how == "hash" or not has_address(inner)]
+        return [_without_addresses(inner, how, kept) for inner in left]
+    return _with_hashes(value) if isinstance(value, str) else value
+
+
+def has_address(value: object) -> bool:
+    """Return whether a value is a text with an IP address."""
+    return isinstance(value, str) and _with_hashes(value) != value
+
+
+def _with_hashes(text: str) -> str:
+    """Return a text with each IP address replaced by its hash."""
+    return _ADDRESS.sub(_hash_of_address, text) if "." in text or ":" in text else text
+
+
+def _hash_of_address(found: re.Match[str]) -> str:
+    try:
+        ipaddress.ip_address(found[0])
+    except ValueError:
+        return found[0]
+    return _sha256(LINE_FIELDS["exclude_ips"].key(found[0]))
+
+
+def _sha256(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
 
 
 def _hashed(value: Any) -> Any:
@@ -188,7 +233,7 @@ def _hashed(value: Any) -> Any:
     entries = normalise("exclude_ips", value)
     # Anything but a list is hashed as a whole, since it may contain an address.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
-    return "\n".join(f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}" for text in texts)
+    return "\n".join(map(_sha256, texts))
 
 
 def _encodable(value: Any) -> Any:

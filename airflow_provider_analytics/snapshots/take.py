@@ -18,9 +18,9 @@ from typing import Any
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
-from airflow_provider_analytics.api.redaction import Redactor
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.readable import Redactor, readable
 from airflow_provider_analytics.snapshots import formats, guards, rows
 from airflow_provider_analytics.snapshots.diff import Selection, diff, in_words, read_changes, write_changes
 from airflow_provider_analytics.snapshots.layout import Dataset
@@ -102,14 +102,14 @@ class Origin:
     :param source: where the list comes from.
     :param stats: what the client has done so far.
     :param filters: filters of the list.
-    :param redact: applied to every text of a record, such as ``AnalyticsClient.redact``.
+    :param secrets: those of the connection; a value that contains one is not stored.
     """
 
     make_listing: Callable[[], Listing]
     source: Source
     stats: Stats
     filters: dict[str, Any] = field(default_factory=dict)
-    redact: Redactor | None = None
+    secrets: Redactor | None = None
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def read(
             observed_at=formats.utc_text(observed_at),
             exclude_ips_as=options.exclude_ips_as,
             report=report,
-            redact=origin.redact,
+            secrets=origin.secrets,
         )
         try:
             count = formats.write_columns(typed, data, options.file_format, options.compression)
@@ -351,7 +351,7 @@ def drift(fields: Fields) -> str | None:
     """Return the differences between the records and the documented fields as one line; None if there are none."""
     misfits = ", ".join(f"{name} ({count:,})" for name, count in fields.misfits.items())
     more = len(fields.new) - MAX_NEW_FIELDS
-    new = ", ".join(fields.new[:MAX_NEW_FIELDS]) + (f" and {more:,} more" if more > 0 else "")
+    new = ", ".join(map(readable, fields.new[:MAX_NEW_FIELDS])) + (f" and {more:,} more" if more > 0 else "")
     parts = {"values that do not fit": misfits, "missing": ", ".join(fields.missing), "new": new}
     return "; ".join(f"{what}: {names}" for what, names in parts.items() if names) or None
 

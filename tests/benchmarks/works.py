@@ -236,7 +236,7 @@ def our_snapshot(url: str, file_format: str, parallel: int | None = None) -> Ite
             """Write the first snapshot of a new dataset, and return the number of requests."""
             now, before = datetime.now(UTC), client.stats.requests
             source = Source(url=url, account_id="1")
-            origin = Origin(client.iter_websites, source, client.stats, redact=client.redact)
+            origin = Origin(client.iter_websites, source, client.stats, secrets=client.redact)
             dataset = dataset_of(f"file://{folder}/{next(number)}/websites")
             take_snapshot(dataset, now.date(), origin, now=now, options=Options(file_format))
             return int(client.stats.requests - before)

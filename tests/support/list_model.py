@@ -230,7 +230,7 @@ def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[[dict
 
     def fetch(query: dict[str, str]) -> dialect.Page:
         head = {"Content-Type": "application/json"}
-        answer = dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), str)
+        answer = dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), "")
         page = dialect.page(answer, URL)
         for row in page.rows:
             dialect.website_id(row, answer)

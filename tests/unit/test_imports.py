@@ -17,10 +17,11 @@ import airflow_provider_analytics
 PACKAGE = "airflow_provider_analytics"
 ROOT = Path(airflow_provider_analytics.__file__).parent
 
-#: Folder or module of the package to what it may import of the package, besides itself and ``exceptions``.
+#: Folder or module of the package to what it may import of it, besides itself, ``exceptions`` and ``readable``.
 MAY_IMPORT = {
     "__init__": set[str](),
     "exceptions": set(),
+    "readable": set(),
     "thresholds": set(),
     "get_provider_info": {"__version__"},
     "assets": set(),
@@ -80,7 +81,7 @@ def test_every_part_of_the_package_has_a_rule() -> None:
 @EVERY_SOURCE
 def test_modules_import_what_their_part_may_import(part: str, path: Path) -> None:
     own = {name.split(".")[1] for name in imported(path) if name.startswith(f"{PACKAGE}.")}
-    assert own <= MAY_IMPORT[part] | {part, "exceptions"}
+    assert own <= MAY_IMPORT[part] | {part, "exceptions", "readable"}
     if part not in WITH_AIRFLOW:
         assert not [name for name in imported(path) if name.split(".")[0] == "airflow"]
 

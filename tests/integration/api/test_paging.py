@@ -391,7 +391,7 @@ def test_an_id_that_repeats_the_key_is_in_no_error_and_in_no_log(caplog: pytest.
         return http(200, {"data": [{"id": KEY}, {"id": KEY}], "meta": {"total": 2}})
 
     with RawServer(respond) as server, client_of(server.url) as client:
-        with pytest.raises(IncompleteListError, match=r"website \*\*\* came twice") as caught:
+        with pytest.raises(UnexpectedResponseError, match="shows the API key in an id or in a domain") as caught:
             client.list_websites()
         assert KEY not in repr(caught.value) + str(caught.value) + caplog.text
 

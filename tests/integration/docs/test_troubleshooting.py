@@ -15,7 +15,7 @@ from raw_server import RawServer, Reply, http
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.snapshots import PruneSnapshotsOperator, SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     GetWebsiteOperator,
@@ -127,6 +127,13 @@ def silence(world: World) -> None:
         world.account()
 
 
+@case("more than 2,000,000 values")
+def too_many_values(world: World) -> None:
+    with RawServer([http(200, b"[" + b"{}," * 1_000_001 + b"{}]")]) as server:
+        world.connect(host=server.url)
+        world.execute(ListWebsitesOperator)
+
+
 @case("is not trusted")
 def unknown_authority(world: World) -> None:
     with RawServer([http(200, {})], tls=Authority(world.folder).server_context("127.0.0.1")) as server:
@@ -213,6 +220,18 @@ def no_folder(world: World) -> None:
     (world.folder / "file").write_text("in the way")
     world.sandbox.seed(3)
     world.snapshot(base_path=str(world.folder / "file"))
+
+
+@case("has no manifest of any of them")
+def foreign_table(world: World) -> None:
+    (world.folder / "websites" / "dt=2026-01-01").mkdir(parents=True)
+    world.execute(PruneSnapshotsOperator, base_path=str(world.folder), keep_days=1)
+
+
+@case("shows the API key in an id or in a domain")
+def named_like_the_key(world: World) -> None:
+    world.sandbox.add_website(f"{world.sandbox.api_key}.example")
+    world.execute(ListWebsitesOperator)
 
 
 @case("entries would be lost")

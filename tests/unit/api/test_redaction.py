@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.api.redaction import MASK, Redactor, is_secret_key, without_secrets
+from airflow_provider_analytics.api.fields import RECORD_FIELDS
+from airflow_provider_analytics.api.redaction import is_secret_key, without_secrets
+from airflow_provider_analytics.readable import MASK, Redactor
 
-SECRETS = ("s3cr/t+key", 'quo"ted\\', "pässwort", "12345")
+SECRETS = ("s3cr/t+key", 'quo"ted\\', "pässwort", "12345", "123456789")
 WRITTEN = (
     str,
     html.escape,
@@ -34,16 +36,19 @@ def redactor() -> Redactor:
     return redact
 
 
-def text_by_text(value: Any, redact: Redactor) -> Any:
+def by_structure(value: Any, secrets: Redactor, kept: tuple[str, ...] = ("id", "domain")) -> Any:
     """What :func:`without_secrets` promises, without its look at all of it."""
     if isinstance(value, dict):
-        kept = {name: inner for name, inner in value.items() if not is_secret_key(name)}
-        return {redact(name): text_by_text(inner, redact) for name, inner in kept.items()}
+        return {
+            name: inner if name in kept and not isinstance(inner, (dict, list)) else by_structure(inner, secrets, ())
+            for name, inner in value.items()
+            if (isinstance(inner, bool) or not is_secret_key(name)) and not secrets.finds(name)
+        }
     if isinstance(value, list):
-        return [text_by_text(inner, redact) for inner in value]
+        return [by_structure(inner, secrets, kept) for inner in value]
     if isinstance(value, str):
-        return redact(value)
-    return MASK if type(value) in (int, float) and redact(str(value)) == MASK else value
+        return MASK if secrets.finds(value) else value
+    return MASK if type(value) in (int, float) and str(value) == "123456789" else value
 
 
 texts = st.one_of(
@@ -51,21 +56,72 @@ texts = st.one_of(
     st.sampled_from(["line\nline", "a\\nb", "&", "100%", "a+b", "\\", '"', "Password", "\ud800", "secret"]),
     st.builds(lambda write, secret: write(secret), st.sampled_from(WRITTEN), st.sampled_from(SECRETS)),
 )
-values = st.one_of(st.none(), st.booleans(), st.integers(), st.just(12345), st.floats(allow_nan=False), texts)
+values = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.sampled_from([12345, 123456789]), st.floats(allow_nan=False), texts
+)
 data = st.recursive(values, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=8)
 
 
 @given(data)
-def test_data_is_cleaned_as_if_each_text_was_looked_at(found: Any) -> None:
-    redact = redactor()
-    assert without_secrets(found, redact) == text_by_text(found, redact)
+def test_data_is_cleaned_as_if_each_value_was_looked_at(found: Any) -> None:
+    secrets = redactor()
+    assert without_secrets(found, secrets) == by_structure(found, secrets)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists) | st.text())
+def test_data_without_a_secret_is_the_same(found: Any) -> None:
+    secrets = Redactor()
+    secrets.add("a secret that no text has by chance")
+    assert without_secrets({"note": found}, secrets) == {"note": found}
 
 
 @pytest.mark.parametrize("write", WRITTEN)
 @pytest.mark.parametrize("secret", SECRETS[:3])
 def test_a_secret_is_found_among_a_hundred_records(write: Any, secret: str) -> None:
     records: list[dict[str, Any]] = [{"id": one, "exclude_ips": "10.0.0.1\n10.0.0.2"} for one in range(100)]
-    records[50]["note"] = write(secret)
-    shown = json.dumps(without_secrets(records, redactor()), ensure_ascii=False)
-    assert write(secret) not in json.loads(shown)[50]["note"]
-    assert len(json.loads(shown)) == 100
+    records[50]["note"] = f"It is {write(secret)}."
+    cleaned = without_secrets(records, redactor())
+    assert cleaned[50] == {"id": 50, "exclude_ips": "10.0.0.1\n10.0.0.2", "note": "***"}
+    assert [*cleaned[:50], *cleaned[51:]] == [*records[:50], *records[51:]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password", "Password", "site_password", "passwd", "passphrase", "pass_word", "pwd", "secret", "client-secret",
+        "clientSecret", "two_factor_secret", "token", "api_token", "accessToken", "remember_token", "access_tokens",
+        "api_key", "apiKey", "apikey", "APIKey", "X-Api-Key", "access_key", "private_key", "encryption.key",
+        "authorization", "Proxy-Authorization", "bearer", "credentials", "connection_string", "dsn", "proxy", "proxies",
+        "recovery_codes", "two_factor_recovery_codes", "backupCodes", "otp", "webhook_url", "keyfile_dict",
+        "service_account", "auth_header", "password_hash", "password_reset_token",
+    ],
+)  # fmt: skip
+def test_a_key_that_names_a_secret_is_dropped_at_any_depth(name: str) -> None:
+    assert without_secrets([{"id": 1, "more": {name: "x", "kept": [{name: 7}]}}]) == [{"id": 1, "more": {"kept": [{}]}}]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("id", *RECORD_FIELDS),
+        "password_protected", "passwordProtected", "tokens_used", "token_count", "token_expires_at", "secret_type",
+        "api_key_created", "compass", "passenger", "bypass", "keyboard", "monkey", "sort_key", "key", "keys", "code",
+        "country_code", "proxied", "ads_network", "author", "bear", "notes", "name",
+    ],
+)  # fmt: skip
+def test_a_key_that_names_no_secret_stays(name: str) -> None:
+    assert without_secrets({name: "x", "more": {name: 7}}) == {name: "x", "more": {name: 7}}
+
+
+def test_a_flag_is_no_secret() -> None:
+    assert without_secrets({"has_password": True, "token": False, "secret": None, "api_key": 7}) == {
+        "has_password": True,
+        "token": False,
+    }
+
+
+def test_ids_and_domains_of_records_stay_as_they_are() -> None:
+    records = [{"id": "pässwort", "domain": "pässwort.example", "site": {"id": "pässwort"}}]
+    assert without_secrets(records, redactor()) == [
+        {"id": "pässwort", "domain": "pässwort.example", "site": {"id": "***"}}
+    ]

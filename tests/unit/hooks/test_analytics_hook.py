@@ -59,7 +59,7 @@ def test_there_are_no_other_public_names() -> None:
     form = {"get_connection_form_widgets", "get_ui_field_behaviour"}
     marks = {"conn_name_attr", "default_conn_name", "conn_type", "hook_name"}
     found = {name for name in dir(AnalyticsHook) if not name.startswith("_")} - inherited
-    assert found - form - marks == (set(METHODS) | {"client", "redact", "stop", "where"}) - inherited
+    assert found - form - marks == (set(METHODS) | {"client", "stop", "where"}) - inherited
 
 
 def test_airflow_finds_its_marks() -> None:

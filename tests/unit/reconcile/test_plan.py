@@ -252,7 +252,7 @@ def test_markdown_of_every_kind_of_change() -> None:
         "    - privacy: `private`\n"
         "\n### Update (1)\n\n"
         "- `old.example (id 7)`\n"
-        "    - exclude_ips: add `3.3.3.3`; remove `2.2.2.2 # x'y|<b>`\n"
+        "    - exclude_ips: add `3.3.3.3`; remove `` 2.2.2.2 # x`y|<b> ``\n"
         "    - password_from: `variable:stats`\n"
         "    - privacy: `public` → `password`\n"
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.snapshots import catalog
+from airflow_provider_analytics.snapshots import publish as publishing
 from airflow_provider_analytics.snapshots.catalog import list_snapshots, newest_snapshot
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
@@ -183,19 +184,25 @@ def test_nothing_is_read_as_long_as_nothing_expires(
 
 
 def test_what_dead_runs_left_on_days_without_a_snapshot_goes(
-    take: Make, make_websites: Make, base: StoragePath
+    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def dies(target: StoragePath, *arguments: Any) -> None:
+        if target.name == "_manifest.json":
+            raise KeyboardInterrupt
+        put_bytes(target, *arguments)
+
     take(base, make_websites(3))
-    now = NOON + 9 * NIGHT
-    for day, age in ((21, timedelta(hours=1)), (29, timedelta(minutes=1))):
-        name = f"websites-{new_token(now - age)}.jsonl"
-        folder = base / "websites" / f"dt=2026-11-{day}"
-        base.fs.makedirs(folder.path, exist_ok=True)
-        base.fs.pipe_file((folder / name).path, b"{}")
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "put_bytes", dies)
+        patch.setattr(publishing, "_remove_all", lambda *_: None)
+        for night, age in ((1, timedelta(hours=1)), (9, timedelta(minutes=1))):
+            with pytest.raises(KeyboardInterrupt):
+                take(base, make_websites(3), NOON + night * NIGHT, clock=lambda age=age: NOON + 9 * NIGHT - age)
     pruning = planned(base, Retention(1))
     assert [day.day for day in pruning.leftovers] == [21]  # a run may still be writing the other
     prune(Dataset(base), pruning)
-    assert names(base / "websites" / "dt=2026-11-21") == []
+    for folder in ("websites", "_websites"):
+        assert names(base / folder / "dt=2026-11-21") == []
     assert len(names(base / "websites" / "dt=2026-11-29")) == 1
 
 

@@ -200,12 +200,12 @@ def test_markdown_holds_everything_and_breaks_on_nothing(tmp_path: Path) -> None
     assert (tmp_path / "c.md").read_text() == (
         "# Websites: yesterday to today\n\n1 removed, 1 changed, 1 added.\n"
         "\n## Removed\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
-        "| 2 | gone | domain | gone |  |\n"
+        "| `2` | `gone` | `domain` | `gone` |  |\n"
         "\n## Changed\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
-        "| 1 | a | exclude_ips | 192.0.2.1 | 192.0.2.3 |\n"
-        "| 1 | a | note | x | &lt;b&gt;\\|\\` next |\n"
+        "| `1` | `a` | `exclude_ips` | `192.0.2.1` | `192.0.2.3` |\n"
+        "| `1` | `a` | `note` | `x` | `` <b>\\|`\\nnext `` |\n"
         "\n## Added\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
-        "| 3 | new | domain |  | new |\n"
+        "| `3` | `new` | `domain` |  | `new` |\n"
     )
 
 

@@ -1,0 +1,87 @@
+"""Attacks: each file is an attacker or an asset, each test an attempt. docs/security.md has the threat model."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG
+from airflow_versions import allow_execute_in_this_thread
+from fixture_types import Execute
+from raw_server import RawServer, Request, http
+from wire_client import KEY
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the default connection of Airflow lead to a server: ``connect(url, headers={...})``."""
+
+    def to(url: str, password: str = KEY, **extra: Any) -> None:
+        fields = {"conn_type": "analytics", "host": url, "password": password, "extra": {"max_retries": 0, **extra}}
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
+
+    return to
+
+
+@pytest.fixture
+def execute() -> Execute:
+    """Run one operator as a task would, without a DAG run: ``execute(Operator, argument=...)``."""
+
+    def run(operator: type, *, task_id: str = "task", **arguments: Any) -> Any:
+        allow_execute_in_this_thread()
+        ti = SimpleNamespace(
+            dag_id="dag",
+            run_id="run",
+            task_id=task_id,
+            map_index=-1,
+            try_number=1,
+            start_date=None,
+            xcom_push=lambda **_: None,
+        )
+        dag_run = SimpleNamespace(run_type="manual", run_after=datetime.now(UTC))
+        with DAG("dag", schedule=None) as dag:
+            task = operator(task_id=task_id, **arguments)
+        events = defaultdict[Any, SimpleNamespace](SimpleNamespace)
+        return task.execute({"ti": ti, "dag": dag, "dag_run": dag_run, "outlet_events": events})
+
+    return run
+
+
+@pytest.fixture
+def logged(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
+    """Return all that was logged and printed so far: Airflow 2 uses logging, Airflow 3 prints."""
+    caplog.set_level("DEBUG")
+    said: list[str] = []
+
+    def read() -> str:
+        said.extend(capfd.readouterr())
+        return "".join((*said, *(f"{record.getMessage()}\n" for record in caplog.records)))
+
+    return read
+
+
+@pytest.fixture
+def serving() -> Callable[..., RawServer]:
+    """Return a service whose list has these records; a write is answered with the record of the path."""
+
+    def make(*records: dict[str, Any]) -> RawServer:
+        def respond(request: Request) -> bytes:
+            path = request.target.partition("?")[0]
+            if path.endswith("/account"):
+                return http(200, {"data": {"id": 1}})
+            if path.endswith("/websites") and request.method == "GET":
+                back = request.query.get("sort") == "asc"
+                rows = [] if request.query.get("page", "1") != "1" else [*reversed(records)] if back else [*records]
+                return http(200, {"data": rows, "meta": {"total": len(records)}})
+            wanted = path.rpartition("/")[2]
+            found = [record for record in records if str(record["id"]) == wanted]
+            return http(200, {"data": found[0]}) if found else http(404, {"message": "none"})
+
+        return RawServer(respond)
+
+    return make

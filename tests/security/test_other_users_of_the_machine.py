@@ -1,0 +1,104 @@
+"""Another user of the machine that a worker runs on: reads what is readable, and puts links where files will be."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixture_types import Execute
+from raw_server import RawServer
+
+from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.hooks.object_storage import SharedFile
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """The umask of most systems: others may read."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in sorted(folder.rglob("*"))}
+
+
+@pytest.mark.parametrize(
+    ("argument", "files", "folders"),
+    [({}, 0o600, 0o700), ({"file_mode": "640"}, 0o640, 0o750), ({"file_mode": 644}, 0o644, 0o755)],
+)
+def test_ledgers_plans_and_audit_trails_are_for_their_owner_unless_an_argument_says_so(
+    argument: dict[str, Any],
+    files: int,
+    folders: int,
+    analytics_sandbox: SandboxServer,
+    execute: Execute,
+    tmp_path: Path,
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    paths = {name: f"{tmp_path}/new/{name}/of/{name}" for name in ("ledger_path", "plan_path", "audit_path")}
+    arguments: dict[str, Any] = {"excluded_ips": ["192.0.2.1"], "mode": "managed", "list_name": "a", **argument}
+    arguments["ledger_path"] = paths["ledger_path"]
+    planned = execute(SyncExcludedIpsOperator, **arguments, dry_run=True, plan_path=paths["plan_path"])
+    execute(
+        SyncExcludedIpsOperator,
+        **arguments,
+        plan_path=paths["plan_path"],
+        expected_digest=planned["digest"],
+        audit_path=paths["audit_path"],
+    )
+    found = modes(tmp_path)
+    written = {name for name in found if (tmp_path / name).is_file()}
+    assert len(written) == 4
+    assert {found[name] for name in written} == {files}
+    assert {found[name] for name in found.keys() - written} == {folders}
+
+
+def test_snapshots_are_readable_as_the_umask_says(
+    serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute, tmp_path: Path
+) -> None:
+    with serving({"id": 1, "domain": "a.example"}) as server:
+        connect(server.url)
+        execute(SnapshotWebsitesOperator, base_path=f"{tmp_path}/base")
+    found = modes(tmp_path)
+    assert {found[name] for name in found if (tmp_path / name).is_file()} == {0o644}
+    assert {found[name] for name in found if (tmp_path / name).is_dir()} == {0o755}
+
+
+def test_no_lock_is_taken_through_a_planted_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    (tmp_path / ".ledger.json.lock").symlink_to(victim)
+    with pytest.raises(AnalyticsError, match="cannot write ledger_path"):
+        SharedFile(f"{tmp_path}/ledger.json", "ledger_path", 0o600).write("{}")
+    assert not victim.exists()
+
+
+def test_no_audit_trail_is_written_through_a_planted_link(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    victim = tmp_path / "victim"
+    folder = tmp_path / "audit" / "dag" / "run"
+    folder.mkdir(parents=True)
+    (folder / "task--1-1.jsonl").symlink_to(victim)
+    with pytest.raises(AnalyticsError, match="cannot write audit_path"):
+        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], audit_path=f"{tmp_path}/audit")
+    assert not victim.exists()
+    assert not [request for request in analytics_sandbox.requests if request.method != "GET"]
+
+
+def test_a_ledger_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("{}")
+    (tmp_path / "ledger.json").symlink_to(victim)
+    assert SharedFile(f"{tmp_path}/ledger.json", "ledger_path", 0o600).write("new")
+    assert victim.read_text() == "{}"
+    assert modes(tmp_path)["ledger.json"] == 0o600

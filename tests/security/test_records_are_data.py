@@ -1,0 +1,105 @@
+"""Records are data: what protects secrets must not alter them, and what names a secret must not leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixture_types import Execute
+from hypothesis import given
+from hypothesis import strategies as st
+from raw_server import RawServer
+from wire_client import client_of
+
+from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.snapshots.reader import read_snapshot
+
+Serving = Callable[..., RawServer]
+Connect = Callable[..., None]
+
+#: Headers that a proxy in front may require, and that are no secrets.
+HEADERS = {"X-Tenant": "acme", "X-Api-Version": "2", "X-Region": "www"}
+
+
+def records_of(base: Path, day: str) -> list[dict[str, Any]]:
+    snapshot = read_snapshot(str(base), day)
+    assert snapshot is not None
+    return [json.loads(row["record"]) for row in snapshot.rows()]
+
+
+def test_short_headers_alter_no_record(
+    serving: Serving, connect: Connect, execute: Execute, logged: Callable[[], str], tmp_path: Path
+) -> None:
+    websites = [
+        {"id": number, "domain": f"www.acme-{number}.example.com", "visits": 2, "note": "2 of acme"}
+        for number in (22, 12, 2)
+    ]
+    with serving(*websites) as server:
+        connect(server.url, headers=HEADERS)
+        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+        assert execute(GetWebsiteOperator, website_id=2) == websites[2]
+    assert records_of(tmp_path, taken["snapshot_date"]) == websites
+    assert "Read website www.acme-2.example.com (id 2)" in logged()
+
+
+@pytest.mark.parametrize("password", ["acme", "2222", "example"])
+def test_a_short_password_of_a_website_alters_no_record(
+    password: str, serving: Serving, connect: Connect, execute: Execute
+) -> None:
+    website = {"id": 2222, "domain": "acme.example.com", "privacy": 2, "note": "acme 2222 example"}
+    with serving(website) as server:
+        connect(server.url)
+        assert execute(UpdateWebsiteOperator, website_id=2222, privacy=2, password=password)["website"] == website
+
+
+def test_a_password_within_a_value_hides_the_value_and_nothing_else(
+    serving: Serving, connect: Connect, execute: Execute
+) -> None:
+    website = {"id": 7, "domain": "marketing.example.com", "privacy": 2, "note": "see marketing", "other": "sales"}
+    with serving(website) as server:
+        connect(server.url)
+        returned = execute(UpdateWebsiteOperator, website_id=7, privacy=2, password="marketing")
+    assert returned["website"] == {**website, "note": "***"}
+
+
+texts = st.one_of(st.text(), st.text("2acmewx \n%&\u200b", max_size=9))
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), texts
+)
+names = st.text("2acmewx_&%\u200b\u202e\n", max_size=5)
+
+
+@given(st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(names, inner), max_leaves=12))
+def test_what_is_let_through_is_unchanged_character_by_character(value: Any) -> None:
+    with client_of("http://127.0.0.1:9", headers=HEADERS) as client:
+        record = {"id": 1, "domain": "a.example", "more": value}
+        assert client.for_output(record) == record
+        assert json.dumps(client.for_output([record, record])) == json.dumps([record, record])
+
+
+SECRET = {
+    "password": "x", "passwd": "x", "passphrase": "x", "api_token": "x", "api_key": "x", "access_token": "x",
+    "remember_token": "x", "private_key": "x", "authorization": "x", "two_factor_secret": "x",
+    "two_factor_recovery_codes": ["x"], "apiKey": "x", "Api-Token": 7, "share": {"secret": "x", "kept": 1},
+}  # fmt: skip
+KEPT = {"tokens_used": 5, "password_protected": True, "token_expires_at": "2026-01-01", "has_password": False}
+
+
+def test_no_key_that_names_a_secret_is_in_xcom_or_in_a_snapshot(
+    serving: Serving, connect: Connect, execute: Execute, tmp_path: Path
+) -> None:
+    website = {"id": 1, "domain": "a.example", **SECRET, **KEPT}
+    with serving(website) as server:
+        connect(server.url)
+        returned = execute(GetWebsiteOperator, website_id=1)
+        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+        assert execute(GetAccountOperator) == {"id": 1}
+    expected = {"id": 1, "domain": "a.example", **KEPT, "share": {"kept": 1}}
+    assert returned == expected
+    assert records_of(tmp_path, taken["snapshot_date"]) == [expected]
+    assert not [name for name in taken["fields"]["new"] if name in SECRET.keys() - {"share"}]

@@ -1,0 +1,84 @@
+"""What builds a release, and what stands in it: no file is taken whose hash is not in the repository."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import release_check
+import yaml
+from packaging.requirements import Requirement
+
+REPOSITORY = Path(release_check.__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("tools", ["release", "docs", "uv"])
+def test_every_pin_of_a_tool_has_hashes(tools: str) -> None:
+    text = (REPOSITORY / "constraints" / f"{tools}.txt").read_text()
+    pins = [pin for pin in re.split(r"^(?=\S)", text, flags=re.MULTILINE) if pin]
+    assert len(pins) >= (1 if tools == "uv" else 20)
+    for pin in pins:
+        requirement, *hashes = pin.split("--hash=")
+        assert re.fullmatch(r"==[^*]+", str(Requirement(requirement.replace("\\", "").strip()).specifier))
+        assert hashes
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}[\s\\]*", one) for one in hashes)
+
+
+def test_no_tool_is_installed_without_its_hash() -> None:
+    recipes = (REPOSITORY / "Makefile").read_text().replace("\\\n", " ")
+    installs = [line for line in recipes.splitlines() if re.search(r"pip (install|sync)", line)]
+    tools = [line for line in installs if "--python $(PY)" not in line]
+    assert len(tools) == 3
+    assert all("--require-hashes" in line for line in tools)
+    assert not re.search(r"pip install(?!.*--requirement).* uv\b", recipes)
+
+
+def test_every_action_of_a_workflow_is_pinned_by_its_commit() -> None:
+    workflows = [path.read_text() for path in (REPOSITORY / ".github" / "workflows").glob("*.yml")]
+    used = [one for text in workflows for one in re.findall(r"uses: (\S+)", text) if not one.startswith("$")]
+    assert used
+    assert all(re.search(r"@[0-9a-f]{40}$", one) for one in used)
+
+
+def test_updates_are_proposed_for_actions_and_for_python() -> None:
+    updates = yaml.safe_load((REPOSITORY / ".github" / "dependabot.yml").read_text())["updates"]
+    assert {(one["package-ecosystem"], one["directory"]) for one in updates} == {
+        ("github-actions", "/"),
+        ("pip", "/constraints"),
+    }
+    assert all(one["cooldown"]["default-days"] >= 7 for one in updates)
+
+
+def component(name: str) -> dict[str, Any]:
+    return {"name": name, "version": "1", "bom-ref": f"{name}==1"}
+
+
+def test_a_component_of_the_sbom_has_the_hash_of_the_file_that_is_installed() -> None:
+    def wheel(name: str, digest: str) -> dict[str, Any]:
+        return {"url": f"https://files.example.com/a/{name}", "hashes": {"sha256": digest}}
+
+    packages = [
+        {
+            "name": "some-library",
+            "wheels": [
+                wheel("some_library-1-cp39-cp39-win_amd64.whl", "other"),
+                wheel("some_library-1-py3-none-any.whl", "here"),
+            ],
+            "sdist": wheel("some_library-1.tar.gz", "source"),
+        },
+        {"name": "only-source", "sdist": wheel("only_source-1.tar.gz", "source")},
+    ]
+    hashes = release_check.hashes_of({"packages": packages})
+    assert hashes == {"some-library": "here", "only-source": "source"}
+    document = release_check.with_hashes({"components": [component("Some_Library"), component("only-source")]}, hashes)
+    assert [found["hashes"] for found in document["components"]] == [
+        [{"alg": "SHA-256", "content": "here"}],
+        [{"alg": "SHA-256", "content": "source"}],
+    ]
+
+
+def test_a_component_of_which_no_hash_is_known_stops_a_release() -> None:
+    with pytest.raises(release_check.ReleaseError, match="no hash is known of another"):
+        release_check.with_hashes({"components": [component("another")]}, {"some-library": "0"})

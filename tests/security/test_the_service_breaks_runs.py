@@ -1,0 +1,191 @@
+"""A service that answers what makes others raise, hang or run out of memory: a run goes on, or ends with an error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attacks import shows_as_it_is
+from fixture_types import Execute
+from hypothesis import given
+from hypothesis import strategies as st
+from raw_server import RawServer, http
+from wire_client import client_of
+
+from airflow_provider_analytics.api import dialect, transport
+from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import GetWebsiteOperator
+from airflow_provider_analytics.readable import Redactor, code_span, readable
+
+#: What raised, or took long, in one library or another.
+HOSTILE = {
+    "a number of 5,000 digits": f"&#{'9' * 5000};",
+    "a number of 5,000 digits, hexadecimal": f"&#x{'f' * 5000};",
+    "zeros": f"&#{'0' * 5000}65;",
+    "nested": "&amp;" * 3000,
+    "nested deeply": "&" + "amp;" * 5000,
+    "half of a pair": "\ud800\\ud800\\udc00%ed%a0%80",
+    "backslashes": "\\" * 20_000,
+    "percent": "%" * 20_000,
+    "blanks": " " * 20_000 + "\n",
+    "invisible": "\u200b" * 20_000,
+}
+
+texts = st.one_of(
+    st.text(st.characters(categories=None)),
+    st.text("&#x;0123456789abcdefu\\%+ \n\ud800", max_size=200),
+    st.sampled_from(sorted(HOSTILE)).map(HOSTILE.__getitem__),
+)
+
+
+@given(st.one_of(texts, texts.map(lambda text: text.encode("utf-8", "replace")), st.binary()), st.booleans())
+def test_no_text_makes_it_raise(text: str | bytes, is_part: bool) -> None:
+    secrets = Redactor()
+    secrets.add("a secret & more")
+    for limit in (None, 200):
+        for breaks in ("escape", "fold", "keep"):
+            shown = readable(text, limit, breaks=breaks, is_part=is_part)
+            assert shows_as_it_is(shown) == []
+            assert limit is None or len(shown) <= limit
+            assert breaks == "keep" or "\n" not in shown
+    if isinstance(text, str):
+        assert shows_as_it_is(code_span(text)) == []
+        secrets.finds(text)
+
+
+@pytest.mark.parametrize("charset", ["idna", "punycode", "unicode_escape", "undefined", "zlib", "x"])
+def test_no_charset_makes_it_raise(charset: str) -> None:
+    assert readable(b"xn--\\x \\N{no} " * 4000, content_type=f"text/plain; charset={charset}").startswith("xn--")
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_text_of_a_record_stops_a_snapshot(
+    hostile: str, serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute, tmp_path: Path
+) -> None:
+    records = [
+        {"id": 2, "domain": "b.example", "note": HOSTILE[hostile], "exclude_params": HOSTILE[hostile]},
+        {"id": 1, "domain": "a.example", "note": "R&D 100%"},
+    ]
+    with serving(*records) as server:
+        connect(server.url)
+        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), report=True)
+        returned = execute(GetWebsiteOperator, website_id=2)
+    assert taken["count"] == 2
+    assert returned["note"].encode("utf-8", "replace") == HOSTILE[hostile].encode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_text_of_an_error_hides_the_error(hostile: str, status: int) -> None:
+    text = HOSTILE[hostile].encode("utf-8", "replace")
+    for body in (text, b"<title>" + text + b"</title>", json.dumps({"message": HOSTILE[hostile]}).encode()):
+        with (
+            RawServer([http(status, body, kind="text/html")]) as server,
+            client_of(server.url, max_retries=0) as client,
+            pytest.raises(AnalyticsError),
+        ):
+            client.get_account()
+
+
+def compressed(*members: bytes, tail: bytes = b"") -> bytes:
+    body = b"".join(map(gzip.compress, members)) + tail
+    return http(200, body, headers=[("Content-Encoding", "gzip")])
+
+
+@pytest.mark.parametrize("tail", [b"", b"\0" * 100, b"anything", b"\n"])
+def test_a_stream_of_several_members_is_one_body(tail: bytes) -> None:
+    with RawServer([compressed(b'{"id"', b":", b"", b"7}", tail=tail)]) as server, client_of(server.url) as client:
+        assert client.get_website(7) == {"id": 7}
+
+
+def test_what_follows_the_end_of_a_stream_counts_as_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MAX_BODY_BYTES", 1_000_000)
+    with (
+        RawServer([compressed(b'{"id": 7}', tail=b"\0" * 1_100_000)]) as server,
+        client_of(server.url, max_retries=0) as client,
+        pytest.raises(AnalyticsError, match="larger than 1000000 bytes"),
+    ):
+        client.get_website(7)
+
+
+def test_what_follows_the_end_of_a_stream_is_not_kept() -> None:
+    with RawServer([compressed(b'{"id": 7}', tail=b"\0" * 20_000_000)]) as server, client_of(server.url) as client:
+        tracemalloc.start()
+        try:
+            assert client.get_website(7) == {"id": 7}
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    # The server of the test keeps its own copies.
+    assert peak < 15_000_000
+
+
+@pytest.mark.parametrize("member", [b"", b" "])
+def test_a_stream_of_very_many_members_is_left(member: bytes) -> None:
+    answer = compressed(*[member] * 5000, b'{"id": 7}')
+    with (
+        RawServer([answer]) as server,
+        client_of(server.url, max_retries=0) as client,
+        pytest.raises(AnalyticsError, match="gzip stream cannot be read"),
+    ):
+        client.get_website(7)
+
+
+def test_a_member_that_is_a_bomb_is_left_after_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MAX_BODY_BYTES", 1_000_000)
+    with (
+        RawServer([compressed(b"[", b" " * 50_000_000)]) as server,
+        client_of(server.url, max_retries=0) as client,
+        pytest.raises(AnalyticsError, match="larger than 1000000 bytes"),
+    ):
+        client.get_website(7)
+
+
+@pytest.mark.parametrize("unit", [b"{},", b"[],", b'{"a":0},', b'"",', b"0,"])
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_body_of_very_many_values_takes_no_memory(unit: bytes, status: int) -> None:
+    """47 KB on the wire became 1.2 GB of objects."""
+    body = b'{"data": [' + unit * 3_000_000 + b"0]}"
+    answer = http(status, gzip.compress(body, 1), headers=[("Content-Encoding", "gzip")])
+    with RawServer([answer]) as server, client_of(server.url, max_retries=0) as client:
+        tracemalloc.start()
+        with pytest.raises(AnalyticsError, match="more than 2,000,000 values" if status == 200 else "service failed"):
+            client.list_websites()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    # The body itself, twice while it grows; nothing of what it holds.
+    assert peak < 4 * len(body) + 10_000_000
+
+
+def test_a_body_of_as_many_values_as_allowed_is_read() -> None:
+    rows = [{"id": number, "domain": "a.example", "list": ["x"] * 90} for number in range(20_000)]
+    assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), ""), "http://x").rows == rows
+
+
+@pytest.mark.parametrize("name", ["id", "domain", "privacy", "message"])
+def test_no_value_makes_a_message_of_megabytes(
+    name: str, serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute
+) -> None:
+    long: Any = "x" * 3_000_000
+    with serving({"id": 1, "domain": "a.example", name: long}, {"id": 2, "domain": "b.example", name: long}) as server:
+        with client_of(server.url, max_retries=0) as client:
+            errors = []
+            for call in (
+                client.list_websites,
+                lambda: client.find_website("a.example"),
+                lambda: client.get_website(1),
+                lambda: client.update_website(2, privacy=1),
+                lambda: client.create_website("b.example"),
+            ):
+                try:
+                    call()
+                except AnalyticsError as error:
+                    errors.append(str(error))
+        assert all(len(error) < 12_000 for error in errors)
+        assert errors or name == "message"

@@ -1,0 +1,168 @@
+"""A service that is not trusted puts characters into domains, entries and messages that would forge a log or a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from attacks import FORGED, shows_as_it_is
+from fixture_types import Execute
+from raw_server import RawServer, Reply, http
+from wire_client import client_of
+
+from airflow_provider_analytics.api.domains import check_domain
+from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
+
+Serving = Callable[..., RawServer]
+Connect = Callable[..., None]
+
+RECORD = {
+    "id": 1,
+    "domain": f"{FORGED}.example",
+    "privacy": 1,
+    "email": 0,
+    "exclude_bots": 1,
+    "exclude_params": f"{FORGED.splitlines()[0]}\u202e\u200b",
+    "exclude_ips": "192.0.2.1 # \u202e\n192.0.2.2 # ![](https://evil.example/pixel.png)\n192.0.2.3 # [](//evil.example)",
+    "favorite": False,
+    f"field{FORGED}": 1,
+}
+
+
+@pytest.mark.parametrize("one", "\n\r\t\x1b\x00\x7f\xad\u200b\u200e\u202e\u2028\u2066\ufeff\u034f\u3164\ufe0f\u2800")
+def test_a_domain_with_a_character_that_does_not_show_is_refused(one: str) -> None:
+    with pytest.raises(ValueError, match="domain") as caught:
+        check_domain(f"a{one}b.example")
+    assert one not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (500, []),
+        (422, []),
+        (302, [("Location", "https://evil.example/\x1b[31m\xad")]),
+        (403, [("Content-Type", "text/html\x1b[31m")]),
+        (200, [("Content-Type", "text/\x1b[31m\xad")]),
+        (200, [("Content-Encoding", "br\x1b[31m\xad")]),
+        (503, [("Retry-After", "soon\x1b[31m\xad"), ("CF-Ray", "\x1b[2J\xad")]),
+    ],
+)
+@pytest.mark.parametrize("shape", ["page", "title", "message", "errors"])
+def test_no_answer_forges_a_line(
+    status: int, headers: list[tuple[str, str]], shape: str, logged: Callable[[], str]
+) -> None:
+    body: Any = {
+        "page": FORGED.encode(),
+        "title": f"<title>{FORGED}</title>".encode(),
+        "message": {"message": FORGED},
+        "errors": {"message": "no", "errors": {FORGED: [FORGED]}},
+    }[shape]
+    with (
+        RawServer([http(status, body, kind=None, headers=headers)]) as server,
+        client_of(server.url, max_retries=1) as client,
+        pytest.raises(AnalyticsError) as caught,
+    ):
+        client.get_website(1)
+    assert shows_as_it_is(str(caught.value)) == []
+    assert not [line for line in str(caught.value).splitlines() if line.startswith("ERROR")]
+    assert any(escape in str(caught.value) for escape in ("forged \\x1b", "forged\\r\\u001b", "br\\x1b"))
+    assert shows_as_it_is(logged()) == []
+    assert not [line for line in logged().splitlines() if line.startswith("ERROR forged")]
+
+
+@pytest.mark.parametrize("first_line", ["no http \x1b\xad", "HTTP/1.1 200 \x1b\xad\r\nno header \x1b\xad: x"])
+def test_a_status_line_and_headers_that_are_none_are_not_shown_as_they_are(
+    first_line: str, logged: Callable[[], str]
+) -> None:
+    answer = f"{first_line}\r\n\x1b[2J not a header\r\nContent-Length: 2\r\n\r\n{{}}".encode("latin-1")
+    with (
+        RawServer([Reply(answer, "close")]) as server,
+        client_of(server.url, max_retries=0) as client,
+        pytest.raises(AnalyticsError) as caught,
+    ):
+        client.get_website(1)
+    assert shows_as_it_is(str(caught.value)) == []
+    assert shows_as_it_is(logged()) == []
+
+
+def test_no_record_forges_a_log_a_plan_or_a_report(
+    serving: Serving, connect: Connect, execute: Execute, logged: Callable[[], str], tmp_path: Path
+) -> None:
+    other = {**RECORD, "id": 2, "domain": "b.example", "exclude_ips": ""}
+    base = str(tmp_path / "base")
+    snapshot: dict[str, Any] = {"base_path": base, "late": "label", "report": True}
+    with serving(other, RECORD) as server:
+        connect(server.url)
+        execute(GetWebsiteOperator, website_id=1)
+        execute(GetAccountOperator)
+        execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-01")
+        synced = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.9"], dry_run=True, plan_path=f"{tmp_path}/p")
+        file = {"websites": {"b.example": {"privacy": "public"}}}
+        planned = execute(PlanWebsitesOperator, config=file, prune=True, force=True)
+        execute(ExportWebsitesOperator, config_path=f"{tmp_path}/export.yaml")
+        with pytest.raises((AnalyticsError, AirflowFailException)) as failed:
+            execute(UpdateWebsiteOperator, website_id=1, email_reports=True)
+    changed = {**RECORD, "privacy": FORGED, "exclude_params": "x"}
+    with serving(changed) as server:
+        connect(server.url)
+        execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-02", accept=["source", "count"])
+    execute(CompareSnapshotsOperator, base_path=base)
+    pages = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".md", ".html", ".yaml")]
+    assert len(pages) == 5
+    texts = [logged(), str(failed.value), synced["markdown"], planned["markdown"], *synced["changes"], *pages]
+    assert [shows_as_it_is(text) for text in texts] == [[]] * len(texts)
+    assert not [line for text in texts for line in text.splitlines() if line.startswith("ERROR forged")]
+    assert any("\\u202e" in text for text in texts)
+
+
+def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
+    serving: Serving, connect: Connect, execute: Execute, tmp_path: Path
+) -> None:
+    markup = "![](https://evil.example/pixel.png) [link](https://evil.example) <img src=x> https://evil.example `x"
+    before = {"id": 1, "domain": "a.example", "note": "", "exclude_params": ""}
+    after = {**before, "note": f"{markup} ` {markup}", "exclude_params": "\n".join(markup.split())}
+    for day, record in (("2026-01-01", before), ("2026-01-02", after)):
+        with serving(record) as server:
+            connect(server.url)
+            execute(
+                SnapshotWebsitesOperator,
+                base_path=str(tmp_path),
+                partition_date=day,
+                late="label",
+                accept=["source"],
+                compare_fields=["*"],
+            )
+    execute(CompareSnapshotsOperator, base_path=str(tmp_path))
+    [page] = tmp_path.rglob("*.md")
+    text = page.read_text()
+    assert "evil.example" in text
+    assert [
+        line for line in outside_of_code(text).splitlines() if "evil" in line or "<img" in line or "](" in line
+    ] == []
+
+
+def outside_of_code(text: str) -> str:
+    """Return what is left of Markdown without its code spans, as CommonMark delimits them."""
+    left, at = "", 0
+    while (begin := text.find("`", at)) >= 0:
+        left += text[at:begin]
+        fence = text[begin : len(text) - len(text[begin:].lstrip("`"))]
+        end = begin + len(fence)
+        while True:
+            end = text.find(fence, end)
+            assert end >= 0, "a code span without an end"
+            run = len(text[end:]) - len(text[end:].lstrip("`"))
+            if run == len(fence):
+                break
+            end += run
+        at = end + len(fence)
+    return left + text[at:]
