@@ -31,7 +31,7 @@ RECORD = {
     "email": 0,
     "exclude_bots": 1,
     "exclude_params": f"{FORGED.splitlines()[0]}\u202e\u200b",
-    "exclude_ips": "192.0.2.1 # \u202e\n192.0.2.2 # ![](https://evil.example/pixel.png)\n192.0.2.3 # [](//evil.example)",
+    "exclude_ips": "192.0.2.1 # \u202e\n192.0.2.2 # ![](https://evil.example/pixel.png)\n192.0.2.3 # [](//evil.test)",
     "favorite": False,
     f"field{FORGED}": 1,
 }
