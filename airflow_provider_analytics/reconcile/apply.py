@@ -11,7 +11,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import Comparison, shows
 from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
-from airflow_provider_analytics.reconcile.looking import Look, Looking
+from airflow_provider_analytics.reconcile.looking import Looking, Shown
 from airflow_provider_analytics.reconcile.plan import Change, Plan
 from airflow_provider_analytics.reconcile.results import Outcome, State, results_of
 from airflow_provider_analytics.reconcile.sending import ChangeOf, NoRecorder, Recorder, Sender, Site
@@ -169,7 +169,7 @@ class _Application:
         left = list(sites)
         covered: set[str] = set()
         verified = silent = 0
-        doubted: list[tuple[Site, Look]] = []
+        doubted: list[tuple[Site, Shown]] = []
         while left and verified < MAX_FIRST and silent < MAX_SILENT:
             site = most_telling(left, telling, covered, doubted[0][0] if doubted else None)
             if verified and not telling[site.name].lines - covered:
@@ -196,7 +196,7 @@ class _Application:
         if verified:
             self._trusted.update(site.name for site in sites)
 
-    def _put_back(self, doubted: Sequence[tuple[Site, Look]]) -> None:
+    def _put_back(self, doubted: Sequence[tuple[Site, Shown]]) -> None:
         """Put websites back as they were, and note that the service is not to be trusted with the others."""
         said = []
         for site, look in doubted:
@@ -249,7 +249,7 @@ class _Application:
                 elif result.state is not State.REFUSED:
                     result.state = State.UNCLEAR if by_name[name].lost else State.FAILED
 
-    def _judge(self, looks: Mapping[str, Look], *, is_last: bool) -> list[Site]:
+    def _judge(self, looks: Mapping[str, Shown], *, is_last: bool) -> list[Site]:
         """Note what websites show, and return those that are to be changed again."""
         again = []
         for site in self._sites:
@@ -272,7 +272,7 @@ class _Application:
                 again.append(site)
         return again
 
-    def _note(self, site: Site, look: Look) -> Change | None:
+    def _note(self, site: Site, look: Shown) -> Change | None:
         """Note what a website shows after its change, and return what is left to change."""
         result = site.result
         comparison = look.comparison or Comparison()

@@ -21,7 +21,7 @@ from airflow_provider_analytics.reconcile.websites import Read, Websites
 
 
 @dataclass(frozen=True)
-class Look:
+class Shown:
     """What a website shows after its change.
 
     :param comparison: its record, compared with what is expected; None if it has none.
@@ -69,7 +69,7 @@ class Looking:
         self._client = websites.client
         self._ignore_gone = ignore_gone
 
-    def at(self, sites: Sequence[Site], *, first: float = 0.0) -> dict[str, Look]:
+    def at(self, sites: Sequence[Site], *, first: float = 0.0) -> dict[str, Shown]:
         """Return what websites show after their change; wait while they may not show it yet.
 
         :param first: seconds to wait before the first look.
@@ -88,7 +88,7 @@ class Looking:
             looks |= self._see(left, one_by_one=True)
         return looks
 
-    def _see(self, sites: Sequence[Site], *, one_by_one: bool = False) -> dict[str, Look]:
+    def _see(self, sites: Sequence[Site], *, one_by_one: bool = False) -> dict[str, Shown]:
         """Read websites, and return what they show.
 
         :param one_by_one: do not read the list instead.
@@ -114,7 +114,7 @@ class Looking:
         looks = {}
         for site in sites:
             if site.name not in known:
-                looks[site.name] = Look(why="its id is not known", is_unread=True)
+                looks[site.name] = Shown(why="its id is not known", is_unread=True)
             elif site.name in twice:
                 looks[site.name] = twice[site.name]
             else:
@@ -135,30 +135,30 @@ class Looking:
         failures = {website_id: why for website_id, why in read.failures.items() if website_id not in unclear}
         return Read({**read.found, **{one: listed[one] for one in unclear if one in listed}}, failures, read.listed)
 
-    def _compared(self, site: Site, website_id: str, read: Read) -> Look:
+    def _compared(self, site: Site, website_id: str, read: Read) -> Shown:
         if website_id in read.failures:
-            return Look(why=f"Changed, but not verified: {read.failures[website_id]}", is_unread=True)
+            return Shown(why=f"Changed, but not verified: {read.failures[website_id]}", is_unread=True)
         record = read.found.get(website_id)
         domain = website_of(record)[0] if record else ""
         is_other = bool(domain and site.todo.domain and not same_domain(domain, site.todo.domain))
         if site.todo.action == "delete":
             stays = record is not None and not is_other
-            return Look(record=record, why="still exists after it was deleted" if stays else "", is_stale=stays)
+            return Shown(record=record, why="still exists after it was deleted" if stays else "", is_stale=stays)
         if record is None:
             if self._ignore_gone and site.todo.action == "update":
-                return Look()
-            return Look(why="It does not exist: another process deleted it.", is_stale=site.todo.action == "create")
+                return Shown()
+            return Shown(why="It does not exist: another process deleted it.", is_stale=site.todo.action == "create")
         if is_other:
-            return Look(
+            return Shown(
                 why=f"The id {website_id} belongs to {domain!r} now, which may have got its change.", record=record
             )
         if site.expected is None:
-            return Look(record=record)
+            return Shown(record=record)
         comparison = site.expected.compare(record)
         is_stale = Expected(site.expected.before, {}).compare(record).holds
-        return Look(comparison, record, is_stale=is_stale and not comparison.holds)
+        return Shown(comparison, record, is_stale=is_stale and not comparison.holds)
 
-    def _duplicates(self, created: Sequence[Site], read: Read) -> dict[str, Look]:
+    def _duplicates(self, created: Sequence[Site], read: Read) -> dict[str, Shown]:
         """Return the created websites whose domain another website has, too, or which the list does not show."""
         if not created:
             return {}
@@ -166,7 +166,7 @@ class Looking:
             rows = read.listed if read.listed is not None else self._client.newest_websites(self._websites.newest)
         except AnalyticsError as error:
             why = f"Created, but not verified that it is the only one: {error.text}"
-            return {site.name: Look(why=why, is_unread=True) for site in created}
+            return {site.name: Shown(why=why, is_unread=True) for site in created}
         ids: dict[str, list[str]] = {}
         for record in rows:
             domain, website_id = website_of(record)
@@ -177,7 +177,7 @@ class Looking:
             same = ids.get(domain_key(site.todo.domain), [])
             if len({*same, own}) > 1:
                 twice = DuplicateWebsiteError(site.todo.domain, sorted({*same, own}, key=lambda one: (len(one), one)))
-                wrong[site.name] = Look(why=f"Created, but: {twice.text}")
+                wrong[site.name] = Shown(why=f"Created, but: {twice.text}")
             elif own not in same:
-                wrong[site.name] = Look(why=f"Created with the id {own}, but the list does not show it", is_stale=True)
+                wrong[site.name] = Shown(why=f"Created with the id {own}, but the list does not show it", is_stale=True)
         return wrong
