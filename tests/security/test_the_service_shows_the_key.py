@@ -169,6 +169,6 @@ def test_a_plan_with_it_in_a_list_is_not_written(
     with serving({"id": 1, "domain": "a.example", "exclude_params": f"x\n{KEY}"}) as server:
         connect(server.url, password=KEY)
         with pytest.raises(Exception, match="contains a secret of the connection") as caught:
-            execute(SyncExcludedParamsOperator, excluded_params=["y"], dry_run=True, plan_path=f"{tmp_path}/plan")
+            execute(SyncExcludedParamsOperator, exclude_params=["y"], dry_run=True, plan_path=f"{tmp_path}/plan")
     assert parts_in(str(caught.value)) == []
     assert list(tmp_path.iterdir()) == []
