@@ -310,9 +310,7 @@ def check_password_from(value: object) -> str:
     """
     if not isinstance(value, str) or not re.fullmatch(PASSWORD_REFERENCE, value):
         shown = value if isinstance(value, str) and value.startswith(("connection:", "variable:")) else checks.NOT_SHOWN
-        raise checks.refused(
-            PASSWORD_FROM, shown, "connection:NAME or variable:NAME, with a name that begins with page_password"
-        )
+        raise checks.refused(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
     return value
 
 

@@ -105,7 +105,7 @@ RENDERED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "password_of_another": (
         "update",
         {"website_id": 1, "password_from": "connection:analytics_default"},
-        ["password_from='connection:analytics_default' is not allowed", "begins with page_password"],
+        ["password_from='connection:analytics_default' is not allowed", "allowed: connection:page_password..."],
     ),
     "if_exists": ("create", {"domain": "a.example.com", "if_exists": "{{ none }}"}, ["if_exists='None'"]),
     "max_records": ("list", {"max_records": "{{ none }}"}, ["max_records='None'"]),
@@ -187,7 +187,7 @@ def test_a_password_without_effect_is_allowed_and_logged(
     sandbox: SandboxServer, run_tasks: RunTasks, task_log: Callable[[], str], arguments: dict[str, Any]
 ) -> None:
     sandbox.add_website("old.example.com")
-    settings = {"password": "s3cret-page", **arguments}
+    settings = {"password_from": "connection:page_password", **arguments}
     tasks = {"create": Task(CreateWebsiteOperator, domain="new.example.com", **settings)}
     # An update that leaves privacy as it is may well have an effect.
     if arguments:

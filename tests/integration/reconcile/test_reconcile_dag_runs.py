@@ -396,16 +396,14 @@ def test_a_list_may_come_from_a_file_or_from_a_task(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
     analytics_sandbox.add_website("a.example")
-    (tmp_path / "addresses.txt").write_text("# {{ dag.dag_id }}\n203.0.113.7 # office\n\n203.0.113.8\n")
-    with DAG(
-        "lists", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), template_searchpath=str(tmp_path)
-    ) as dag:
+    (tmp_path / "addresses.txt").write_text("203.0.113.7 # office\n\n203.0.113.8\n")
+    with DAG("lists", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
 
         @task
         def read_list() -> list[str]:
             return ["gclid", "fbclid"]
 
-        SyncExcludedIpsOperator(task_id="ips", exclude_ips="addresses.txt")
+        SyncExcludedIpsOperator(task_id="ips", exclude_ips_path=str(tmp_path / "addresses.txt"))
         read: Any = read_list()
         SyncExcludedParamsOperator(task_id="params", exclude_params=read)
     assert run_dag(dag).state == "success"

@@ -540,15 +540,14 @@ def test_a_list_may_be_a_file(analytics_sandbox: SandboxServer, execute: Execute
     analytics_sandbox.add_website("a.example")
     file = tmp_path / "office.csv"
     file.write_bytes(b"\xef\xbb\xbf203.0.113.7 # office\r\n\r\n203.0.113.8\r\n")
-    for place in (str(file), f"file://{file}", f" {file}\n"):
-        assert execute(SyncExcludedIpsOperator, exclude_ips=place)["entries_added"] in (2, 0)
+    for place in (str(file), f"file://{file}"):
+        assert execute(SyncExcludedIpsOperator, exclude_ips_path=place.strip())["entries_added"] in (2, 0)
     assert lists(analytics_sandbox) == {"a.example": "203.0.113.7\n203.0.113.8"}
-    for missing, message in (
-        (f"{tmp_path}/none.txt", "there is no such file; allowed: a list, or a text file"),
-        ("none.txt", "there is no such template file; allowed: the name of a file beside the DAG"),
-    ):
-        with pytest.raises(AirflowFailException, match=message):
-            execute(SyncExcludedParamsOperator, exclude_params=missing)
+    with pytest.raises(AirflowFailException, match="there is no such file; allowed: a text file"):
+        execute(SyncExcludedParamsOperator, exclude_params_path=f"{tmp_path}/none.txt")
+    for both in ({}, {"exclude_params": ["a"], "exclude_params_path": str(file)}):
+        with pytest.raises(AirflowFailException, match="are not allowed together; allowed: one of the two"):
+            execute(SyncExcludedParamsOperator, **both)
 
 
 def test_further_entries_may_be_the_text_of_an_object(analytics_sandbox: SandboxServer, execute: Execute) -> None:
