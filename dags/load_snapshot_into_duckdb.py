@@ -23,6 +23,11 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath, Param, dag, t
 from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
 DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Connection of the object storage, if it needs one.
+STORAGE_CONN_ID = None
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", DATA.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 
 CREATE = """
 CREATE TABLE IF NOT EXISTS snapshots (
@@ -99,10 +104,12 @@ GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
-        "base_path": Param(DATA.as_uri(), type="string", minLength=1, description="Base path of the snapshots"),
-        "storage_conn_id": Param("", type="string", description="Connection of the object storage, if it needs one"),
+        "base_path": Param(ROOTS[0], type="string", pattern=BELOW_A_ROOT, description="Base path of the snapshots"),
         "database": Param(
-            str(DATA / "websites.duckdb"), type="string", minLength=1, description="File of the DuckDB database"
+            str(DATA / "websites.duckdb"),
+            type="string",
+            pattern=BELOW_A_ROOT.replace("^(", f"^({DATA}|").replace("file://", ""),
+            description="File of the DuckDB database",
         ),
     },
     tags=["analytics", "example"],
@@ -110,7 +117,7 @@ GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
 )
 def load_snapshot_into_duckdb() -> None:
     @task
-    def load(base_path: str, storage_conn_id: str, database: str, **context: Any) -> list[str]:
+    def load(base_path: str, database: str, **context: Any) -> list[str]:
         import duckdb
 
         from airflow_provider_analytics.exceptions import StorageError
@@ -128,7 +135,7 @@ def load_snapshot_into_duckdb() -> None:
             connection.execute(CREATE)
             for base, dataset in sorted(wanted):
                 source = f"{base.removeprefix('file://')}/{dataset}"
-                path = StoragePath.of(ObjectStoragePath(base, conn_id=storage_conn_id or None))
+                path = StoragePath.of(ObjectStoragePath(base, conn_id=STORAGE_CONN_ID))
                 known = dict(connection.execute(KNOWN, {"source": source}).fetchall())
                 for entry in reversed(list_snapshots(path, dataset)):
                     snapshot = entry.snapshot
@@ -156,7 +163,7 @@ def load_snapshot_into_duckdb() -> None:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     database = "{{ params.database }}"
-    load("{{ params.base_path }}", "{{ params.storage_conn_id }}", database) >> answer(database)
+    load("{{ params.base_path }}", database) >> answer(database)
 
 
 def store(connection: Any, source: str, snapshot: Any) -> None:

@@ -31,6 +31,9 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
 
 STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 #: In each folder that is named like a connection: no other characters, so that no instance reaches that of another.
 CONNECTION_ID = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 
@@ -57,9 +60,9 @@ def keep_reason(context):
     },
     params={
         "base_path": Param(
-            STATE.as_uri(),
+            ROOTS[0],
             type="string",
-            minLength=1,
+            pattern=BELOW_A_ROOT,
             description="Folder for all files, with one in it per instance: one that all workers see and that outlives "
             "them, such as s3://bucket/path",
         ),
@@ -84,7 +87,7 @@ def many_instances():
     def instances(listed, params=None):
         """Return where the files of each instance are."""
         try:
-            conn_ids = params["only"] or json.loads(listed)
+            conn_ids = json.loads(listed)
         except json.JSONDecodeError:
             conn_ids = listed
         is_array = isinstance(conn_ids, list) and all(isinstance(one, str) for one in conn_ids)
@@ -100,9 +103,15 @@ def many_instances():
                 f"The ids of connections {', '.join(wrong + twice)} are not allowed; allowed: each once, whatever its "
                 "case, of letters, digits, _, - and ., as each is the name of a folder"
             )
+        only = set(params["only"] or conn_ids)
+        unknown = sorted(only - set(conn_ids))
+        if unknown:
+            raise AirflowFailException(
+                f"only has {', '.join(unknown)}; allowed: connections of the Variable analytics_instances"
+            )
         if params["force"] and not params["only"]:
             raise AirflowFailException("force without only is not allowed; allowed: force with the instances in only")
-        folders = {conn_id: f"{params['base_path'].rstrip('/')}/{conn_id}" for conn_id in conn_ids}
+        folders = {conn_id: f"{params['base_path'].rstrip('/')}/{conn_id}" for conn_id in conn_ids if conn_id in only}
         return [
             {
                 "conn_id": conn_id,

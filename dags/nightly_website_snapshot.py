@@ -23,6 +23,9 @@ from airflow_provider_analytics.operators.snapshots import (
 )
 
 DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", DATA.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 BASE_PATH = "{{ params.base_path }}"
 
 
@@ -34,9 +37,9 @@ BASE_PATH = "{{ params.base_path }}"
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
         "base_path": Param(
-            DATA.as_uri(),
+            ROOTS[0],
             type="string",
-            minLength=1,
+            pattern=BELOW_A_ROOT,
             description="Base path of the snapshots: one that all workers see and that outlives them, such as "
             "s3://bucket/path",
         ),

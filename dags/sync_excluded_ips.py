@@ -18,6 +18,9 @@ from airflow.providers.common.compat.sdk import Param, dag
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
 STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 
 
 @dag(
@@ -28,9 +31,9 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
         "state_path": Param(
-            STATE.as_uri(),
+            ROOTS[0],
             type="string",
-            minLength=1,
+            pattern=BELOW_A_ROOT,
             description="Folder for ledger and audit trail: one that all workers see and that outlives them, such as "
             "s3://bucket/path",
         ),

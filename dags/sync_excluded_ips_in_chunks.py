@@ -19,6 +19,9 @@ from airflow.providers.common.compat.sdk import Param, dag, task
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
 STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 CHUNKS = 8
 
 
@@ -30,9 +33,9 @@ CHUNKS = 8
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
         "state_path": Param(
-            STATE.as_uri(),
+            ROOTS[0],
             type="string",
-            minLength=1,
+            pattern=BELOW_A_ROOT,
             description="Folder for ledgers and audit trails: one that all workers see and that outlives them, such as "
             "s3://bucket/path",
         ),

@@ -32,6 +32,9 @@ except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow
     ApprovalOperator = None
 
 STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 
 
 @dag(
@@ -40,9 +43,9 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
     max_active_runs=1,  # concurrent runs must not write the ledger
     params={
         "state_path": Param(
-            STATE.as_uri(),
+            ROOTS[0],
             type="string",
-            minLength=1,
+            pattern=BELOW_A_ROOT,
             description="Folder for ledger, plans and audit trail: one that all workers see and that outlives them, "
             "such as s3://bucket/path",
         ),

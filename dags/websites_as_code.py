@@ -33,6 +33,9 @@ except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow
     ApprovalOperator = None
 
 STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 
 
 @dag(
@@ -41,9 +44,9 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
     max_active_runs=1,
     params={
         "state_path": Param(
-            STATE.as_uri(),
+            ROOTS[0],
             type="string",
-            minLength=1,
+            pattern=BELOW_A_ROOT,
             description="Folder for plans and audit trail: one that all workers see, such as s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),

@@ -24,10 +24,13 @@ from airflow.providers.common.compat.sdk import Param, dag
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
 STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 STATE_PATH = Param(
-    STATE.as_uri(),
+    ROOTS[0],
     type="string",
-    minLength=1,
+    pattern=BELOW_A_ROOT,
     description="Folder for the plan and the audit trail: one that all workers see, such as s3://bucket/path",
 )
 FILES = {

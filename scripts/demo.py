@@ -48,7 +48,14 @@ def main() -> int:
         with SandboxServer() as sandbox, tempfile.TemporaryDirectory(prefix="airflow-demo-") as home:
             sandbox.seed(WEBSITES)
             say(f"Started a local analytics server with {WEBSITES} websites at {sandbox.url}")
-            env = environment(Path(home), {**sandbox.connection_env, **own_temporary_folder(Path(home))})
+            env = environment(
+                Path(home),
+                {
+                    **sandbox.connection_env,
+                    **own_temporary_folder(Path(home)),
+                    "WEBSITE_ANALYTICS_ROOTS": OUTPUT.as_uri(),
+                },
+            )
             say("Setting up a fresh Airflow: airflow db migrate")
             run(env, "db", "migrate")
             say(f"Running the DAG: airflow dags test {DAG_ID}")

@@ -117,7 +117,7 @@ def test_an_event_tells_where_the_snapshot_is(three_nights: list[Any], tmp_path:
     load = sample_dag().get_task("load").python_callable
     for name in ("triggering_asset_events", "triggering_dataset_events"):
         database = str(tmp_path / f"{name}.duckdb")
-        assert len(load(base_path="/nowhere", storage_conn_id="", database=database, **{name: events})) == 3
+        assert len(load(base_path="/nowhere", database=database, **{name: events})) == 3
 
 
 def test_the_dag_waits_for_the_asset_of_the_snapshot() -> None:
@@ -187,7 +187,7 @@ def take(analytics_sandbox: Any) -> Iterator[Any]:
 def loaded(database: Path, *events: dict[str, Any], base: Path | None = None) -> list[str]:
     context = {"triggering_asset_events": {"asset": [SimpleNamespace(extra=extra) for extra in events]}}
     load = sample_dag().get_task("load").python_callable
-    found: list[str] = load(base_path=str(base), storage_conn_id="", database=str(database), **context)
+    found: list[str] = load(base_path=str(base), database=str(database), **context)
     return found
 
 
