@@ -92,6 +92,15 @@ def read_texts(url: str, argument: str, choose: Callable[[str, Sequence[str]], S
     return {name: text for name, text in texts.items() if text is not None}
 
 
+def names_in(url: str, argument: str) -> list[str]:
+    """Return the sorted names in a folder; none if it does not exist.
+
+    :param argument: name of the argument, for messages.
+    """
+    with _reading(url, argument):
+        return names(storage_path(url, argument))
+
+
 def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:
     """Write a small file atomically: a reader sees the old or the new text, even if the process is killed.
 

@@ -487,7 +487,8 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         if result["changes"] and self.on_drift != "report":
             more = f"\nand {result['changes_left_out']:,} more" if result["changes_left_out"] else ""
             message = (
-                f"{len(result['changes']) + result['changes_left_out']:,} of {result['websites']:,} websites differ from {self._source}: "
+                f"{len(result['changes']) + result['changes_left_out']:,} of {result['websites']:,} websites differ "
+                f"from {self._source}: "
                 f"{result['creates']:,} to create, {result['updates']:,} to update, {result['deletes']:,} to delete.\n"
                 + "\n".join(result["changes"])
                 + more
@@ -516,6 +517,9 @@ class ExportWebsitesOperator(AnalyticsOperator):
         ExportWebsitesOperator(task_id="export", config_path="s3://analytics-state/websites.yaml")
 
     :param config_path: where to write the YAML file (URL or absolute path). (templated)
+    :param groups: write a folder of files instead, which ``config_path`` then is: name of a file without ``.yaml`` to
+        the domains, and patterns such as ``*.customer.example``, of its websites. The first match counts;
+        ``websites.yaml`` gets the others. (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param dataset: ``dataset`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
@@ -531,6 +535,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
     template_fields: Sequence[str] = (
         "config_path",
+        "groups",
         "base_path",
         "snapshot_date",
         "dataset",
@@ -542,6 +547,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         self,
         *,
         config_path: str,
+        groups: Mapping[str, Sequence[str]] | None = None,
         base_path: str | None = None,
         snapshot_date: str | None = None,
         dataset: str = "websites",
@@ -551,6 +557,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
     ) -> None:
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.config_path = config_path
+        self.groups = groups
         self.base_path = base_path
         self.snapshot_date = snapshot_date
         self.dataset = dataset
@@ -558,9 +565,9 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
-        from airflow_provider_analytics.hooks.object_storage import write_text
+        from airflow_provider_analytics.hooks.object_storage import names_in, write_text
         from airflow_provider_analytics.operators.planning import SHOWN_CHANGES
-        from airflow_provider_analytics.reconcile.websites_export import export_websites
+        from airflow_provider_analytics.reconcile.websites_export import export_folder, export_websites
 
         with self.connected() as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
@@ -570,8 +577,22 @@ class ExportWebsitesOperator(AnalyticsOperator):
                     snapshot_date=self.snapshot_date,
                 )
             records, origin = self._recorded() if self.base_path else self._current(hook)
-            text, left_out = export_websites(records, origin=origin)
-            write_text(self.config_path, "config_path", text)
+            if self.groups is None:
+                text, left_out = export_websites(records, origin=origin)
+                texts = {self.config_path: text}
+            else:
+                files, left_out = export_folder(records, self.groups, origin=origin)
+                texts = {f"{self.config_path.rstrip('/')}/{name}": text for name, text in files.items()}
+                others = {one for one in names_in(self.config_path, "config_path") if one.endswith(".yaml")} - set(
+                    files
+                )
+                if others:
+                    raise ValueError(
+                        f"config_path={self.config_path!r}: there are other files of websites: "
+                        f"{', '.join(sorted(others))}; allowed: a folder without, as a domain may be in one file only"
+                    )
+            for path, text in texts.items():
+                write_text(path, "config_path", text)
         self.log.info("Exported %d websites of %s to %s", len(records), origin, self.config_path)
         if left_out:
             listed = "\n".join(left_out[:SHOWN_CHANGES])
@@ -602,7 +623,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         snapshot = read_snapshot(base, str(self.snapshot_date), self.dataset)
         if snapshot is None:
             raise StorageError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
-        return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot {snapshot.partition}"
+        return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot {snapshot.partition.data}"
 
 
 def _passwords(plan: Plan) -> dict[str, str]:
