@@ -109,7 +109,7 @@ def test_a_guard_that_trips_is_a_failure(analytics_sandbox: SandboxServer, tmp_p
     assert main(["plan", str(file), "--prune", "--force"]) == 2
 
 
-def test_a_connection_that_is_missing_or_given_twice_is_refused(
+def test_a_connection_that_is_given_twice_is_refused(
     analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture
 ) -> None:
     file = tmp_path / "a.yaml"

@@ -605,7 +605,7 @@ def test_an_export_into_a_folder_plans_to_nothing(
 
 @pytest.mark.parametrize(
     ("groups", "message"),
-    [
+    [({}, "groups="), ({"../x": ["*"]}, "digits"), ({"websites": ["*"]}, "not websites"), ({"a": "*"}, "list")],
         ({}, "groups="),
         ({"../x": ["*"]}, "letters, digits"),
         ({"websites": ["*"]}, "not websites"),
