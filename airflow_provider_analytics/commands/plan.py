@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", action=Once, metavar="FILE", help="where to write the complete plan as JSON")
     parser.add_argument("--overwrite", action="store_true", help="replace another plan at --out")
     parser.add_argument("--force", action="store_true", help="override the guards; whoever approves the plan does so")
-    parser.add_argument("--adopt", action=Once, choices=["matching"], help="as the argument of the operator")
+    parser.add_argument("--adopt", action="store_true", help="as the argument of the operator")
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markdown", action=Once, metavar="FILE", help="where to write what the approver sees")
     parser.add_argument("--prune", action="store_true", help="also delete websites that are not in the files")
     parser.add_argument(
-        "--max-removal-fraction",
+        "--max-loss-fraction",
         type=float,
         default=MAX_LOSS_FRACTION,
         metavar="FRACTION",
@@ -64,7 +64,7 @@ def shared_arguments(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "config_path": _absolute(args.path),
         "prune": args.prune,
-        "max_removal_fraction": args.max_removal_fraction,
+        "max_loss_fraction": args.max_loss_fraction,
         "ledger_path": _absolute(args.ledger_path),
         "list_name": args.list_name,
     }

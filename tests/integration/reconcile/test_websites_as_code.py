@@ -610,11 +610,6 @@ def test_an_export_into_a_folder_plans_to_nothing(
 @pytest.mark.parametrize(
     ("groups", "message"),
     [({}, "groups="), ({"../x": ["*"]}, "digits"), ({"websites": ["*"]}, "not websites"), ({"a": "*"}, "list")],
-        ({}, "groups="),
-        ({"../x": ["*"]}, "letters, digits"),
-        ({"websites": ["*"]}, "not websites"),
-        ({"a": "*"}, "list"),
-    ],
 )
 def test_groups_that_are_no_files_are_refused(
     groups: Any, message: str, analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
