@@ -450,6 +450,12 @@ def stray_components(document: dict[str, Any], pins: Mapping[str, str]) -> list[
 def workflows(release: Release) -> str:
     """Check what GitHub reads: workflows, dependabot.yml, issue forms."""
     folder = release.clone / ".github"
+    # Those of the page for users: one for GitHub, one for GitLab.
+    page = (release.clone / "docs" / "websites_in_git.md").read_text(encoding="utf-8")
+    of_github, of_gitlab = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (folder / "workflows" / "websites_in_git.yml").write_text(of_github, encoding="utf-8")
+    gitlab = release.clone / ".gitlab-ci.yml"
+    gitlab.write_text(of_gitlab, encoding="utf-8")
     files = sorted(str(path) for path in (folder / "workflows").glob("*.yml"))
     forms = sorted(str(path) for path in (folder / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
     schema = (str(TOOLS / "check-jsonschema"), "--builtin-schema")
@@ -457,6 +463,7 @@ def workflows(release: Release) -> str:
     run(str(TOOLS / "zizmor"), "--offline", "--no-progress", str(folder), cwd=release.clone)
     run(*schema, "vendor.github-workflows", *files)
     run(*schema, "custom.github-workflows-require-timeout", *files)
+    run(*schema, "vendor.gitlab-ci", "--data-transform", "gitlab-ci", str(gitlab))
     run(*schema, "vendor.dependabot", str(folder / "dependabot.yml"))
     run(*schema, "vendor.github-issue-forms", *forms)
     run(*schema, "vendor.github-issue-config", str(folder / "ISSUE_TEMPLATE" / "config.yml"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from airflow_provider_analytics.api.checks import short_repr
-from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.checks import refused, short_repr
+from airflow_provider_analytics.api.domains import domain_key, matches
 from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
 from airflow_provider_analytics.api.kinds import PASSWORD_FROM
@@ -16,6 +17,10 @@ from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
 from airflow_provider_analytics.reconcile.websites_file import check_key
+
+_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+#: The file of all websites that are in no group.
+_REST = "websites"
 
 
 def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tuple[str, list[str]]:
@@ -63,6 +68,35 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tup
     data = {**({"networks": "send"} if networks else {}), "websites": websites}
     body: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
     return "\n".join(head) + "\n" + body, left_out
+
+
+def export_folder(
+    records: Iterable[Mapping[str, Any]], groups: Mapping[str, Sequence[str]], *, origin: str
+) -> tuple[dict[str, str], list[str]]:
+    """Return the text of each file of a folder that describes the records, and what the folder lacks.
+
+    :param groups: name of a file without ``.yaml`` to the domains, and patterns of them, of its websites; the first
+        group that matches gets the website, and ``websites.yaml`` all that no group matches.
+    :param origin: source of the records, for the first line of each file.
+    :raises ValueError: if the groups are not such a mapping, or several records have the same domain.
+    """
+    if not isinstance(groups, Mapping) or not groups:
+        raise refused("groups", groups, "a dict of names of files to lists of domains and patterns")
+    for name, patterns in groups.items():
+        if not isinstance(name, str) or not _GROUP.fullmatch(name) or name == _REST:
+            raise refused("groups", name, f"names of letters, digits, - and _, which become files; not {_REST}")
+        if isinstance(patterns, str) or not all(isinstance(one, str) and one for one in patterns):
+            raise refused(f"groups[{name!r}]", patterns, "a list of domains and patterns such as *.customer.example")
+    parts: dict[str, list[Mapping[str, Any]]] = {name: [] for name in (*groups, _REST)}
+    for record in records:
+        domain = website_of(record)[0]
+        found = (name for name, patterns in groups.items() if any(matches(one, domain) for one in patterns))
+        parts[next(found, _REST)].append(record)
+    texts, left_out = {}, []
+    for name, part in parts.items():
+        texts[f"{name}.yaml"], missing = export_websites(part, origin=origin)
+        left_out += missing
+    return texts, left_out
 
 
 def _exported(field: str, value: Any, *, shown: bool) -> tuple[Any, bool]:

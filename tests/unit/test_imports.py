@@ -31,9 +31,11 @@ MAY_IMPORT = {
     "snapshots": {"__version__", "api", "storage", "thresholds"},
     "hooks": {"api", "get_provider_info", "storage"},
     "operators": {"api", "assets", "hooks", "reconcile", "snapshots", "storage", "thresholds"},
+    "commands": {"api", "hooks", "operators", "reconcile", "snapshots", "storage", "thresholds"},
+    "__main__": {"commands"},
     "sandbox": {"__version__"},
 }
-WITH_AIRFLOW = {"assets", "hooks", "operators"}
+WITH_AIRFLOW = {"assets", "commands", "hooks", "operators"}
 
 #: What only a running task needs; the rest (names, enums, constants) is small.
 HEAVY = ("api.client", "api.listing", "api.transport", "hooks", "sandbox", "snapshots", "storage")

@@ -162,6 +162,10 @@ def test_a_snapshot_brings_the_settings_back(run_dag: RunDag, analytics_sandbox:
         ["export", "plan", "apply", "check"], "success"
     )
     assert (outcome.tasks["plan"].returned["creates"], outcome.tasks["plan"].returned["updates"]) == (4, 1)
+    # Not the representation of an object, whose address would differ in each export.
+    origin = f"the snapshot of {today}"
+    assert outcome.tasks["export"].returned["origin"] == origin
+    assert (tmp_path / "restore.yaml").read_text().startswith(f"# Websites of {origin}.\n")
 
     def settings(website: dict[str, Any]) -> dict[str, Any]:
         new = {"exclude_ips": website["exclude_ips"] or "", "exclude_params": website["exclude_params"] or ""}

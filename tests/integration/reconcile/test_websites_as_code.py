@@ -587,3 +587,54 @@ def test_a_page_that_the_list_calls_public_is_not_opened_unseen(
     with pytest.raises(BulkError, match="its page is not public, as the list said; it would become public unseen"):
         execute(ApplyWebsitesOperator, config=config)
     assert {website["privacy"] for website in analytics_sandbox.websites()} == {1}
+
+
+def test_an_export_into_a_folder_plans_to_nothing(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    for domain in ("a.one.example", "b.one.example", "a.two.example", "other.example"):
+        analytics_sandbox.add_website(domain)
+    folder = tmp_path / "websites"
+    export = {"config_path": str(folder), "groups": {"one": ["*.one.example"], "two": ["*.two.example"]}}
+    assert execute(ExportWebsitesOperator, **export)["websites"] == 4
+    assert execute(ExportWebsitesOperator, **export)["websites"] == 4
+    assert sorted(file.name for file in folder.iterdir()) == ["one.yaml", "two.yaml", "websites.yaml"]
+    assert "b.one.example" in (folder / "one.yaml").read_text()
+    plan = execute(PlanWebsitesOperator, config_path=str(folder), prune=True)
+    assert (plan["websites"], plan["changes"]) == (4, [])
+    (folder / "old.yaml").write_text("websites: {}")
+    with pytest.raises(AirflowFailException, match=r"other files of websites: old\.yaml"):
+        execute(ExportWebsitesOperator, **export)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [({}, "groups="), ({"../x": ["*"]}, "digits"), ({"websites": ["*"]}, "not websites"), ({"a": "*"}, "list")],
+)
+def test_groups_that_are_no_files_are_refused(
+    groups: Any, message: str, analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    with pytest.raises(AirflowFailException, match=message):
+        execute(ExportWebsitesOperator, config_path=f"{tmp_path}/x", groups=groups)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_website_that_moves_to_another_file_plans_nothing(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    one, two = tmp_path / "1.yaml", tmp_path / "2.yaml"
+    one.write_text("websites: {a.example: {privacy: public}, b.example: {privacy: private}}")
+    two.write_text("websites: {}")
+    before = execute(PlanWebsitesOperator, config_path=str(tmp_path))
+    one.write_text("websites: {a.example: {privacy: public}}")
+    two.write_text("defaults: {privacy: private}\nwebsites: {b.example: }")
+    after = execute(PlanWebsitesOperator, config_path=str(tmp_path))
+    assert before["creates"] == 1
+    assert before["digest"] == after["digest"]
+
+
+def test_a_folder_without_files_is_refused(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+    with pytest.raises(AirflowFailException, match=r"no \*\.yaml file in this folder"):
+        execute(PlanWebsitesOperator, config_path=str(tmp_path))
+    assert not [one for one in analytics_sandbox.requests if one.operation != "account"]
