@@ -134,18 +134,18 @@ def _pages(seen: Seen) -> _Told:
     extras = {"page_parameter": seen.parameter}
     if seen.found_by == "guessed":
         if seen.parameter == "offset":
-            return _Told("cursor or offset, not linked", "offset=10 returns rows 11 to 20")
-        return _Told("another parameter, not linked", "tried", extras)
+            return _Told("cursor or offset, not linked by name", "offset=10 returns rows 11 to 20")
+        return _Told("another parameter, not linked by name", "tried", extras)
     is_linked = seen.found_by == "link"
     is_number = seen.base is not None
     if seen.found_by == "link" and not is_number:
-        return _Told("cursor or offset, linked", "the links name a value that is no page number")
+        return _Told("cursor or offset, linked by name", "the links name a value that is no page number")
     if seen.found_by == "link elsewhere" and not is_number:
-        return _Told("cursor or offset, not linked", f"linked {seen.link_place}")
+        return _Told("cursor or offset, not linked by name", f"linked {seen.link_place}")
     if not is_page:
         if is_linked and not seen.settings.page_parameter:
-            return _Told("another parameter, linked", "as the links name it")
-        return _Told("another parameter, not linked", seen.link_place or "as the extra names it", extras)
+            return _Told("another parameter, linked by name", "as the links name it")
+        return _Told("another parameter, not linked by name", seen.link_place or "as the extra names it", extras)
     if seen.base is None:
         return _Told(None, "`page` selects pages; the number of the first one is unknown")
     return _Told(f"page, from {seen.base}", "the second page of 10 is rows 11 to 20")
@@ -172,6 +172,19 @@ def _links(seen: Seen) -> _Told:
     if seen.ten is None or seen.newest is None or not _has_more(seen):
         return _Told(None, "all websites are on one page")
     return _Told("nowhere")
+
+
+def _page_number(seen: Seen) -> _Told:
+    if seen.ten is None or seen.ten.page is None or seen.newest is None or not seen.newest.rows:
+        return _NO_ROWS
+    first = seen.ten.page.current_page
+    if first is None:
+        return _Told("none")
+    second = seen.second.page.current_page if seen.second is not None and seen.second.page is not None else None
+    if seen.base is None or second is None or _pages(seen).value in (None, "nothing", "another page than requested"):
+        # Without a second page, 0 and 1 are both the number of a first page.
+        return _Told(None, "no second page") if first in (0, 1) else _Told("another one", "of the first page")
+    return _Told("its own" if (first, second) == (seen.base, seen.base + 1) else "another one")
 
 
 def _has_more(seen: Seen) -> bool:
@@ -312,6 +325,8 @@ def _behind_last(seen: Seen) -> _Told:
 def _search(seen: Seen) -> _Told:
     if seen.searched is None or seen.newest is None:
         return _Told(None, "no domain in plain lower case")
+    if _pages(seen).value == "another page than requested":
+        return _Told(None, "the first page of what is found is not returned")
     wanted = str(seen.searched["id"])
     if any(found.page is None for found in seen.searches.values()) or not seen.searches:
         status = next((found.answer.status for found in seen.searches.values()), "none")
@@ -335,7 +350,7 @@ def _search(seen: Seen) -> _Told:
     if hits.get("by its domain") is False:
         return _Told("nothing", seen_as)
     if hits.get("in another case again"):
-        return _Told("what an index knew", seen_as)
+        return _Told(None, f"{seen_as}: an index may be behind")
     return _Told("parts, in the same case" if hits.get("by a part") else None, seen_as)
 
 
@@ -546,6 +561,8 @@ def _account(seen: Seen) -> _Told:
         record = dialect.account(seen.account) if seen.account else {}
     except UnexpectedResponseError:
         return _Told("nothing", "the response holds no account record")
+    if record and all(isinstance(value, dict) for value in record.values()):
+        return _Told(None, "the record is deeper in the response")
     name = next((name for name in dialect.ACCOUNT_NAMES if record.get(name) not in (None, "")), None)
     return _Told("nothing" if name is None else "name" if name == "username" else name, f"{len(record)} keys")
 
@@ -638,6 +655,7 @@ _ANSWERS: Mapping[str, Callable[[Seen], _Told]] = {
     "rows": _rows,
     "pages": _pages,
     "links": _links,
+    "page_number": _page_number,
     "page_size": _page_size,
     "total": _total,
     "row_cap": _row_cap,

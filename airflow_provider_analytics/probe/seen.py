@@ -364,7 +364,10 @@ class Probe:
         if last > 1:
             page = self._page_of_hundred("the last page", last)
             if page is not None and oldest.ids[0] not in page.ids:
-                self._page_of_hundred("a page beside the last one", last + 1 if len(page.rows) == size else last - 1)
+                beside = last + 1 if len(page.rows) == size else last - 1
+                page = self._page_of_hundred("a page beside the last one", beside) if beside > 1 else page
+                if page is not None and not page.rows and 2 not in self.seen.tail:
+                    self._page_of_hundred("the second page of 100", 2)
         elif not set(oldest.ids) <= set(newest.ids):
             self._page_of_hundred("the page behind the total", 2)
 

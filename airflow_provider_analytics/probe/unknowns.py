@@ -74,15 +74,17 @@ class Unknown:
 #: What tells where reads cannot.
 FIRST_WEBSITE = "The first website of a run tells"
 
-LIST, CREATE, SUCCESS, OTHERS, APPROVED, SECRETS, SNAPSHOT = (
+#: Promises of docs/guarantees.md that need answers.
+PROMISES = (
     "A list is complete",
+    "A snapshot is complete",
     "A website is created once",
     "A success is verified",
     "What others change is not lost",
     "An approved plan is applied to its account only",
     "Secrets are not disclosed",
-    "A snapshot is complete",
 )
+LIST, SNAPSHOT, CREATE, SUCCESS, OTHERS, APPROVED, SECRETS = PROMISES
 
 _API = "tests/integration/api"
 _MISBEHAVING = "tests/integration/reconcile/test_misbehaving_services.py"
@@ -120,16 +122,16 @@ UNKNOWNS = (
         (
             Value("page, from 1", {}, "assumed"),
             Value("page, from 0", {"first_page": 0}),
-            Value("another parameter, linked", {"page_parameter": "p"}),
+            Value("another parameter, linked by name", {"page_parameter": "p"}),
             Value(
-                "another parameter, not linked",
+                "another parameter, not linked by name",
                 {"page_parameter": "p", "links": "absent"},
                 "extra",
                 "Set `page_parameter`",
             ),
-            Value("cursor or offset, linked", {"paging": "cursor"}),
+            Value("cursor or offset, linked by name", {"paging": "cursor"}),
             Value(
-                "cursor or offset, not linked",
+                "cursor or offset, not linked by name",
                 {"paging": "offset", "links": "absent"},
                 "refused",
                 _ONE_PAGE,
@@ -157,6 +159,18 @@ UNKNOWNS = (
         noticed="Pages are then requested by `page` or by the extra.",
         noticed_by=f"{_API}/test_paging.py::test_a_link_that_says_nothing_changes_nothing_and_is_never_followed",
         extra="page_parameter",
+    ),
+    Unknown(
+        "page_number",
+        "Which page does a response name?",
+        (
+            Value("its own", {}, "assumed"),
+            Value("another one", {"current_page": "wrong"}, "refused", _NO_LIST),
+            Value("none", {"current_page": "absent"}),
+        ),
+        asked="the first and the second page of 10",
+        noticed="A page with another number than requested ends the reading with an error.",
+        noticed_by=f"{_API}/test_paging.py::test_a_list_is_read_whole",
     ),
     Unknown(
         "page_size",
@@ -235,7 +249,6 @@ UNKNOWNS = (
             Value("whole labels", {"search_matches": "label"}),
             Value("the whole domain", {"search_matches": "exact"}),
             Value("nothing", {"search_matches": "nothing"}, "handled", _WHOLE),
-            Value("what an index knew", {"search_matches": "late"}, "handled", "Some look-ups read the whole list"),
             Value("everything", {"ignored": {"search"}}, "handled", _WHOLE),
         ),
         asked="one website by its domain in two cases and by parts of it",
@@ -460,6 +473,7 @@ UNKNOWNS = (
             Value("at once", {}, "assumed"),
             Value("from a cache", {"cache_headers": "given"}, "partly", "Set up the cache to pass the interface by"),
             Value("late after a write", {"reads_behind": 2}, "handled", "Verification waits up to 7.5 s"),
+            Value("late in a search", {"search_matches": "late"}, "handled", "Some look-ups read the whole list"),
         ),
         asked="the headers Age and X-Cache; reads cannot show a replica that is behind",
         noticed="A write that is not shown yet is read again, four times.",
