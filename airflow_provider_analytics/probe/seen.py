@@ -202,10 +202,18 @@ class Probe:
     def begin(self) -> Seen:
         """Request the account and the first page.
 
-        :raises AnalyticsError: if the service refuses the key, or returns no list.
+        :raises AnalyticsError: if the service refuses the key, or returns no account or no list.
         """
+        try:
+            return self._begin()
+        except AnalyticsError as error:
+            error.where = error.where or self._settings.where
+            raise
+
+    def _begin(self) -> Seen:
         seen = self.seen
         seen.account = self._must("the account", ACCOUNT)
+        dialect.account(seen.account)
         answer = self._must("the newest websites", WEBSITES, _NEWEST)
         seen.newest = listed(answer, self._url, self._settings.list_key)
         if seen.newest.page is None:

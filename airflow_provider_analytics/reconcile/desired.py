@@ -173,7 +173,7 @@ def _password(wanted: Wanted, domain: str) -> FieldChange:
     if reference is None:
         raise ValueError(
             f"{domain} gets privacy: password but has no {PASSWORD_FROM}: set it to connection:NAME or variable:NAME, "
-            "or use privacy: private"
+            f"for many websites once in 'defaults: {{{PASSWORD_FROM}: variable:NAME}}', or use privacy: private"
         )
     return FieldChange(PASSWORD_FROM, None, reference)
 

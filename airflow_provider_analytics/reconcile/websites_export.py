@@ -54,6 +54,10 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tup
                 left_out.append(f"{domain}: {field} omitted, {error}")
         if settings.get("privacy") == "password":
             notes.append(f"{domain}: set {PASSWORD_FROM} before it is created again")
+    if notes:
+        notes.insert(
+            0, f"Passwords: 'defaults: {{{PASSWORD_FROM}: variable:NAME}}' sets one for all of these websites:"
+        )
     head = [
         f"# Websites of {origin}.",
         "# Not included, and not restored by this file: ids, statistics, passwords.",

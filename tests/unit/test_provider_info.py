@@ -22,7 +22,7 @@ PACKAGE = "airflow-provider-analytics"
 #: What provider.yaml asks of Airflow's own release managers, and provider info leaves out.
 RELEASE_KEYS = {"state", "source-date-epoch", "dependencies"}
 #: What Airflow 2 does not know, and does not mind.
-NEWER_KEYS = {"asset-uris"}
+NEWER_KEYS = {"asset-uris", "cli"}
 
 
 def schema(name: str) -> dict[str, Any]:

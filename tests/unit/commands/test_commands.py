@@ -1,0 +1,57 @@
+"""Every command, as ``python -m airflow_provider_analytics COMMAND`` and as ``airflow analytics COMMAND``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from airflow_provider_analytics.commands import COMMANDS, main
+
+MODULE = "airflow_provider_analytics"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_prints_its_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([name, "--help"])
+    assert exit_.value.code == 0
+    assert f"python -m {MODULE} {name} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["nothing"], ["validate"], ["validate", "--nothing", "x"]])
+def test_a_usage_error_is_a_failure_not_a_change(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 1
+    assert "error: " in capsys.readouterr().err
+
+
+def test_the_module_lists_the_commands() -> None:
+    listed = run(MODULE, "--help")
+    assert listed.returncode == 0
+    assert all(f"  {name} " in listed.stdout for name in COMMANDS)
+
+
+def test_no_command_is_imported_before_it_is_used() -> None:
+    code = f"import sys, {MODULE}.commands.provider as p; print([m for m in sys.modules if m.startswith('{MODULE}.')])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not [name for name in COMMANDS if f".commands.{name}" in found]
+    assert ".exceptions" not in found
+
+
+@pytest.mark.slow  # starts Airflow's command line
+def test_airflow_has_the_commands_where_providers_can_add_them() -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    if not hasattr(ProvidersManager, "cli_command_functions"):
+        pytest.skip("Airflow before 3.2 has no commands of providers")
+    shown = run("airflow", "analytics", "validate", "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert "airflow analytics validate" in shown.stdout
+    assert run("airflow", "analytics", "validate", "/nowhere/websites.yaml").returncode == 1
