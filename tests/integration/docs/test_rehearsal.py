@@ -53,7 +53,7 @@ def test_the_rehearsal(
     analytics_sandbox.seed(COUNT)
     connect()
     monkeypatch.setenv("AIRFLOW_VAR_REHEARSAL_PASSWORD", "any-text-will-do")
-    execute(SnapshotWebsitesOperator, base_path=str(tmp_path / "snapshots"), snapshot_date="2026-11-21")
+    execute(SnapshotWebsitesOperator, base_path=str(tmp_path / "snapshots"), partition_date="2026-11-21", late="label")
     analytics_sandbox.clear_requests()
 
     with SandboxServer() as copy:
