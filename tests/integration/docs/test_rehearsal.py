@@ -52,7 +52,7 @@ def test_the_rehearsal(
 ) -> None:
     analytics_sandbox.seed(COUNT)
     connect()
-    monkeypatch.setenv("AIRFLOW_VAR_REHEARSAL_PASSWORD", "any-text-will-do")
+    monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD_REHEARSAL", "any-text-will-do")
     execute(SnapshotWebsitesOperator, base_path=str(tmp_path / "snapshots"), partition_date="2026-11-21", late="label")
     analytics_sandbox.clear_requests()
 
@@ -61,8 +61,10 @@ def test_the_rehearsal(
         run = _runner(execute)
         run(recipe["export"], "base_path", "snapshot_date", "config_path")
         file = tmp_path / "last_night.yaml"
-        assert "defaults: {password_from: variable:NAME}" in file.read_text(), "the head of the file says what it needs"
-        with pytest.raises(Exception, match=r"defaults: {password_from: variable:NAME}"):
+        assert "defaults: {password_from: variable:page_password_NAME}" in file.read_text(), (
+            "the head of the file says what it needs"
+        )
+        with pytest.raises(Exception, match="no password_from: set it, or once in defaults"):
             run(recipe["restore"], "analytics_conn_id", "config_path")
         assert copy.websites() == []
 
