@@ -1,5 +1,7 @@
 """All assumptions about what the interface does not document (docs/interface.md, Not documented).
 
+What servers do instead, and how a task notices, is in the table of ``probe/unknowns.py``.
+
 =============================================  =====================================  ====================
 assumption                                     here                                   changed by the extra
 =============================================  =====================================  ====================

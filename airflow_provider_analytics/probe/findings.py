@@ -170,7 +170,7 @@ def _links(seen: Seen) -> _Told:
     if any(page.following is not None or page.first is not None for page in pages):
         return _Told("by name")
     if seen.ten is None or seen.newest is None or not _has_more(seen):
-        return _Told(None, "all websites are on one page")
+        return _Told(None, "no other page was found")
     return _Told("nowhere")
 
 

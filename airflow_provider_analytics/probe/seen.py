@@ -110,6 +110,11 @@ class Seen:
     unanswered: dict[str, str] = field(default_factory=dict)
     holds_key: bool = False
 
+    @property
+    def newest_ids(self) -> list[str]:
+        """Ids of the 100 newest websites."""
+        return self.newest.ids if self.newest else []
+
 
 def decoded(answer: Answer | None) -> Any:
     """Return the JSON of a response, whatever it reports; None if it is none."""
@@ -303,7 +308,8 @@ class Probe:
             seen.base = self._base_of(page)
             second = str(2 if seen.base is None else seen.base + 1)
             seen.second = self._list("the second page", _TEN | {seen.parameter: second})
-            if not own and (seen.second is None or not seen.second.rows or seen.second.ids == ten.ids):
+            is_short = seen.second is not None and not seen.second.rows and len(seen.newest_ids) <= len(ten.rows)
+            if not own and not is_short and (seen.second is None or seen.second.ids in ([], ten.ids)):
                 self._guess(ten)
         if not is_number or seen.second is None:
             return
@@ -331,15 +337,13 @@ class Probe:
         return page.current_page if page.current_page in (0, 1) else None
 
     def _has_second(self, ten: Listed) -> bool:
+        """Return whether there may be a second page of ten."""
         newest = self.seen.newest
-        return (
-            bool(ten.rows)
-            and newest is not None
-            and (
-                len(newest.rows) > len(ten.rows)
-                or (newest.page is not None and (newest.page.total or 0) > len(ten.rows))
-            )
-        )
+        if newest is None or newest.page is None or not ten.rows:
+            return False
+        total = newest.page.total
+        # Ten rows of 100, and no total: the server may have pages of ten only.
+        return len(newest.rows) > len(ten.rows) or (len(ten.rows) >= 10 if total is None else total > len(ten.rows))
 
     @property
     def _is_numbered(self) -> bool:

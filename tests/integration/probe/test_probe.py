@@ -124,6 +124,7 @@ class TestLookAlikes:
         expected = OTHERWISE[kind.name]
         assert expected.items() <= otherwise.items()
         assert report.extras(found) == kind.extras
+        assert not any("on one page" in one.seen for one in found)
         assert report.status(found) == kind.status
 
     @LOOK_ALIKE
