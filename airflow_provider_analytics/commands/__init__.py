@@ -17,6 +17,8 @@ from typing import NoReturn
 COMMANDS = {
     "probe": "Find out what a service does where its interface says nothing, in at most 15 reads.",
     "validate": "Check files of websites, without a connection.",
+    "plan": "Plan the changes that make the websites match files; send nothing.",
+    "drift": "Show where the websites differ from files; send nothing.",
 }
 
 

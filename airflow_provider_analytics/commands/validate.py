@@ -3,23 +3,112 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import hashlib
+import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_provider_analytics.reconcile.desired import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("path", metavar="PATH", help="YAML file, or folder of *.yaml files")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text: path:line:column: message (default); github: annotations of a workflow; gitlab: a report of code "
+        "quality",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0 if the file has no problems, and 1 with a line for each otherwise."""
-    from airflow_provider_analytics.reconcile.websites_file import parse_websites_file
+    """Print the problems; return 1 if there are any, and 0 otherwise."""
+    # The process ends right after the file was read, and a file of many websites is millions of objects.
+    gc.disable()
+    from airflow_provider_analytics.reconcile.websites_file import ProblemsError, parse_websites_files
 
+    problems: Sequence[Problem] = ()
     try:
-        websites = parse_websites_file(Path(args.path).read_text(), args.path).websites
-    except ValueError as error:
-        sys.stdout.write(f"{error}\n")
-        return 1
-    sys.stdout.write(f"{args.path}: {len(websites):,} websites, no problems\n")
-    return 0
+        number = len(parse_websites_files(_texts(Path(args.path))).websites)
+    except ProblemsError as error:
+        problems = error.problems
+    sys.stdout.write(FORMATS[args.format](problems))
+    told = f"{len(problems):,} problems" if problems else f"{number:,} websites, no problems"
+    sys.stderr.write(f"{args.path}: {told}\n")
+    return 1 if problems else 0
+
+
+def _texts(path: Path) -> Mapping[str, str]:
+    """Return the text of each file by its path.
+
+    :raises ValueError: if there is none, or one cannot be read.
+    """
+    from airflow_provider_analytics.reconcile.websites_file import in_a_folder
+
+    if not path.exists():
+        raise ValueError(f"{path}: there is no such file or folder")
+    texts = {}
+    try:
+        files = in_a_folder(str(path), [one.name for one in path.iterdir()]) if path.is_dir() else [""]
+        for name in files:
+            one = path / name
+            texts[str(one)] = one.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{one}: {error.reason}; allowed: a text file in UTF-8") from error
+    except OSError as error:
+        raise ValueError(
+            f"{error.filename or path}: {error.strerror or error}; allowed: a file that can be read"
+        ) from error
+    return texts
+
+
+def _as_text(problems: Sequence[Problem]) -> str:
+    return "".join(f"{where.source}:{where.line}:{where.column}: {_line(text)}\n" for where, text in problems)
+
+
+def _as_github(problems: Sequence[Problem]) -> str:
+    """Return workflow commands, which GitHub shows beside the lines of the pull request."""
+    return "".join(
+        f"::error file={_escaped(where.source, ':,')},line={where.line},col={where.column}::{_escaped(_line(text))}\n"
+        for where, text in problems
+    )
+
+
+def _escaped(text: str, more: str = "") -> str:
+    for character in "%\r\n" + more:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def _as_gitlab(problems: Sequence[Problem]) -> str:
+    """Return a report of code quality, which GitLab shows beside the lines of the merge request."""
+    report = [
+        {
+            "description": _line(text),
+            "check_name": "websites",
+            "fingerprint": hashlib.sha256(f"{where.source} {where.line} {where.column} {text}".encode()).hexdigest(),
+            "severity": "major",
+            "location": {"path": where.source, "lines": {"begin": where.line}},
+        }
+        for where, text in problems
+    ]
+    return json.dumps(report, indent=1) + "\n"
+
+
+def _line(text: str) -> str:
+    from airflow_provider_analytics.readable import readable
+
+    return readable(text, None)
+
+
+FORMATS: dict[str, Callable[[Sequence[Problem]], str]] = {
+    "text": _as_text,
+    "github": _as_github,
+    "gitlab": _as_gitlab,
+}

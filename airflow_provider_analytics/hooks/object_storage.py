@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from airflow_provider_analytics.storage import (
     SHARED,
     StoragePath,
     make_directory,
+    names,
     new_token,
     put_bytes,
     read_bytes,
@@ -72,6 +73,23 @@ def read_text(url: str, argument: str) -> str | None:
     """
     with _reading(url, argument):
         return _decoded(read_bytes(storage_path(url, argument)))
+
+
+def read_texts(url: str, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]]) -> dict[str, str]:
+    """Return the text of a small file, or of the files of a folder, by their names; empty if there is nothing.
+
+    :param argument: name of the argument, for messages.
+    :param choose: takes a folder and the names in it, and returns those to read.
+    :raises ValueError: if one cannot be read, or is not UTF-8.
+    """
+    place = storage_path(url, argument)
+    with _reading(url, argument):
+        found = names(place) if place.fs.isdir(place.path) else None
+    if found is None:
+        text = read_text(url, argument)
+        return {} if text is None else {url.rpartition("/")[2]: text}
+    texts = {name: read_text(f"{url.rstrip('/')}/{name}", argument) for name in choose(url, found)}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:

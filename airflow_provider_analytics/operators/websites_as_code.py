@@ -142,8 +142,12 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         )
 
     def _file(self) -> WebsitesFile:
-        from airflow_provider_analytics.hooks.object_storage import read_text
-        from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_file
+        from airflow_provider_analytics.hooks.object_storage import read_texts
+        from airflow_provider_analytics.reconcile.websites_file import (
+            in_a_folder,
+            parse_websites,
+            parse_websites_files,
+        )
 
         if (self.config_path is None) == (self.config is None):
             raise ValueError(
@@ -152,10 +156,10 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
             )
         if self.config_path is None:
             return parse_websites(self.config)
-        text = read_text(self.config_path, "config_path")
-        if text is None:
+        texts = read_texts(self.config_path, "config_path", in_a_folder)
+        if not texts:
             raise ValueError(f"config_path={self.config_path!r}: there is no such file; allowed: a YAML file")
-        return parse_websites_file(text, self.config_path.rpartition("/")[2])
+        return parse_websites_files(texts)
 
     def _ledger(
         self, websites_file: WebsitesFile, settings: _Settings, service: Mapping[str, Any]
@@ -185,7 +189,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
             plan_path="s3://analytics-state/plans/{{ run_id }}.json",
         )
 
-    :param config_path: the YAML file (URL or absolute path). (templated)
+    :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
     :param config: instead of ``config_path``, what the file would hold, as a dict or its JSON text, or a list of
         records with ``domain`` and settings, such as the output of another task. (templated)
     :param plan_path: where to write the complete plan as JSON, and as Markdown to ``<plan_path>.md`` (URL or absolute
@@ -262,18 +266,21 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to ``plan_path``."""
+        with self.connected() as hook:
+            result = self.result(hook)
+        self.log.info("Planned %s:\n%s", self._source, result["markdown"])
+        return result
+
+    def result(self, hook: AnalyticsHook) -> dict[str, Any]:
+        """Return what the task returns; the command ``plan`` shows it."""
         from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.operators.planning import result_of, write_plan
 
-        with self.connected() as hook:
-            planned = self._plan(hook, self._settings(), force=flag("force", self.force))
-            result = result_of(planned, None, dry_run=True, plan_path=self.plan_path)
-            if self.plan_path:
-                overwrite = flag("overwrite_plan", self.overwrite_plan)
-                write_plan(
-                    self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite, file_mode=self.file_mode
-                )
-        self.log.info("Planned %s:\n%s", self._source, result["markdown"])
+        planned = self._plan(hook, self._settings(), force=flag("force", self.force))
+        result = result_of(planned, None, dry_run=True, plan_path=self.plan_path)
+        if self.plan_path:
+            overwrite = flag("overwrite_plan", self.overwrite_plan)
+            write_plan(self.plan_path, planned.plan, hook.client.redact, overwrite=overwrite, file_mode=self.file_mode)
         return result
 
 
@@ -298,7 +305,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
         )
 
-    :param config_path: the YAML file (URL or absolute path). (templated)
+    :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param expected_digest: ``digest`` of the approved plan; with ``plan_path``. (templated)
     :param plan_path: ``plan_path`` of :class:`PlanWebsitesOperator`; with ``expected_digest``. (templated)
@@ -422,7 +429,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
         CheckDriftOperator(task_id="drift", config_path="/opt/airflow/dags/websites.yaml", on_drift="report")
 
-    :param config_path: the YAML file (URL or absolute path). (templated)
+    :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"report"``. (templated)
     :param prune: websites that are not in the file count as drift, too. (templated)
@@ -470,17 +477,15 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
         from airflow_provider_analytics.api.checks import one_of
-        from airflow_provider_analytics.operators.planning import result_of
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            planned = self._plan(hook, self._settings())
-            plan, result = planned.plan, result_of(planned, None, dry_run=True, plan_path=None)
+            result = self.result(hook)
         self.log.info("Compared the websites with %s:\n%s", self._source, result["markdown"])
         if result["changes"] and self.on_drift != "report":
             more = f"\nand {result['changes_left_out']:,} more" if result["changes_left_out"] else ""
             message = (
-                f"{len(plan.changes):,} of {plan.websites:,} websites differ from {self._source}: "
+                f"{len(result['changes']) + result['changes_left_out']:,} of {result['websites']:,} websites differ from {self._source}: "
                 f"{result['creates']:,} to create, {result['updates']:,} to update, {result['deletes']:,} to delete.\n"
                 + "\n".join(result["changes"])
                 + more
@@ -489,6 +494,12 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
                 raise AirflowSkipException(message)
             raise permanent_failure(message, "on_drift='fail' is set")
         return result
+
+    def result(self, hook: AnalyticsHook) -> dict[str, Any]:
+        """Return what the task returns; the command ``drift`` shows it."""
+        from airflow_provider_analytics.operators.planning import result_of
+
+        return result_of(self._plan(hook, self._settings()), None, dry_run=True, plan_path=None)
 
 
 class ExportWebsitesOperator(AnalyticsOperator):

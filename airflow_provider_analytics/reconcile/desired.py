@@ -28,15 +28,22 @@ SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and 
 class Place(NamedTuple):
     """Where something is written, for messages.
 
-    :param order: number to sort by.
-    :param text: such as ``websites.yaml:12``, or ``config websites.www.example.com``.
+    :param source: a file such as ``websites.yaml``, or ``config websites.www.example.com``.
+    :param line: line of the file, from 1; 0 if it is no file.
+    :param column: column of the line, from 1.
     """
 
-    order: int
-    text: str
+    source: str
+    line: int = 0
+    column: int = 0
+
+    @property
+    def text(self) -> str:
+        """The place in messages, such as ``websites.yaml:12``."""
+        return f"{self.source}:{self.line}" if self.line else self.source
 
 
-_NOWHERE = Place(0, "")
+_NOWHERE = Place("")
 Problem = tuple[Place, str]
 #: Returns the error for websites that cannot be planned.
 Refusal = Callable[[Sequence[Problem]], Exception]
@@ -257,7 +264,7 @@ class Desired:
                 changes.append(self.change(record))
             except ValueError as error:
                 wanted = self.of(record)
-                place = wanted.place if wanted and wanted.place is not _NOWHERE else Place(0, _name(record))
+                place = wanted.place if wanted and wanted.place is not _NOWHERE else Place(_name(record))
                 problems.append((place, str(error)))
         for wanted in self.created:
             try:

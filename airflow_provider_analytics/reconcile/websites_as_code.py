@@ -14,7 +14,7 @@ from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.websites_file import WebsitesFile, check_key, problems_error
 
-_NOWHERE = Place(0, "the websites")
+_NOWHERE = Place("the websites")
 
 
 @dataclass(frozen=True)

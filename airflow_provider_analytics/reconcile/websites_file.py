@@ -1,4 +1,4 @@
-"""The desired websites, from a YAML file or from values of another task: parse them, with the place of every problem.
+"""The desired websites, from YAML files or from values of another task: parse them, with the place of every problem.
 
 ``groups`` override ``defaults``, ``websites`` override both. A setting that none of them names is not changed.
 :func:`schema` is the JSON Schema of the file; editors read it from ``websites.schema.json``.
@@ -44,6 +44,22 @@ _SHOWN_CHARACTERS = 180
 _PATTERN = re.compile(r"[*?]")
 
 Path = tuple[str | int, ...]
+
+#: Levels up to which libyaml composes a file; PyYAML's own composer ends at a thousand, with an error.
+_DEEP = 100
+_TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+
+
+class ProblemsError(ValueError):
+    """The problems of a file, at most twenty in the message.
+
+    :param text: the message.
+    :param problems: all problems, sorted by place.
+    """
+
+    def __init__(self, text: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(text)
+        self.problems = problems
 
 
 @dataclass(frozen=True)
@@ -158,7 +174,7 @@ def parse_websites_file(text: str, source: str) -> WebsitesFile:
     """Parse a file.
 
     :param source: name of the file, for messages.
-    :raises ValueError: with every problem, one per line, as ``source:line: problem``.
+    :raises ProblemsError: with every problem, one per line, as ``source:line: problem``.
     """
     reader = _Reader(source)
     data = _read(text, reader)
@@ -166,18 +182,95 @@ def parse_websites_file(text: str, source: str) -> WebsitesFile:
     return _parsed(data, reader)
 
 
+def parse_websites_files(texts: Mapping[str, str]) -> WebsitesFile:
+    """Parse the files of a folder, in the order of their names, as one.
+
+    ``defaults``, ``groups`` and ``networks`` are of their file. A domain may be in one file only, and ``modes`` have to
+    be the same in all files that have websites: how a list is reconciled is a property of the plan.
+
+    :param texts: name of a file, for messages, to its text.
+    :raises ProblemsError: with every problem of every file.
+    """
+    problems: list[Problem] = []
+    files: list[tuple[str, WebsitesFile]] = []
+    for source in sorted(texts):
+        try:
+            files.append((source, parse_websites_file(texts[source], source)))
+        except ProblemsError as error:
+            problems += error.problems
+    first: dict[str, Wanted] = {}
+    for website in (website for _, file in files for website in file.websites):
+        other = first.setdefault(domain_key(website.domain), website)
+        if other is not website:
+            problems.append((website.place, f"{website.domain} is a duplicate of {other.place.text}"))
+    modes = next(((source, file.modes) for source, file in files if file.websites), ("", {}))
+    problems += [
+        (Place(source, 1, 1), f"modes: {_in_words(file.modes)}, but {_in_words(modes[1])} in {modes[0]}; allowed: "
+         "the same in all files")
+        for source, file in files
+        if file.websites and dict(file.modes) != dict(modes[1])
+    ]  # fmt: skip
+    raise_problems(problems)
+    return WebsitesFile(
+        tuple(website for _, file in files for website in file.websites),
+        modes[1],
+        tuple(dict.fromkeys(one for _, file in files for one in file.protected)),
+    )
+
+
+def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
+    """Return the names of the files of websites in a folder, sorted.
+
+    :param names: names of all that is in the folder.
+    :raises ValueError: if there is no such file.
+    """
+    found = sorted(name for name in names if name.endswith(".yaml") and not name.startswith("."))
+    if not found:
+        raise ValueError(f"{folder}: there is no *.yaml file in this folder; allowed: a folder with at least one")
+    return found
+
+
+def _in_words(modes: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {mode}" for name, mode in sorted(modes.items())) or "none"
+
+
 def _read(text: str, reader: _Reader) -> Any:
     """Return the values of a YAML text; the reader knows their lines and the problems."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node:
+        node = _composed(text)
+        if node and "&" in text:
             _check_aliases(node)
         return reader.read(node, ()) if node else None
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ValueError(f"{reader.source}:{line}: invalid YAML: {error.problem}") from error
+        where, problem = reader.at_mark(error.problem_mark), f"invalid YAML: {error.problem}"
+        raise problems_error([(where, problem)]) from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{reader.source}:1: invalid YAML: {error!r}") from error
+        problem = f"invalid YAML: {str(error) or repr(error)}".partition("\n")[0]
+        raise problems_error([(reader.at_mark(None), problem)]) from error
+
+
+def _composed(text: str) -> yaml.Node | None:
+    # libyaml, where PyYAML was built with it, takes a fifth of the time.
+    loader = getattr(yaml, "CSafeLoader", None)
+    try:
+        if loader and _is_flat(loader(text)):
+            return yaml.compose(text, Loader=loader)
+    except yaml.YAMLError:
+        pass  # PyYAML's own parser says better what is wrong and where
+    return yaml.compose(text, Loader=yaml.SafeLoader)
+
+
+def _is_flat(parser: Any) -> bool:
+    """Return whether nothing nests deeply: libyaml's composer would end the process with a segmentation fault."""
+    depth = 0
+    while event := parser.get_event():
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEP:
+                return False
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return True
 
 
 def _check_aliases(node: yaml.Node) -> None:
@@ -238,7 +331,7 @@ class _Places:
 
     def at(self, path: Path) -> Place:
         """Return the place of a path."""
-        return Place(0, " ".join((self.source, ".".join(map(str, path)))).strip())
+        return Place(" ".join((self.source, ".".join(map(str, path)))).strip())
 
     def name(self, path: Path) -> str:
         """Return the name of a value for a message that follows its place."""
@@ -254,37 +347,39 @@ class _Reader(_Places):
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self.lines: dict[Path, int] = {(): 1}
+        self._marks: dict[Path, Any] = {(): None}
         self._constructor = yaml.constructor.SafeConstructor()
         self._open: set[int] = set()
 
     def at(self, path: Path) -> Place:
-        """Return the line of a path, or of what it is a part of."""
-        while path not in self.lines:
+        """Return the place of a path, or of what it is a part of."""
+        while path not in self._marks:
             path = path[:-1]
-        return self._at_line(self.lines[path])
+        return self.at_mark(self._marks[path])
 
     def name(self, path: Path) -> str:
         """Return the path: the place is only a line."""
         return ".".join(map(str, path)) or "the file"
 
-    def _at_line(self, line: int) -> Place:
-        return Place(line, f"{self.source}:{line}")
+    def at_mark(self, mark: Any) -> Place:
+        """Return the place of a mark of PyYAML; None is the beginning of the file."""
+        return Place(self.source, mark.line + 1, mark.column + 1) if mark else Place(self.source, 1, 1)
 
     def _add(self, node: yaml.Node, problem: str) -> None:
-        self.problems.append((self._at_line(_line(node)), problem))
+        self.problems.append((self.at_mark(node.start_mark), problem))
 
     def read(self, node: yaml.Node, path: Path) -> Any:
-        self.lines.setdefault(path, _line(node))
+        if path not in self._marks:
+            self._marks[path] = node.start_mark
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
         if id(node) in self._open:
             raise yaml.constructor.ConstructorError(None, None, "this alias refers to itself", node.start_mark)
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
                 return self._mapping(node, path)
-            if isinstance(node, yaml.SequenceNode):
-                return [self.read(item, (*path, number)) for number, item in enumerate(node.value)]
-            return self._scalar(node)
+            return [self.read(item, (*path, number)) for number, item in enumerate(node.value)]
         finally:
             self._open.discard(id(node))
 
@@ -292,25 +387,24 @@ class _Reader(_Places):
         data: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
-            if key_node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
+            if key_node.tag not in (_TEXT, _MERGE):
                 self._add(key_node, f"the key {key!r} is not text; write it in quotes")
             where = (*path, key)
             if key in data:
-                self._add(key_node, f"{key} is a duplicate of line {self.lines[where]}")
-            self.lines.setdefault(where, _line(key_node))
+                self._add(key_node, f"{key} is a duplicate of line {self.at(where).line}")
+            else:
+                self._marks[where] = key_node.start_mark
             data[key] = self.read(value_node, where)
         return data
 
     def _scalar(self, node: yaml.Node) -> Any:
+        if node.tag == _TEXT:
+            return node.value
         try:
             return self._constructor.construct_object(node)
         except ValueError as error:  # such as the date 2026-13-45
             self._add(node, f"{node.value!r} cannot be read: {error}")
             return node.value
-
-
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
 
 
 def _without_records(data: Any, places: _Places) -> Any:
@@ -366,9 +460,23 @@ def _plain(name: str, value: Any) -> Any:
         return value  # named by the check of the shape
 
 
+@functools.cache
+def _validator() -> Any:
+    """Return the validator of the schema, with what it refers to in place: looking it up takes half of the time."""
+    definitions = schema()["definitions"]
+
+    def whole(part: Any) -> Any:
+        if isinstance(part, dict):
+            name = part["$ref"].rpartition("/")[2] if isinstance(part.get("$ref"), str) else None
+            return whole(definitions[name]) if name else {key: whole(value) for key, value in part.items()}
+        return part
+
+    return jsonschema.Draft7Validator({key: whole(part) for key, part in schema().items() if key != "definitions"})
+
+
 def _check_shape(data: object, places: _Places) -> None:
     """Collect the problems that the schema finds."""
-    for error in jsonschema.Draft7Validator(schema()).iter_errors(data):
+    for error in _validator().iter_errors(data):
         path = tuple(error.absolute_path)
         where = places.name(path)
         if error.validator == "additionalProperties":
@@ -424,7 +532,7 @@ def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
             places.problem(path, str(error))
         other = first.get(domain_key(domain))
         if other:
-            line = other.place.text.rpartition(":")[2] if other.place.order else ""
+            line = other.place.line
             places.problem(path, f"{domain} is a duplicate of {f'line {line}' if line else other.domain}")
         settings: dict[str, Any] = {}
         _override(settings, defaults)
@@ -472,12 +580,12 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
             settings[field_name] = tuple(dict.fromkeys((*settings.get(field_name, ()), *layer[name])))
 
 
-def problems_error(problems: Iterable[Problem]) -> ValueError:
-    """Return one :class:`ValueError` with the problems, sorted by place and at most twenty."""
+def problems_error(problems: Iterable[Problem]) -> ProblemsError:
+    """Return one error with the problems, sorted by place and at most twenty in its message."""
     listed = sorted(set(problems))
     lines = [readable(f"{place.text}: {problem}", _SHOWN_CHARACTERS) for place, problem in listed[:_SHOWN_PROBLEMS]]
     more = [f"and {len(listed) - len(lines):,} more problems"] if len(listed) > len(lines) else []
-    return ValueError("\n".join([*lines, *more]))
+    return ProblemsError("\n".join([*lines, *more]), listed)
 
 
 def raise_problems(problems: Sequence[Problem]) -> None:
