@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from raw_server import RawServer, Reply, Request
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.commands import probe as command
+from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AuthenticationError, IncompleteListError
 from airflow_provider_analytics.probe import report
 from airflow_provider_analytics.probe.findings import ASKED, Finding, findings
@@ -35,10 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     def probe(url: str, key: str, *arguments: str, **extra: Any) -> tuple[int, str, str]:
         connection = {"conn_type": "analytics", "host": url, "password": key, "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_PROBED", json.dumps(connection))
-        parser = argparse.ArgumentParser()
-        command.add_arguments(parser)
-        status = command.run(parser.parse_args(["--conn-id", "probed", *arguments]))
-        return (status, *capsys.readouterr())
+        return (main(["probe", "--conn-id", "probed", *arguments]), *capsys.readouterr())
 
     return probe
 
