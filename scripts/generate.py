@@ -26,6 +26,7 @@ from airflow_provider_analytics.api.kinds import Secret  # noqa: E402
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
 from airflow_provider_analytics.api.stats import COUNTED, METRICS_PREFIX, TIMERS  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
+from airflow_provider_analytics.probe.unknowns import PROMISES, UNKNOWNS  # noqa: E402
 from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
@@ -150,6 +151,44 @@ def metrics() -> Iterator[str]:
         yield f"| `{METRICS_PREFIX}.{name}` | {'timer' if name in TIMERS else 'counter'} | {meaning} |"
 
 
+def unknowns() -> Iterator[str]:
+    """Yield the rows of the table of open questions whose answers need an extra, for docs/connection.md."""
+    yield "| Question | If the service does this | set |"
+    yield "|---|---|---|"
+    for unknown in UNKNOWNS:
+        for value in unknown.values:
+            if value.effect == "extra":
+                yield f"| {unknown.question} | {value.name} | `{unknown.extra}` |"
+
+
+def conditions() -> Iterator[str]:
+    """Yield the rows of the table of conditions of the promises, for docs/guarantees.md."""
+    yield "| Promise | Condition | If it is not met |"
+    yield "|---|---|---|"
+    for promise in PROMISES:
+        for unknown in UNKNOWNS:
+            if promise in unknown.promises:
+                yield f"| {promise} | {unknown.needs} | {unknown.noticed} |"
+
+
+def assumptions() -> Iterator[str]:
+    """Yield the rows of the table of assumptions, for docs/sandbox.md."""
+    yield "| Question | Assumed | Others, and the option that plays them |"
+    yield "|---|---|---|"
+    for unknown in UNKNOWNS:
+        others = ", ".join(
+            f"{value.name.replace('<', '&lt;')} (`{_options(value.options)}`)"
+            for value in unknown.values
+            if value.options
+        )
+        yield f"| {unknown.question} | {', '.join(unknown.assumed)} | {others} |"
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    shown = {name: sorted(value) if isinstance(value, (set, frozenset)) else value for name, value in options.items()}
+    return ", ".join(f"{name}={value!r}" for name, value in shown.items())
+
+
 BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "columns": columns,
     "settings": settings_of_a_file,
@@ -158,6 +197,9 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "keys": keys_of_a_file,
     "policy": policy,
     "metrics": metrics,
+    "unknowns": unknowns,
+    "conditions": conditions,
+    "assumptions": assumptions,
 }
 
 

@@ -1,5 +1,7 @@
 """All assumptions about what the interface does not document (docs/interface.md, Not documented).
 
+What servers do instead, and how a task notices, is in the table of ``probe/unknowns.py``.
+
 =============================================  =====================================  ====================
 assumption                                     here                                   changed by the extra
 =============================================  =====================================  ====================
@@ -67,7 +69,8 @@ _HEAD_OF_A_PAGE = 16 * 1024
 
 #: A reset above this number is a Unix timestamp, below it is seconds.
 _A_POINT_IN_TIME = 1_000_000_000
-_LIMIT_HEADERS = tuple(
+#: Headers that announce a limit of requests.
+LIMIT_HEADERS = tuple(
     f"{prefix}-{name}"
     for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
     for name in ("Limit", "Remaining", "Reset")
@@ -86,7 +89,7 @@ _DELETED_STATUSES = ("deleted", "trashed")
 #: Texts of the other keys that say that it is not: no, and the dates by which MySQL, PHP and Go say that there is none.
 _NOT_DELETED = re.compile(r"(0|f|false|n|no|off|null|none|-?000[01]-.*)?", re.IGNORECASE)
 #: Keys of an account that tell it from others, the best first.
-_ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
+ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
@@ -169,7 +172,7 @@ def record_or_none(answer: Answer) -> dict[str, Any] | None:
     """
     if is_empty(answer):
         return None
-    found = _unwrapped(_json(answer))
+    found = _unwrapped(document(answer))
     if not isinstance(found, dict) or not _is_id(found.get("id")):
         return None
     _refuse_key([str(found["id"]), *_domains([found])], answer)
@@ -187,7 +190,7 @@ def account(answer: Answer) -> dict[str, Any]:
 
 def account_id(found: Mapping[str, Any]) -> str | None:
     """Return what tells an account from others: its id, else the first of its names that is shown."""
-    return next((str(found[name]) for name in _ACCOUNT_NAMES if found.get(name) not in (None, "")), None)
+    return next((str(found[name]) for name in ACCOUNT_NAMES if found.get(name) not in (None, "")), None)
 
 
 def is_deleted(found: Mapping[str, Any]) -> bool:
@@ -215,7 +218,7 @@ def acknowledged(answer: Answer) -> None:
     """
     if is_empty(answer):
         return
-    found = _json(answer)
+    found = document(answer)
     inner = _unwrapped(found)
     if not isinstance(found, dict) or any(
         part.get("deleted") is False for part in (found, inner) if isinstance(part, dict)
@@ -232,7 +235,7 @@ def page(answer: Answer, url: str, list_key: str | None = None) -> Page:
     :param url: URL of the request without its query, to tell links of the service from others.
     :param list_key: key of the list, with a dot for each object on the way; None: as described.
     """
-    found = _json(answer)
+    found = document(answer)
     if isinstance(found, list):
         return Page(_rows(found, answer))
     rows, around = _list_in(found, answer, list_key)
@@ -252,7 +255,7 @@ def page(answer: Answer, url: str, list_key: str | None = None) -> Page:
 def _first(meta: Mapping[str, Any], url: str) -> Selection | None:
     """Return how the service selects the first page: by ``links.first`` or ``first_page_url``."""
     link = _linked(meta, "first") or meta.get("first_page_url")
-    return _selection(link, url) if isinstance(link, str) and link else None
+    return selection(link, url) if isinstance(link, str) and link else None
 
 
 def _following(meta: Mapping[str, Any], url: str) -> Selection | None:
@@ -263,7 +266,7 @@ def _following(meta: Mapping[str, Any], url: str) -> Selection | None:
     """
     for link in (_linked(meta, "next"), meta.get("next_page_url"), meta.get("next")):
         if isinstance(link, str) and link:
-            return _selection(link, url)
+            return selection(link, url)
     cursor = meta.get("next_cursor")
     return Selection(None, str(cursor)) if isinstance(cursor, (str, int)) and cursor != "" else None
 
@@ -273,7 +276,8 @@ def _linked(meta: Mapping[str, Any], name: str) -> Any:
     return links.get(name) if isinstance(links, dict) else None
 
 
-def _selection(link: str, url: str) -> Selection:
+def selection(link: str, url: str) -> Selection:
+    """Return how a link selects a page; nothing if it leads elsewhere."""
     try:
         target, base = urlsplit(urljoin(url, link)), urlsplit(url)
     except ValueError:
@@ -377,7 +381,7 @@ def _by_field(errors: object) -> Iterator[tuple[str, list[object]]]:
 def error_facts(answer: Answer) -> list[str]:
     """Return what the headers of an error response tell: when to come again, rate limits, ids to quote to support."""
     facts = []
-    for name in ("Retry-After", "RateLimit", "RateLimit-Policy", *_LIMIT_HEADERS, *_REQUEST_ID_HEADERS):
+    for name in ("Retry-After", "RateLimit", "RateLimit-Policy", *LIMIT_HEADERS, *_REQUEST_ID_HEADERS):
         if value := answer.headers.get(name, "").strip():
             seconds = number(value) if name == "Retry-After" or name.endswith("-Reset") else None
             if seconds is not None and seconds > _A_POINT_IN_TIME:
@@ -442,7 +446,11 @@ def pause(headers: Mapping[str, str]) -> float:
     return max(0.0, reset - time.time()) if reset > _A_POINT_IN_TIME else float(reset)
 
 
-def _json(answer: Answer) -> Any:
+def document(answer: Answer) -> Any:
+    """Return the JSON of a response.
+
+    :raises UnexpectedResponseError: if it is none, or reports a failure.
+    """
     if is_empty(answer):
         raise answer.unexpected("The response is empty.")
     kind = answer.headers.get("Content-Type", "").strip()
@@ -493,7 +501,7 @@ def _with_usable_id(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object(answer: Answer) -> dict[str, Any]:
-    found = _unwrapped(_json(answer))
+    found = _unwrapped(document(answer))
     if not isinstance(found, dict):
         raise answer.unexpected("The response holds no record.")
     return found

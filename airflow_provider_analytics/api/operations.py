@@ -49,7 +49,7 @@ class Operations:
 
         :raises NotFoundError: if it does not exist, or its record says that it is deleted.
         """
-        answer = self._send("GET", _path(website_id))
+        answer = self._send("GET", website_path(website_id))
         record = _of_website(website_id, dialect.record(answer), answer)
         if dialect.is_deleted(record):
             facts = ["the record says that the website is deleted"]
@@ -63,7 +63,7 @@ class Operations:
     def update(self, website_id: str, form: Mapping[str, str]) -> dict[str, Any] | None:
         """Update a website, and return the record of the response, or None if it holds none."""
         try:
-            answer = self._send(self._settings.update_method, _path(website_id), form=form)
+            answer = self._send(self._settings.update_method, website_path(website_id), form=form)
         except UnexpectedResponseError as error:
             if error.status in dialect.UNCONFIRMED:
                 return None
@@ -73,14 +73,15 @@ class Operations:
 
     def delete(self, website_id: str) -> None:
         """Delete a website."""
-        dialect.acknowledged(self._transport.request("DELETE", _path(website_id)))
+        dialect.acknowledged(self._transport.request("DELETE", website_path(website_id)))
 
     def account(self) -> dict[str, Any]:
         """Return the record of the account that the API key belongs to."""
         return dialect.account(self._transport.request("GET", ACCOUNT))
 
 
-def _path(website_id: str) -> str:
+def website_path(website_id: str) -> str:
+    """Return the path of a website below ``/api/v1``."""
     return f"{WEBSITES}/{quote(website_id, safe='')}"
 
 

@@ -222,6 +222,15 @@ class Transport:
 
         return self._repeat(attempt, method, unwanted)
 
+    def answer(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
+        """Send a GET once, and return the complete response, whatever its status.
+
+        :raises AnalyticsConnectionError: if no complete response arrived.
+        :raises StoppedError: because of :meth:`stop`.
+        """
+        self._limiter.wait()
+        return self._answer(self._prepare("GET", path, query, None), "GET", f"{dialect.API_PREFIX}{path}")
+
     def once(self, method: str, path: str, *, form: Mapping[str, str] | None = None) -> Answer:
         """Send a request once, without waiting for the limit of requests, within :meth:`together`."""
         try:
@@ -292,6 +301,12 @@ class Transport:
         return prepared
 
     def _attempt(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
+        answer = self._answer(prepared, method, path)
+        if answer.status in dialect.SUCCESS:
+            return answer
+        raise self._status_error(answer)
+
+    def _answer(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
         self._stopping.check()
         if self.stopped:
             raise self._given_up(method, path, sent=False)
@@ -303,9 +318,7 @@ class Transport:
             raise self._given_up(method, path, sent=given_up.sent) from None
         log.debug("%s %s: status %d in %.3f s", method, path, answer.status, self._clock() - started)
         self._limiter.pause(min(dialect.pause(answer.headers), MAX_WAIT), "the service says that its limit is used up")
-        if answer.status in dialect.SUCCESS:
-            return answer
-        raise self._status_error(answer)
+        return answer
 
     def _exchange(self, prepared: requests.PreparedRequest, method: str, path: str, started: float) -> Answer:
         try:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 #: Name of a command, which is the name of its module, to its help.
 COMMANDS = {
+    "probe": "Find out what a service does where its interface says nothing, in at most 15 reads.",
     "validate": "Check files of websites, without a connection.",
     "plan": "Plan the changes that make the websites match files; send nothing.",
     "drift": "Show where the websites differ from files; send nothing.",

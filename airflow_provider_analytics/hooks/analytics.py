@@ -22,6 +22,7 @@ from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.connection import settings_from_connection
+from airflow_provider_analytics.readable import readable
 
 
 class AnalyticsHook(BaseHook):
@@ -329,20 +330,24 @@ class AnalyticsHook(BaseHook):
         return self.client.get_account()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Request the account once, without retries: the user and the API server wait for the result.
+        """Request the account and the first page, without retries: the user and the API server wait for the result.
 
-        :return: whether it succeeded, and a message with the host and the reason.
+        :return: whether it succeeded, and a message with the host, and the reason or what the first page says.
         """
+        from airflow_provider_analytics.probe.report import as_line
+        from airflow_provider_analytics.probe.seen import MAX_SECONDS_OF_A_TEST, Probe
+
         try:
             # Airflow tests a copy under an id of its own, which means nothing to the user.
-            settings = replace(self.client.settings, max_retries=0, source="this connection")
-            with AnalyticsClient(settings) as client:
-                client.get_account()
+            settings = replace(self.client.settings, source="this connection")
+            with Probe(settings, seconds=MAX_SECONDS_OF_A_TEST) as probe:
+                seen = probe.begin()
         except AnalyticsConfigError as error:
             return False, str(AnalyticsConfigError(error.problems, "this connection"))
         except AnalyticsError as error:
             return False, str(error)
-        return True, f"{settings.base_url} accepts the API key: it returned the account."
+        said = readable(as_line(seen), None)
+        return not seen.newest or not seen.newest.key, f"{settings.base_url} accepts the API key: {said}."
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:

@@ -484,9 +484,9 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         self.log.info("Compared the websites with %s:\n%s", self._source, result["markdown"])
         if result["changes"] and self.on_drift != "report":
             more = f"\nand {result['changes_left_out']:,} more" if result["changes_left_out"] else ""
+            differing = len(result["changes"]) + result["changes_left_out"]
             message = (
-                f"{len(result['changes']) + result['changes_left_out']:,} of {result['websites']:,} websites differ "
-                f"from {self._source}: "
+                f"{differing:,} of {result['websites']:,} websites differ from {self._source}: "
                 f"{result['creates']:,} to create, {result['updates']:,} to update, {result['deletes']:,} to delete.\n"
                 + "\n".join(result["changes"])
                 + more

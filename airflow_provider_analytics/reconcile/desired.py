@@ -178,8 +178,8 @@ def _password(wanted: Wanted, domain: str) -> FieldChange:
     reference = wanted.settings.get(PASSWORD_FROM)
     if reference is None:
         raise ValueError(
-            f"{domain} gets privacy: password but has no {PASSWORD_FROM}: set it to connection:NAME or variable:NAME, "
-            "or use privacy: private"
+            f"{domain} has privacy: password but no {PASSWORD_FROM}: set it, or once in defaults, to "
+            "variable:page_password_NAME or connection:page_password_NAME, or use privacy: private"
         )
     return FieldChange(PASSWORD_FROM, None, reference)
 

@@ -60,6 +60,8 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tup
                 left_out.append(f"{domain}: {field} omitted, {error}")
         if settings.get("privacy") == "password":
             notes.append(f"{domain}: set {PASSWORD_FROM} before it is created again")
+    if notes:
+        notes.append(f"'defaults: {{{PASSWORD_FROM}: variable:page_password_NAME}}' sets one for all of these websites")
     head = [
         f"# Websites of {origin}.",
         "# Not included, and not restored by this file: ids, statistics, passwords.",

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
@@ -32,9 +32,10 @@ from airflow_provider_analytics.sandbox.parameters import (
     Parameter,
     cursor_parameter,
     decode_pairs,
+    offset_parameter,
     page_parameter,
     read_values,
-    with_truth_of_text,
+    with_booleans,
 )
 from airflow_provider_analytics.sandbox.responses import (
     Page,
@@ -54,6 +55,10 @@ _FORM = "application/x-www-form-urlencoded"
 _WEBSITE_ID = re.compile(r"[1-9][0-9]{0,17}")
 _PROXY_PAGE = "<!DOCTYPE html><title>Access denied</title><p>This request was blocked by a proxy."
 _HOME = "<!DOCTYPE html><title>Sandbox</title><p>Sandbox of airflow-provider-analytics. The interface is under {}."
+
+_LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
+_LIMIT_HEADERS = {"X-RateLimit-Limit": "600", "X-RateLimit-Remaining": "599"}
+_CACHE_HEADERS = {"Age": "30", "X-Cache": "HIT"}
 
 _Bearer = HTTPBearer(auto_error=False, description="The API key of the account.")
 _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_Bearer)]
@@ -80,6 +85,14 @@ class ProxyError(Exception):
     """A request that a proxy in front of the service rejects."""
 
 
+class LoginError(Exception):
+    """A request with a wrong key, where the service answers with its login page."""
+
+    def __init__(self, *, is_redirect: bool) -> None:
+        super().__init__()
+        self.is_redirect = is_redirect
+
+
 def create_app(store: Store, api_key: str, options_for: Callable[[Request], Options], root: str = "") -> FastAPI:
     """Return an application that serves ``store``.
 
@@ -102,9 +115,12 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
             if request.headers.get(name) != value:
                 raise ProxyError
 
-    async def authenticate(credentials: _Credentials) -> None:
+    async def authenticate(request: Request, credentials: _Credentials) -> None:
         if credentials is None or not secrets.compare_digest(credentials.credentials.encode(), api_key.encode()):
-            raise ApiError(HTTPStatus.UNAUTHORIZED, "Unauthenticated.", headers={"WWW-Authenticate": "Bearer"})
+            answered = options_for(request).wrong_key
+            if answered in ("redirect", "page"):
+                raise LoginError(is_redirect=answered == "redirect")
+            raise ApiError(HTTPStatus(int(answered)), "Unauthenticated.", headers={"WWW-Authenticate": "Bearer"})
 
     router = APIRouter(prefix=root + PREFIX, dependencies=[Depends(pass_the_proxy), Depends(authenticate)])
     endpoints: dict[Operation, Callable[[Request], Awaitable[Response]]] = {
@@ -128,7 +144,12 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
         assert isinstance(error, ApiError)  # noqa: S101 - registered for this class only
         if error.status == HTTPStatus.UNPROCESSABLE_ENTITY and "json" not in request.headers.get("accept", ""):
             return RedirectResponse(f"{root}/", HTTPStatus.FOUND)
-        return _error_answer(error.status, error.message, error.errors, error.headers)
+        shape = options_for(request).errors_as
+        return _error_answer(error.status, error.message, error.errors, error.headers, shape)
+
+    async def on_login_error(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, LoginError)  # noqa: S101 - registered for this class only
+        return RedirectResponse(f"{root}/login", HTTPStatus.FOUND) if error.is_redirect else HTMLResponse(_LOGIN)
 
     async def on_http_exception(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
@@ -141,6 +162,7 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
         return HTMLResponse(_PROXY_PAGE, HTTPStatus.FORBIDDEN, {"CF-Ray": "8f00sandbox-AMS"})
 
     app.add_exception_handler(ProxyError, on_proxy_error)
+    app.add_exception_handler(LoginError, on_login_error)
     app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(HTTPException, on_http_exception)
     return app
@@ -166,7 +188,7 @@ class _Service:
         query = dict(decode_pairs(request.scope["query_string"]))
         page_of_list = self._page(values, options)
         content = render_list(page_of_list, url, query, options, self._secrets(options))
-        return JSONResponse(content, headers=link_header(page_of_list, url, query, options))
+        return JSONResponse(content, headers=link_header(page_of_list, url, query, options) | _headers(options))
 
     async def create_website(self, request: Request) -> Response:
         options = self._options_for(request)
@@ -253,6 +275,8 @@ class _Service:
         if options.paging == "cursor":
             asked = first
             offset = _offset(values.get(options.page_parameter))
+        elif options.paging == "offset":
+            asked = first + values.get("offset", 0) // values.get("per_page", 100)
         else:
             asked = values.get(options.page_parameter, first)
         served = first if "page" in ignored else max(first, asked + options.page_offset)
@@ -263,12 +287,13 @@ class _Service:
         if options.search_matches == "late" and values.get("search"):
             # The index is brought up to date by being asked.
             store, self._index = self._index or Store(), store.copy()
+        sort_by = "domain" if options.order == "domain" else values.get("sort_by", "id")
         find = functools.partial(
             store.page,
             search="" if "search" in ignored else values.get("search", ""),
             search_matches=options.search_matches,
             favorite=None if "favorite" in ignored else values.get("favorite"),
-            sort_by="id" if "sort" in ignored else values.get("sort_by", "id"),
+            sort_by="id" if "sort" in ignored else sort_by,
             descending="sort" in ignored or values.get("sort", "desc") == "desc",
             limit=size,
             marked=options.deletes == "mark",
@@ -291,10 +316,18 @@ class _Service:
         return Page(websites, asked=asked, served=served, size=shown, total=total, next_cursor=cursor)
 
 
+def _headers(options: Options) -> dict[str, str]:
+    """Return the headers of a list that say something of limits and caches."""
+    limits = _LIMIT_HEADERS if options.limit_headers == "given" else {}
+    return limits | (_CACHE_HEADERS if options.cache_headers == "given" else {})
+
+
 def _list_parameters(options: Options) -> tuple[Parameter, ...]:
     parameters: tuple[Parameter, ...] = LIST_PARAMETERS
-    if options.favorite_filter == "truth of text":
-        parameters = with_truth_of_text(parameters)
+    if options.favorite_filter != "boolean":
+        parameters = with_booleans(parameters, options.favorite_filter)
+    if options.paging == "offset":
+        return (*parameters, offset_parameter())
     if options.paging == "cursor":
         return (*parameters, cursor_parameter(options.page_parameter))
     return (*parameters, page_parameter(options.page_parameter, options.first_page))
@@ -374,6 +407,17 @@ def _write_answer(operation: str, status: int, content: Any, options: Options) -
 
 
 def _error_answer(
-    status: int, message: str, errors: Mapping[str, list[str]], headers: Mapping[str, str]
-) -> JSONResponse:
+    status: int,
+    message: str,
+    errors: Mapping[str, list[str]],
+    headers: Mapping[str, str],
+    shape: str = "message",
+) -> Response:
+    if shape == "problem":
+        problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": message}
+        return JSONResponse(problem, status, dict(headers), "application/problem+json")
+    if shape == "page":
+        return HTMLResponse(f"<!DOCTYPE html><title>{message}</title>", status, dict(headers))
+    if shape == "text":
+        return PlainTextResponse(message, status, dict(headers))
     return JSONResponse({"message": message, "errors": dict(errors)}, status, dict(headers))

@@ -26,12 +26,16 @@ class Options(BaseModel):
     page_parameter: str = Field(default="page", min_length=1)
     #: Number of the first page.
     first_page: int = Field(default=1, ge=0, le=1)
-    #: Whether pages are selected by number, or by the cursor that the page before names. A cursor list has no total and
-    #: no page numbers.
-    paging: Literal["number", "cursor"] = "number"
+    #: Whether pages are selected by number, by the cursor that the page before names, or by the number of websites to
+    #: skip, with the parameter ``offset``. A cursor list has no total and no page numbers.
+    paging: Literal["number", "cursor", "offset"] = "number"
     #: Key that holds the websites of a list; None: the list is a bare JSON array. A dot leads into an object: with
     #: ``data.data`` the metadata stand beside the inner list.
     list_key: str | None = "data"
+    #: Key of another list of objects that stands beside the websites; None: there is none.
+    lists_beside: str | None = None
+    #: What the list is sorted by if ``id`` is requested: the id, or the domain.
+    order: Literal["id", "domain"] = "id"
     #: Where a list has its page metadata: under ``meta`` with ``links`` beside it, at top level beside the websites, or
     #: nowhere. A bare array has none.
     metadata: Literal["meta", "flat", "none"] = "meta"
@@ -39,8 +43,8 @@ class Options(BaseModel):
     #: holds the whole list.
     ignored: frozenset[Literal["page", "per_page", "sort", "search", "favorite"]] = frozenset()
     #: How ``favorite`` of a list is read: as a boolean, or as some languages read text, where only empty text and "0"
-    #: are false.
-    favorite_filter: Literal["boolean", "truth of text"] = "boolean"
+    #: are false, or as 1 or 0 only.
+    favorite_filter: Literal["boolean", "truth of text", "1/0"] = "boolean"
     #: What ``search`` finds: domains that contain the text (also where its case must be right), begin with it, have it
     #: as a label, are equal to it; what contained it some reads ago, as a search index shows it; or nothing at all.
     search_matches: Literal["part", "case", "start", "label", "exact", "late", "nothing"] = "part"
@@ -68,7 +72,8 @@ class Options(BaseModel):
 
     # Records
 
-    #: Key that holds the record in responses to show, create, update and account; None: the record is bare.
+    #: Key that holds the record in responses to show, create, update and account; None: the record is bare. A dot leads
+    #: into an object. With ``data:attributes`` the object under ``data`` has the id and ``attributes`` with the rest.
     record_key: str | None = "data"
     #: Render the integers of records and metadata as text.
     numbers_as_text: bool = False
@@ -84,6 +89,16 @@ class Options(BaseModel):
     )
     #: How a website that does not exist is answered: with a status, or with 200 and a message.
     missing: Literal["404", "410", "403", "200"] = "404"
+    #: How a wrong key is answered: with a status, a redirect to a login page, or 200 and the login page.
+    wrong_key: Literal["401", "403", "redirect", "page"] = "401"
+    #: What the body of an error is: JSON with a message, problem details (RFC 9457), an HTML page, or plain text.
+    errors_as: Literal["message", "problem", "page", "text"] = "message"
+    #: What names the account, the best first; "nothing": it has a plan only.
+    account_shows: Literal["id", "uuid", "email", "name", "nothing"] = "id"
+    #: Whether headers announce a limit of requests, which there is not.
+    limit_headers: Literal["absent", "given"] = "absent"
+    #: Whether headers say that reads come from a cache, which they do not.
+    cache_headers: Literal["absent", "given"] = "absent"
     #: Further fields of records, as text in which ``{password}``, ``{api_key}`` and ``{domain}`` are replaced.
     extra_fields: Mapping[str, str] = {}
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from airflow_provider_analytics.sandbox.fields import WEBSITE_FIELDS
 from airflow_provider_analytics.sandbox.value_types import (
     BOOLEAN,
+    NUMBER_OF_BOOLEAN,
     TEXT,
     TRUTH_OF_TEXT,
     ValueType,
@@ -113,10 +114,19 @@ LIST_PARAMETERS = (
 )
 
 
-def with_truth_of_text(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
-    """Return the parameters with booleans as some languages read text: only empty text and "0" are false."""
+def offset_parameter() -> Parameter:
+    """Return the query parameter that skips websites."""
+    return Parameter("offset", page_number(0), "number of websites to skip", default=0)
+
+
+#: How ``favorite`` of a list is read to the type of its values.
+BOOLEANS = {"boolean": BOOLEAN, "truth of text": TRUTH_OF_TEXT, "1/0": NUMBER_OF_BOOLEAN}
+
+
+def with_booleans(parameters: Sequence[Parameter], read_as: str) -> tuple[Parameter, ...]:
+    """Return the parameters with booleans that are read in another way."""
     return tuple(
-        replace(parameter, value_type=TRUTH_OF_TEXT) if parameter.value_type is BOOLEAN else parameter
+        replace(parameter, value_type=BOOLEANS[read_as]) if parameter.value_type is BOOLEAN else parameter
         for parameter in parameters
     )
 

@@ -58,6 +58,8 @@ def render_list(page: Page, url: str, query: Mapping[str, str], options: Options
         return websites
     *outer, key = options.list_key.split(".")
     content: dict[str, Any] = {key: websites}
+    if options.lists_beside is not None:
+        content[options.lists_beside] = [{"id": 1, "name": "All"}]
     if options.metadata == "meta":
         content["meta"] = _metadata(page, options)
         if options.links == "given":
@@ -91,7 +93,15 @@ def render_record(record: Mapping[str, Any], options: Options, secrets: Secrets)
 
 def render_account(account: Mapping[str, Any], options: Options) -> Any:
     """Return the JSON body of a response with the account."""
-    return _enveloped({name: _number(value, options) for name, value in account.items()}, options)
+    names = ["id", "email", "name"]
+    if options.account_shows == "nothing":
+        account, names = {"plan": "unlimited"}, ["plan"]
+    elif options.account_shows == "uuid":
+        account, names = {**account, "uuid": "00000000-0000-4000-8000-000000000001"}, ["uuid", "email", "name"]
+    else:
+        names = names[names.index(options.account_shows) :]
+    shown = {name: value for name, value in account.items() if name in names}
+    return _enveloped({name: _number(value, options) for name, value in shown.items()}, options)
 
 
 def render_deleted(website_id: int, options: Options) -> Any:
@@ -100,7 +110,14 @@ def render_deleted(website_id: int, options: Options) -> Any:
 
 
 def _enveloped(rendered: dict[str, Any], options: Options) -> Any:
-    return rendered if options.record_key is None else {options.record_key: rendered}
+    if options.record_key is None:
+        return rendered
+    path, _, inner = options.record_key.partition(":")
+    if inner:
+        rendered = {"id": rendered.get("id"), inner: {name: rendered[name] for name in rendered if name != "id"}}
+    for name in reversed(path.split(".")):
+        rendered = {name: rendered}
+    return rendered
 
 
 def _rendered(record: Mapping[str, Any], options: Options, secrets: Secrets) -> dict[str, Any]:
@@ -180,14 +197,23 @@ def _metadata(page: Page, options: Options) -> dict[str, Any]:
     return {name: _number(value, options) for name, value in metadata.items()}
 
 
+def page_parameter_of(options: Options) -> str:
+    """Return the query parameter that selects a page."""
+    return "offset" if options.paging == "offset" else options.page_parameter
+
+
 def _links(page: Page, url: str, query: Mapping[str, str], options: Options) -> dict[str, str | None]:
     def link(selected: int | str | None) -> str | None:
         if selected is None:
             return None
-        return f"{url}?{urlencode({**query, options.page_parameter: str(selected)})}"
+        return f"{url}?{urlencode({**query, page_parameter_of(options): str(selected)})}"
 
     if options.paging == "cursor":
         return {"prev": None, "next": link(page.next_cursor)}
+    if options.paging == "offset":
+        skipped = (page.served - options.first_page) * page.size
+        following = skipped + page.size
+        return {"first": link(0), "next": link(following if following < page.total else None)}
     last = _last_page(page, options)
     return {
         "first": link(options.first_page),

@@ -80,3 +80,5 @@ BOOLEAN = ValueType(_parse_boolean, {"anyOf": [{"type": "boolean"}, {"type": "in
 DOMAIN = ValueType(_parse_domain, {"type": "string", "pattern": f"^{_DOMAIN}$", "maxLength": _DOMAIN_LENGTH})
 #: A boolean as some languages read text.
 TRUTH_OF_TEXT = ValueType(lambda text: text not in ("", "0"), {"type": "string"})
+#: A boolean as a number only.
+NUMBER_OF_BOOLEAN = ValueType(lambda text: bool(integer(0, 1).parse(text)), {"type": "integer", "enum": [0, 1]})

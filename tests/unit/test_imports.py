@@ -29,9 +29,10 @@ MAY_IMPORT = {
     "api": {"__version__"},
     "reconcile": {"api", "thresholds"},
     "snapshots": {"__version__", "api", "storage", "thresholds"},
-    "hooks": {"api", "get_provider_info", "storage"},
+    "probe": {"__version__", "api"},
+    "hooks": {"api", "get_provider_info", "probe", "storage"},
     "operators": {"api", "assets", "hooks", "reconcile", "snapshots", "storage", "thresholds"},
-    "commands": {"api", "hooks", "operators", "reconcile", "snapshots", "storage", "thresholds"},
+    "commands": {"api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "thresholds"},
     "__main__": {"commands"},
     "sandbox": {"__version__"},
 }
@@ -118,7 +119,7 @@ def packages(modules: set[str]) -> set[str]:
     return {module.partition(".")[0] for module in modules}
 
 
-@pytest.mark.parametrize("part", ["api", "reconcile", "snapshots", "sandbox"])
+@pytest.mark.parametrize("part", ["api", "probe", "reconcile", "snapshots", "sandbox"])
 def test_what_is_free_of_airflow_never_loads_it(part: str) -> None:
     assert "airflow" not in packages(brought_along(modules_in(f"{PACKAGE}.{part}")))
 

@@ -76,10 +76,54 @@ def test_it_works_again_after_it_was_closed(hook: AnalyticsHook) -> None:
 
 
 def test_a_good_connection_tests_well(hook: AnalyticsHook, analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.seed(142)
     worked, message = hook.test_connection()
     assert worked
-    assert message == f"{analytics_sandbox.url} accepts the API key: it returned the account."
-    assert [request.operation for request in analytics_sandbox.requests] == ["account"]
+    assert message == (
+        f"{analytics_sandbox.url} accepts the API key: 142 websites; pages by `page`; exclusion lists are shown."
+    )
+    assert [request.operation for request in analytics_sandbox.requests] == ["account", "list"]
+
+
+FIRST_PAGES: dict[str, tuple[int, dict[str, Any], str]] = {
+    "no websites": (0, {}, "0 websites; all on one page"),
+    "one page": (42, {}, "42 websites; all on one page; exclusion lists are shown"),
+    "one website": (1, {}, "1 website; all on one page; exclusion lists are shown"),
+    "a header": (
+        142,
+        {"links": "header", "page_parameter": "p"},
+        "142 websites; pages by `p`, which the extra page_parameter has to name; exclusion lists are shown",
+    ),
+    "nothing": (
+        142,
+        {"metadata": "none"},
+        "100 websites on the first page, no total; pages by `page`, which is assumed; exclusion lists are shown",
+    ),
+    "fields": (
+        42,
+        {"list_hides": {"exclude_ips"}},
+        "42 websites; all on one page; rows lack exclude_ips",
+    ),
+}
+
+
+@pytest.mark.parametrize(("count", "options", "said"), FIRST_PAGES.values(), ids=FIRST_PAGES)
+def test_a_test_tells_what_the_first_page_says(
+    hook: AnalyticsHook, analytics_sandbox: SandboxServer, count: int, options: dict[str, Any], said: str
+) -> None:
+    analytics_sandbox.seed(count)
+    analytics_sandbox.configure(**options)
+    assert hook.test_connection() == (True, f"{analytics_sandbox.url} accepts the API key: {said}.")
+
+
+def test_a_list_that_cannot_be_read_without_an_extra_is_told(
+    hook: AnalyticsHook, analytics_sandbox: SandboxServer
+) -> None:
+    analytics_sandbox.seed(3)
+    analytics_sandbox.configure(list_key="websites", lists_beside="groups")
+    worked, message = hook.test_connection()
+    assert not worked
+    assert "set the extra list_key to websites" in message
 
 
 def failed(hook: AnalyticsHook, sandbox: SandboxServer) -> str:

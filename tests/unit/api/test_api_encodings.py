@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.kinds import Privacy
-from airflow_provider_analytics.api.operations import _path
+from airflow_provider_analytics.api.operations import website_path
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsConnectionError
@@ -82,12 +82,12 @@ def test_every_base_url_is_joined_with_the_path(
     below = "".join(f"/{segment}" for segment in path)
     url = f"{scheme}{host}{'' if port is None else f':{port}'}{below}{slashes}"
     transport = Transport(Settings(base_url=url, api_key="key"))
-    prepared = transport._prepare("GET", _path(website_id), {"search": "ä&b"}, None)
+    prepared = transport._prepare("GET", website_path(website_id), {"search": "ä&b"}, None)
     assert prepared.url is not None
     found = urlsplit(prepared.url)
     assert (found.scheme, found.hostname, found.port) == ("https", host, port)
     assert unquote(found.path) == f"{unquote(below)}/api/v1/websites/{website_id}"
-    assert found.path.endswith(f"/api/v1{_path(website_id)}")
+    assert found.path.endswith(f"/api/v1{website_path(website_id)}")
     assert parse_qsl(found.query) == [("search", "ä&b")]
 
 

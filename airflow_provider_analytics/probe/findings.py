@@ -1,0 +1,683 @@
+"""Answers to the open questions from what was seen, as pure functions: one of the values of the table, or none.
+
+No answer holds a value of the service: it says counts, statuses, kinds and documented names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_analytics.api import dialect, redaction
+from airflow_provider_analytics.api.dialect import Answer
+from airflow_provider_analytics.api.domains import domain_key
+from airflow_provider_analytics.api.entries import without_comment
+from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS
+from airflow_provider_analytics.exceptions import UnexpectedResponseError
+from airflow_provider_analytics.probe.seen import GUESSES, Listed, Seen, decoded, lists_in
+from airflow_provider_analytics.probe.unknowns import FIRST_WEBSITE, UNKNOWNS, Effect, Unknown
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to a question.
+
+    :param unknown: the row of the table.
+    :param value: name of one of its values; None: reads cannot tell.
+    :param seen: what was seen, as a phrase.
+    :param extras: extras to set, besides those that are set.
+    """
+
+    unknown: Unknown
+    value: str | None
+    seen: str
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def effect(self) -> Effect | None:
+        """What becomes of it; None if it is not known. An extra that is set already is handled."""
+        if self.value is None:
+            return None
+        effect = self.unknown.value(self.value).effect
+        return "handled" if effect == "extra" and not self.extras else effect
+
+
+@dataclass(frozen=True)
+class _Told:
+    value: str | None
+    seen: str = ""
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+
+_CHANGED = _Told(None, "the list changed during the probe")
+_NO_ROWS = _Told(None, "there are no websites")
+
+
+def findings(seen: Seen) -> list[Finding]:
+    """Return the answer to each question of the table, in its order."""
+    found = []
+    for unknown in UNKNOWNS:
+        told = _ANSWERS[unknown.name](seen) if unknown.name in _ANSWERS else _Told(None, FIRST_WEBSITE.lower())
+        extras = {name: value for name, value in told.extras.items() if str(getattr(seen.settings, name)) != str(value)}
+        found.append(Finding(unknown, told.value, told.seen, extras))
+    return found
+
+
+# Lists
+
+
+def _rows(seen: Seen) -> _Told:
+    newest = seen.newest
+    if newest is None or newest.page is None:
+        return _Told(None, "no list")
+    needed = newest.key or seen.settings.list_key
+    if needed and _reads_without_an_extra(newest):
+        needed = None
+    if needed:
+        count = len(list(lists_in(newest.document)))
+        return _Told("one of several lists", f"{count} lists of objects", {"list_key": needed})
+    if isinstance(newest.document, list):
+        return _Told("bare array")
+    document = newest.document if isinstance(newest.document, dict) else {}
+    if isinstance(document.get("data"), list):
+        return _Told("data")
+    inner = document.get("data")
+    return _Told("data.data" if isinstance(inner, dict) and isinstance(inner.get("data"), list) else "another key")
+
+
+def _reads_without_an_extra(found: Listed) -> bool:
+    try:
+        page = dialect.page(found.answer, "")
+    except UnexpectedResponseError:
+        return False
+    return [row.get("id") for row in page.rows] == [row.get("id") for row in found.rows]
+
+
+def _moved(seen: Seen) -> bool:
+    ten, again = seen.ten, seen.again
+    if ten is None or again is None or ten.page is None or again.page is None:
+        return True
+    return (ten.ids, ten.page.total) != (again.ids, again.page.total)
+
+
+def _expected_second(seen: Seen) -> list[str]:
+    """Return the ids that the second page of ten must have, as the page of 100 shows them; empty if it does not."""
+    if seen.ten is None or seen.newest is None:
+        return []
+    size = len(seen.ten.ids)
+    return seen.newest.ids[size : 2 * size]
+
+
+def _pages(seen: Seen) -> _Told:
+    if seen.ten is None or not seen.ten.rows:
+        return _NO_ROWS if seen.ten is not None else _Told(None, "no page of 10")
+    if _moved(seen):
+        return _CHANGED
+    ten, second, newest = seen.ten, seen.second, seen.newest
+    if newest is not None and newest.ids[: len(ten.ids)] != ten.ids and ten.ids[: len(newest.ids)] != newest.ids:
+        return _Told("another page than requested", "the first pages of 10 and of 100 differ")
+    if seen.parameter is None or seen.found_by == "" or (second is None and seen.found_by == "assumed"):
+        return _Told(None, "all websites are on one page")
+    if second is None:
+        return _Told(None, "no second page")
+    expected = _expected_second(seen)
+    works = bool(second.rows) and set(second.ids).isdisjoint(ten.ids)
+    if not second.rows and not expected:
+        return _Told(None, "all websites are on one page")
+    if works and expected and second.ids[: len(expected)] != expected[: len(second.ids)]:
+        return _Told("another page than requested", "the second page of 10 is not rows 11 to 20")
+    if not works:
+        return _no_second_page(seen)
+    is_page = seen.parameter == dialect.PAGE_PARAMETER
+    extras = {"page_parameter": seen.parameter}
+    if seen.found_by == "guessed":
+        if seen.parameter == "offset":
+            return _Told("cursor or offset, not linked by name", "offset=10 returns rows 11 to 20")
+        return _Told("another parameter, not linked by name", "tried", extras)
+    is_linked = seen.found_by == "link"
+    is_number = seen.base is not None
+    if seen.found_by == "link" and not is_number:
+        return _Told("cursor or offset, linked by name", "the links name a value that is no page number")
+    if seen.found_by == "link elsewhere" and not is_number:
+        return _Told("cursor or offset, not linked by name", f"linked {seen.link_place}")
+    if not is_page:
+        if is_linked and not seen.settings.page_parameter:
+            return _Told("another parameter, linked by name", "as the links name it")
+        return _Told("another parameter, not linked by name", seen.link_place or "as the extra names it", extras)
+    if seen.base is None:
+        return _Told(None, "`page` selects pages; the number of the first one is unknown")
+    return _Told(f"page, from {seen.base}", "the second page of 10 is rows 11 to 20")
+
+
+def _no_second_page(seen: Seen) -> _Told:
+    ten, second, third = seen.ten, seen.second, seen.third
+    repeated = ten is not None and second is not None and second.ids == ten.ids
+    if repeated and third is not None and third.rows and ten is not None and third.ids != ten.ids:
+        return _Told("another page than requested", "page 3 is rows 11 to 20")
+    if repeated and seen.found_by == "link":
+        return _Told("nothing", "the service links pages, and returns the first one again")
+    status = "" if second is None or second.rows else f" (status {second.answer.status})"
+    tried = ", ".join(f"`{name}`" for name in (dialect.PAGE_PARAMETER, *GUESSES))
+    return _Told(None, f"{tried} select nothing{status}; set `page_parameter` to the right name")
+
+
+def _links(seen: Seen) -> _Told:
+    if seen.link_place:
+        return _Told(seen.link_place)
+    pages = [found.page for found in (seen.ten, seen.newest) if found is not None and found.page is not None]
+    if any(page.following is not None or page.first is not None for page in pages):
+        return _Told("by name")
+    if seen.ten is None or seen.newest is None or not _has_more(seen):
+        return _Told(None, "no other page was found")
+    return _Told("nowhere")
+
+
+def _page_number(seen: Seen) -> _Told:
+    if seen.ten is None or seen.ten.page is None or seen.newest is None or not seen.newest.rows:
+        return _NO_ROWS
+    first = seen.ten.page.current_page
+    if first is None:
+        return _Told("none")
+    second = seen.second.page.current_page if seen.second is not None and seen.second.page is not None else None
+    if seen.base is None or second is None or _pages(seen).value in (None, "nothing", "another page than requested"):
+        # Without a second page, 0 and 1 are both the number of a first page.
+        return _Told(None, "no second page") if first in (0, 1) else _Told("another one", "of the first page")
+    return _Told("its own" if (first, second) == (seen.base, seen.base + 1) else "another one")
+
+
+def _has_more(seen: Seen) -> bool:
+    """Return whether there are websites behind the first page of ten."""
+    return seen.ten is not None and seen.newest is not None and len(seen.newest.ids) > len(seen.ten.ids) > 0
+
+
+def _page_size(seen: Seen) -> _Told:
+    if seen.ten is None or seen.newest is None or not seen.newest.rows:
+        return _NO_ROWS
+    if _moved(seen):
+        return _CHANGED
+    ten, hundred = len(seen.ten.rows), len(seen.newest.rows)
+    counted = f"{ten} of 10 rows, {hundred} of 100"
+    if ten > 10:
+        return _Told("ignored", counted)
+    if hundred == 100 and ten == 10:
+        return _Told("as requested", counted)
+    total = seen.newest.page.total if seen.newest.page else None
+    if ten == 10 and hundred < 100 and _is_list_total(seen):
+        return _Told("as requested" if total == hundred else "capped", counted)
+    return _Told(None, counted)
+
+
+def _is_list_total(seen: Seen) -> bool:
+    return _total(seen).value == "the list" or (
+        seen.second is not None and bool(set(seen.second.ids) - set(seen.newest.ids if seen.newest else ()))
+    )
+
+
+def _is_sorted(seen: Seen) -> bool:
+    return (
+        seen.oldest is not None
+        and bool(seen.oldest.rows)
+        and seen.newest is not None
+        and (seen.oldest.ids[0] != seen.newest.ids[0] or len(seen.newest.ids) == 1)
+    )
+
+
+def _total(seen: Seen) -> _Told:
+    newest, ten = seen.newest, seen.ten
+    if newest is None or newest.page is None or ten is None or ten.page is None:
+        return _Told(None, "no list")
+    if _moved(seen):
+        return _CHANGED
+    total, rows = newest.page.total, newest.ids
+    if total is None:
+        return _Told("no total") if rows else _NO_ROWS
+    if ten.page.total != total:
+        is_page = ten.page.total == len(ten.rows) and total == len(rows)
+        return _Told("the page" if is_page else "something else", f"{ten.page.total} of 10 rows, {total} of 100")
+    if total < len(rows):
+        return _Told("something else", f"the total is {total}, the page has {len(rows)} rows")
+    oldest = seen.oldest
+    if oldest is None or not _is_sorted(seen):
+        return _Told(None, "the oldest websites are not known")
+    if total == len(rows):
+        beyond = set(oldest.ids) - set(rows)
+        if not beyond and rows[-1:] == oldest.ids[:1]:
+            return _Told("the list", f"{total} websites")
+        # More rows than the total: only a later page tells which of both is capped.
+        page = seen.tail.get(2)
+        if beyond and page is not None and page.rows and set(page.ids).isdisjoint(rows):
+            return _Told("something else", f"the total is {total}, a later page has further rows")
+        return _Told(None, f"the total is {total}, and the oldest websites are not among the rows")
+    size = len(rows)
+    for number, page in seen.tail.items():
+        if oldest.ids[0] in page.ids:
+            counted = (number - 1) * size + len(page.ids)
+            is_last = page.ids[-1] == oldest.ids[0]
+            if is_last:
+                return _Told("the list" if counted == total else "something else", f"{total}; {counted} rows")
+    last = -(-total // size) if size else 0
+    behind = seen.tail.get(last + 1)
+    if behind is not None and behind.rows and behind.ids != (seen.tail[last].ids if last in seen.tail else None):
+        return _Told("something else", f"the total is {total}, a later page has further rows")
+    return _Told(None, f"the total is {total}; the last page was not found")
+
+
+def _row_cap(seen: Seen) -> _Told:
+    newest, oldest = seen.newest, seen.oldest
+    if newest is None or newest.page is None or not newest.rows:
+        return _NO_ROWS
+    if _moved(seen):
+        return _CHANGED
+    if oldest is None or not _is_sorted(seen):
+        return _Told(None, "the oldest websites are not known")
+    size = len(newest.ids)
+    known = [newest, *seen.tail.values()]
+    if set(oldest.ids) <= set(newest.ids) or any(page.ids[-1:] == oldest.ids[:1] for page in known):
+        return _Told("all", "the last page ends with the oldest website")
+    total = newest.page.total
+    last = -(-total // size) if total else 0
+    for number, page in seen.tail.items():
+        before = seen.tail.get(number - 1)
+        is_partial = 0 < len(page.ids) < size
+        is_empty_behind_full = not page.ids and before is not None and len(before.ids) == size
+        is_empty_second = number == 2 and not page.ids and page.answer.status in dialect.SUCCESS
+        if number <= last + 1 and (is_partial or is_empty_behind_full or is_empty_second):
+            return _Told("up to a limit", "the pages end before the oldest website")
+    return _Told(None, "the last page was not found")
+
+
+def _order(seen: Seen) -> _Told:
+    newest, oldest = seen.newest, seen.oldest
+    if newest is None or oldest is None or len(newest.ids) < 2:
+        return _Told(None, "fewer than two websites")
+    if _moved(seen):
+        return _CHANGED
+    if oldest.ids[:1] == newest.ids[:1]:
+        return _Told("ignored", "both directions begin with the same website")
+    numbers = [dialect.number(row["id"]) for row in newest.rows]
+    if None in numbers:
+        return _Told("by something else", "ids are no numbers")
+    falling = [number for number in numbers if number is not None]
+    if falling != sorted(falling, reverse=True):
+        return _Told("by something else", "ids do not fall")
+    return _Told("by id, rising with creation", f"{len(falling)} ids fall, the oldest rise")
+
+
+def _behind_last(seen: Seen) -> _Told:
+    if _moved(seen) or seen.newest is None or seen.newest.page is None:
+        return _CHANGED
+    if _total(seen).value != "the list" or _row_cap(seen).value != "all":
+        return _Told(None, "the last page is not known")
+    last = -(-(seen.newest.page.total or 0) // max(1, len(seen.newest.ids)))
+    page = seen.tail.get(last + 1)
+    if page is None:
+        return _Told(None, "not requested")
+    before = seen.tail[last].ids if last in seen.tail else seen.newest.ids
+    if page.page is None and page.answer.status >= 400:
+        return _Told("an error", f"status {page.answer.status}")
+    if not page.rows:
+        return _Told("empty" if page.page is not None else None, f"status {page.answer.status}")
+    return _Told("the last page" if page.ids == before else None, f"{len(page.ids)} rows")
+
+
+def _search(seen: Seen) -> _Told:
+    if seen.searched is None or seen.newest is None:
+        return _Told(None, "no domain in plain lower case")
+    if _pages(seen).value == "another page than requested":
+        return _Told(None, "the first page of what is found is not returned")
+    wanted = str(seen.searched["id"])
+    if any(found.page is None for found in seen.searches.values()) or not seen.searches:
+        status = next((found.answer.status for found in seen.searches.values()), "none")
+        return _Told(None, f"status {status}")
+    hits = {how: wanted in found.ids for how, found in seen.searches.items()}
+    seen_as = ", ".join(f"{how}: {'found' if hit else 'not found'}" for how, hit in hits.items())
+    first = seen.searches["in another case"]
+    domain = domain_key(str(seen.searched["domain"]))
+    others = [row for row in first.rows if domain not in domain_key(str(row.get("domain", "")))]
+    if others:
+        is_all = first.ids == seen.newest.ids
+        return _Told("everything" if is_all else None, f"{len(others)} other domains")
+    if hits["in another case"]:
+        if hits.get("by a part"):
+            return _Told("parts of a domain", seen_as)
+        if hits.get("by its beginning"):
+            return _Told("the beginning", seen_as)
+        if "by its first label" in hits:
+            return _Told("whole labels" if hits["by its first label"] else "the whole domain", seen_as)
+        return _Told(None, seen_as)
+    if hits.get("by its domain") is False:
+        return _Told("nothing", seen_as)
+    if hits.get("in another case again"):
+        return _Told(None, f"{seen_as}: an index may be behind")
+    return _Told("parts, in the same case" if hits.get("by a part") else None, seen_as)
+
+
+def _favorite_filter(seen: Seen) -> _Told:
+    if seen.newest is None or not seen.newest.rows:
+        return _NO_ROWS
+    if _moved(seen):
+        return _CHANGED
+    used = seen.settings.boolean_format
+    other = next(name for name in dialect.BOOLEAN_FORMATS if name != used)
+    false, true = (seen.favorites.get(text) for text in dialect.BOOLEAN_FORMATS[used])
+    if false is None or true is None:
+        return _Told(None, "not requested")
+    other_false = seen.favorites.get(dialect.BOOLEAN_FORMATS[other][0])
+    counted = f"{len(true.ids)} with true, {len(false.ids)} with false"
+    helps = other_false is not None and bool(other_false.rows) and _flags(other_false) == {False}
+    if true.page is None or false.page is None:
+        if helps:
+            value = "1 and 0 only" if other == "1/0" else "true and false"
+            return _Told(value, f"status {false.answer.status}", {"boolean_format": other})
+        return _Told(None, f"status {false.answer.status}")
+    if not true.ids or not false.ids:
+        return _Told(None, counted)
+    if set(true.ids).isdisjoint(false.ids):
+        flags = (_flags(true), _flags(false))
+        if flags not in (({True}, {False}), (set(), set())):
+            return _Told(None, counted)
+        return _Told("true and false" if used == "true/false" else None, counted)
+    if true.ids == false.ids and _flags(true) == {True} and helps:
+        return _Told("any text is true", counted, {"boolean_format": other})
+    if true.ids == false.ids == seen.newest.ids and _flags(true) == {True, False}:
+        return _Told("no filter", counted)
+    return _Told(None, counted)
+
+
+def _flags(found: Listed) -> set[bool]:
+    """Return the marks that rows show."""
+    texts = {"true": True, "1": True, "false": False, "0": False, "none": False, "": False}
+    shown = {str(row["favorite"]).lower() for row in found.rows if "favorite" in row}
+    return {texts[text] for text in shown if text in texts}
+
+
+# Records
+
+
+def _row_fields(seen: Seen) -> _Told:
+    record = _record_in(decoded(seen.show), seen)
+    if seen.shown is None or record is None:
+        return _Told(None, "no single website")
+    lacking = [name for name in RECORD_FIELDS if name in record[1] and name not in seen.shown]
+    if lacking:
+        return _Told("fewer", f"rows lack {', '.join(lacking)}")
+    known = [name for name in RECORD_FIELDS if name in record[1]]
+    if len(known) < 2:
+        return _Told(None, "the record has no known fields")
+    absent = [name for name in RECORD_FIELDS if name not in known]
+    return _Told("those of a single website", f"neither has {', '.join(absent)}" if absent else "")
+
+
+def _deleted_rows(seen: Seen) -> _Told:
+    rows = seen.newest.rows if seen.newest else []
+    marked = sum(map(dialect.is_deleted, rows))
+    if marked:
+        return _Told("marked", f"{marked} of {len(rows)} rows")
+    return _Told(None, f"none of {len(rows)} rows is marked")
+
+
+def _record_in(document: Any, seen: Seen) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the record of the website that was shown, with the keys that lead to it."""
+    if seen.shown is None:
+        return None
+    wanted = str(seen.shown["id"])
+    left: list[tuple[str, Any]] = [("", document)]
+    for path, part in left:
+        if isinstance(part, dict) and path.count(".") < 3:
+            if str(part.get("id")) == wanted:
+                return path, part
+            left += [(f"{path}.{key}".lstrip("."), inner) for key, inner in part.items()]
+    return None
+
+
+def _record(seen: Seen) -> _Told:
+    if seen.show is None:
+        return _Told(None, "no single website")
+    found = _record_in(decoded(seen.show), seen)
+    if found is None:
+        return _Told(None, f"status {seen.show.status}, no record of this id")
+    path, record = found
+    attributes = record.get("attributes")
+    if isinstance(attributes, dict) and "domain" not in record:
+        return _Told("attributes", "fields are under `attributes`")
+    try:
+        dialect.record(seen.show)
+    except UnexpectedResponseError:
+        return _Told("deeper", f"{path.count('.') + 1} keys deep")
+    return _Told({"": "bare", "data": "data"}.get(path, "another key"))
+
+
+def _all_rows(seen: Seen) -> list[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = list(seen.newest.rows) if seen.newest else []
+    record = _record_in(decoded(seen.show), seen)
+    return [*rows, record[1]] if record else rows
+
+
+def _lists(seen: Seen) -> _Told:
+    texts = [(name, row[name]) for row in _all_rows(seen) for name in LINE_FIELDS if row.get(name) not in (None, "")]
+    if not texts:
+        return _Told(None, "no website has a list")
+    if any(isinstance(value, list) for _, value in texts):
+        return _Told("an array", f"{len(texts)} lists")
+    values = [(name, value) for name, value in texts if isinstance(value, str)]
+    longest = max((len(value) for _, value in values), default=0)
+    counted = f"{len(values)} lists, the longest of {longest} characters"
+    for value, sign in (("CR LF", "\r\n"), ("<br>", "<br"), ("cut with dots", "...")):
+        if any(sign in text if value != "cut with dots" else text.endswith(("...", "…")) for _, text in values):
+            return _Told(value, counted)
+    if any(_is_json_list(text) for _, text in values):
+        return _Told("JSON text", counted)
+    # The same greatest length again and again is where a text is cut.
+    if len({text for _, text in values if len(text) == longest}) > 2:
+        return _Told(None, f"{counted}, several of them: they may be cut")
+    separators = {
+        name
+        for name, sign in (("an entry per line", "\n"), ("commas", ","), ("blanks", " "))
+        for field_name, text in values
+        if _is_separator(field_name, text, sign)
+    }
+    if len(separators) == 1 and all(_is_understood(name, text) for name, text in values if "\n" in text):
+        return _Told(separators.pop(), counted)
+    return _Told(None, counted if separators else f"{counted}, none has two entries")
+
+
+def _is_json_list(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), list)
+    except ValueError:
+        return False
+
+
+def _is_separator(name: str, text: str, sign: str) -> bool:
+    """Return whether a text is several entries with this sign between them."""
+    if sign != "\n" and "\n" in text:
+        return False
+    parts = [part.strip() for part in text.split(sign)]
+    return (len(parts) > 1 and "#" not in text and all(map(_check(name), filter(None, parts)))) or (
+        sign == "\n" and len(parts) > 1 and _is_understood(name, text)
+    )
+
+
+def _is_understood(name: str, text: str) -> bool:
+    lines = [without_comment(line.strip()) for line in text.splitlines()]
+    return all(map(_check(name), filter(None, lines)))
+
+
+def _check(name: str) -> Callable[[str], bool]:
+    return LINE_FIELDS[name].is_understood
+
+
+def _numbers(seen: Seen) -> _Told:
+    names = ("privacy", "email", "exclude_bots")
+    kinds = {(name, type(row[name])) for row in _all_rows(seen) for name in names if row.get(name) is not None}
+    if not kinds:
+        return _Told(None, "no row shows a number or a flag")
+    types = {kind for _, kind in kinds}
+    if types == {int}:
+        return _Told("numbers")
+    if types == {str} and all(str(row[name]).isdigit() for row in _all_rows(seen) for name in names if name in row):
+        return _Told("text")
+    flags = {kind for name, kind in kinds if name != "privacy"}
+    return _Told("flags as booleans" if flags == {bool} else None, ", ".join(sorted(kind.__name__ for kind in types)))
+
+
+def _favorite(seen: Seen) -> _Told:
+    shown = [row["favorite"] for row in _all_rows(seen) if "favorite" in row]
+    kinds = {type(value) for value in shown}
+    if not any(value in (False, None, 0, "false", "0", "") for value in shown):
+        return _Told(None, f"{len(shown)} rows show it, none is false")
+    if type(None) in kinds:
+        return _Told("null for false")
+    names = {bool: "boolean", int: "number", str: "text"}
+    return _Told(names.get(kinds.pop()) if len(kinds) == 1 else None)
+
+
+def _domains(seen: Seen) -> _Told:
+    shown = [row["domain"] for row in _all_rows(seen) if isinstance(row.get("domain"), str)]
+    for value, is_so in (
+        ("with a scheme", lambda text: "://" in text),
+        ("with a port", lambda text: ":" in text),
+        ("with a slash", lambda text: text.endswith("/")),
+    ):
+        if any(map(is_so, shown)):
+            return _Told(value, f"{sum(map(is_so, shown))} of {len(shown)} domains")
+    return _Told(None, f"{len(shown)} domains without scheme, port and slash; a create tells the rest")
+
+
+def _duplicates(seen: Seen) -> _Told:
+    rows = dialect.not_deleted(seen.newest.rows) if seen.newest else []
+    keys = [domain_key(row["domain"]) for row in rows if isinstance(row.get("domain"), str)]
+    twice = len(keys) - len(set(keys))
+    return _Told("yes", f"{twice} domains") if twice else _Told(None, f"none of {len(keys)} domains is there twice")
+
+
+# The rest
+
+
+def _account(seen: Seen) -> _Told:
+    try:
+        record = dialect.account(seen.account) if seen.account else {}
+    except UnexpectedResponseError:
+        return _Told("nothing", "the response holds no account record")
+    if record and all(isinstance(value, dict) for value in record.values()):
+        return _Told(None, "the record is deeper in the response")
+    name = next((name for name in dialect.ACCOUNT_NAMES if record.get(name) not in (None, "")), None)
+    return _Told("nothing" if name is None else "name" if name == "username" else name, f"{len(record)} keys")
+
+
+def _missing(seen: Seen) -> _Told:
+    answer = seen.missing
+    if answer is None:
+        return _Told(None, "ids are no numbers, or there was no response")
+    status = str(answer.status)
+    if status == "200" and isinstance(decoded(answer), dict) and _has_id(decoded(answer)):
+        return _Told(None, "an id above the newest exists")
+    is_page = answer.status == 403 and dialect.is_html(answer)
+    return _Told(status if status in ("404", "410", "403", "200") and not is_page else None, f"status {status}")
+
+
+def _has_id(document: Any) -> bool:
+    return isinstance(document, dict) and ("id" in document or any(map(_has_id, document.values())))
+
+
+def _wrong_key(seen: Seen) -> _Told:
+    answer = seen.wrong_key
+    if answer is None:
+        return _Told(None, "requested only with --wrong-key")
+    if 300 <= answer.status < 400:
+        return _Told("a redirect", f"status {answer.status}")
+    if answer.status in dialect.SUCCESS and dialect.is_html(answer):
+        return _Told("a page", f"status {answer.status}")
+    return _Told(str(answer.status) if answer.status in (401, 403) else None, f"status {answer.status}")
+
+
+def _errors(seen: Seen) -> _Told:
+    answer = seen.missing
+    if answer is None or answer.status < 400:
+        return _Told(None, "no error response")
+    kind = answer.headers.get("Content-Type", "").lower()
+    if "problem+json" in kind:
+        return _Told("problem details", f"status {answer.status}")
+    if dialect.is_html(answer):
+        return _Told("a page", f"status {answer.status}")
+    document = decoded(answer)
+    if isinstance(document, dict):
+        return _Told("message" if isinstance(document.get("message"), str) else None, f"{len(document)} keys")
+    return _Told("text" if kind.startswith("text/plain") else None, f"status {answer.status}")
+
+
+def _rate_limit(seen: Seen) -> _Told:
+    headers = {name.lower() for answer in seen.answers for name in answer.headers}
+    named = headers & {
+        name.lower() for name in ("RateLimit", "RateLimit-Policy", "Retry-After", *dialect.LIMIT_HEADERS)
+    }
+    if named:
+        return _Told("in headers", ", ".join(sorted(named)))
+    return _Told(None, "no such header; there may be a limit all the same")
+
+
+def _freshness(seen: Seen) -> _Told:
+    cached = sum(map(_is_cached, seen.answers))
+    if cached:
+        return _Told("from a cache", f"{cached} of {len(seen.answers)} responses")
+    return _Told(None, "no response from a cache; a write tells the rest")
+
+
+def _is_cached(answer: Answer) -> bool:
+    hit = any("hit" in answer.headers.get(name, "").lower() for name in ("X-Cache", "CF-Cache-Status"))
+    return hit or bool(dialect.number(answer.headers.get("Age")))
+
+
+def _secrets(seen: Seen) -> _Told:
+    names = set(_keys(map(decoded, seen.answers)))
+    if seen.holds_key:
+        return _Told("yes", "a response contains the API key")
+    named = sorted(filter(redaction.is_secret_key, names))
+    if named:
+        return _Told("yes", f"{len(named)} keys name a secret")
+    return _Told(None, f"none of {len(names)} keys names a secret")
+
+
+def _keys(parts: Iterable[Any]) -> Iterable[str]:
+    left = list(parts)
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            yield from (name for name, value in part.items() if not isinstance(value, bool))
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+
+
+_ANSWERS: Mapping[str, Callable[[Seen], _Told]] = {
+    "rows": _rows,
+    "pages": _pages,
+    "links": _links,
+    "page_number": _page_number,
+    "page_size": _page_size,
+    "total": _total,
+    "row_cap": _row_cap,
+    "order": _order,
+    "behind_last": _behind_last,
+    "search": _search,
+    "favorite_filter": _favorite_filter,
+    "row_fields": _row_fields,
+    "deleted_rows": _deleted_rows,
+    "record": _record,
+    "lists": _lists,
+    "numbers": _numbers,
+    "favorite": _favorite,
+    "domains": _domains,
+    "duplicates": _duplicates,
+    "account": _account,
+    "missing": _missing,
+    "wrong_key": _wrong_key,
+    "errors": _errors,
+    "rate_limit": _rate_limit,
+    "freshness": _freshness,
+    "secrets": _secrets,
+}
+#: Questions that reads answer.
+ASKED = frozenset(_ANSWERS)

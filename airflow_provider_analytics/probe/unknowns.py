@@ -1,0 +1,558 @@
+"""The table of what the interface leaves open (docs/interface.md, Not documented), one row per question.
+
+``make generate`` writes tables of the documents from it. Tests hold it to the sandbox, to the probe and to the tests
+that show how a running task notices that a server does something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+#: What becomes of a value. ``assumed``: it is what the package expects. ``handled``: it works, too, without an extra.
+#: ``extra``: it works with an extra. ``partly``: some functions fail with an error. ``refused``: lists or writes fail
+#: with an error.
+Effect = Literal["assumed", "handled", "extra", "partly", "refused"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """One thing that servers do.
+
+    :param name: the value, as the report prints it.
+    :param options: the options of the sandbox that play it.
+    :param effect: what becomes of it.
+    :param meaning: what the effect means for the user; empty if everything works.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    effect: Effect = "handled"
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An open question.
+
+    :param name: short name, the key of the answer in the JSON report.
+    :param question: the question.
+    :param values: what servers do.
+    :param asked: how the probe asks; empty: reads cannot tell.
+    :param noticed: how a running task notices that the server does something else.
+    :param noticed_by: the test that shows it, as path and function.
+    :param extra: the extra that changes the assumption.
+    :param promises: the promises of docs/guarantees.md that need the answer.
+    :param needs: the condition, as a sentence.
+    """
+
+    name: str
+    question: str
+    values: tuple[Value, ...]
+    noticed: str
+    noticed_by: str
+    asked: str = ""
+    extra: str = ""
+    promises: tuple[str, ...] = ()
+    needs: str = ""
+    _by_name: Mapping[str, Value] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {value.name: value for value in self.values})
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Names of the values that the package expects."""
+        return tuple(value.name for value in self.values if value.effect == "assumed")
+
+    def value(self, name: str) -> Value:
+        """Return one of the values."""
+        return self._by_name[name]
+
+
+#: What tells where reads cannot.
+FIRST_WEBSITE = "The first website of a run tells"
+
+#: Promises of docs/guarantees.md that need answers.
+PROMISES = (
+    "A list is complete",
+    "A snapshot is complete",
+    "A website is created once",
+    "A success is verified",
+    "What others change is not lost",
+    "An approved plan is applied to its account only",
+    "Secrets are not disclosed",
+)
+LIST, SNAPSHOT, CREATE, SUCCESS, OTHERS, APPROVED, SECRETS = PROMISES
+
+_API = "tests/integration/api"
+_MISBEHAVING = "tests/integration/reconcile/test_misbehaving_services.py"
+_NO_LIST = "Lists are refused"
+_ONE_PAGE = "Lists of more than one page are refused"
+_TWICE = "Each list is read twice, once in each direction"
+_WHOLE = "Each look-up reads the whole list"
+_UNCHANGED = "Websites with such a list are not changed"
+_SPELLING = "Such a create names the right spelling"
+_FAILS = "The task fails"
+
+UNKNOWNS = (
+    Unknown(
+        "rows",
+        "Where are the rows of a list?",
+        (
+            Value("data", {}, "assumed"),
+            Value("bare array", {"list_key": None}),
+            Value("data.data", {"list_key": "data.data"}),
+            Value("another key", {"list_key": "websites"}),
+            Value(
+                "one of several lists", {"list_key": "websites", "lists_beside": "groups"}, "extra", "Set `list_key`"
+            ),
+        ),
+        asked="the first page",
+        noticed="An error names the extra `list_key`.",
+        noticed_by=f"{_API}/test_paging.py::test_the_list_key_is_a_setting",
+        extra="list_key",
+        promises=(LIST,),
+        needs="A response holds one list of objects, or the extra `list_key` names it.",
+    ),
+    Unknown(
+        "pages",
+        "What selects a page?",
+        (
+            Value("page, from 1", {}, "assumed"),
+            Value("page, from 0", {"first_page": 0}),
+            Value("another parameter, linked by name", {"page_parameter": "p"}),
+            Value(
+                "another parameter, not linked by name",
+                {"page_parameter": "p", "links": "absent"},
+                "extra",
+                "Set `page_parameter`",
+            ),
+            Value("cursor or offset, linked by name", {"paging": "cursor"}),
+            Value(
+                "cursor or offset, not linked by name",
+                {"paging": "offset", "links": "absent"},
+                "refused",
+                _ONE_PAGE,
+            ),
+            Value("nothing", {"ignored": {"page"}}, "refused", _ONE_PAGE),
+            Value("another page than requested", {"page_offset": 1}, "refused", _NO_LIST),
+        ),
+        asked="the second page of 10, as linked or as `page`",
+        noticed="The proof of the list fails, with the extra `page_parameter` in the error.",
+        noticed_by="tests/contract/test_contract_not_shown.py::test_a_page_parameter_without_effect_is_noticed",
+        extra="page_parameter",
+        promises=(LIST,),
+        needs="Pages are selected by number, or by links in the body.",
+    ),
+    Unknown(
+        "links",
+        "Where are other pages linked?",
+        (
+            Value("by name", {}, "assumed"),
+            Value("as a list", {"links": "list"}),
+            Value("in the header Link", {"links": "header"}),
+            Value("nowhere", {"links": "absent"}),
+        ),
+        asked="the first page of 10",
+        noticed="Pages are then requested by `page` or by the extra.",
+        noticed_by=f"{_API}/test_paging.py::test_a_link_that_says_nothing_changes_nothing_and_is_never_followed",
+        extra="page_parameter",
+    ),
+    Unknown(
+        "page_number",
+        "Which page does a response name?",
+        (
+            Value("its own", {}, "assumed"),
+            Value("another one", {"current_page": "wrong"}, "refused", _NO_LIST),
+            Value("none", {"current_page": "absent"}),
+        ),
+        asked="the first and the second page of 10",
+        noticed="A page with another number than requested ends the reading with an error.",
+        noticed_by=f"{_API}/test_paging.py::test_a_list_is_read_whole",
+    ),
+    Unknown(
+        "page_size",
+        "Is `per_page` followed?",
+        (
+            Value("as requested", {}, "assumed"),
+            Value("capped", {"page_size_limit": 25}, "handled", "Lists take more requests"),
+            Value("ignored", {"ignored": {"per_page"}}),
+        ),
+        asked="the first page, with 10 and 100 rows",
+        noticed="The rows of the first page are counted.",
+        noticed_by=f"{_API}/test_paging.py::test_a_list_is_read_whole",
+    ),
+    Unknown(
+        "total",
+        "What does the total count?",
+        (
+            Value("the list", {}, "assumed"),
+            Value("the page", {"total": "page"}, "refused", _ONE_PAGE),
+            Value("something else", {"total_cap": 100}, "refused", _NO_LIST),
+            Value("no total", {"total": "absent"}, "handled", _TWICE),
+        ),
+        asked="the last page by the total, compared with the oldest website",
+        noticed="The proof compares the total with the rows and with the other end of the list.",
+        noticed_by=f"{_API}/test_paging.py::test_a_total_that_is_capped_is_not_believed",
+        promises=(LIST,),
+        needs="The total counts the list, or there is none.",
+    ),
+    Unknown(
+        "row_cap",
+        "Are all rows returned?",
+        (
+            Value("all", {}, "assumed"),
+            Value("up to a limit", {"row_cap": 100}, "refused", "Lists above the limit are refused"),
+        ),
+        asked="the page that must hold the oldest website",
+        noticed="Each proof requests the other end of the list.",
+        noticed_by=f"{_API}/test_paging.py::test_rows_that_are_capped_at_any_number_are_noticed",
+        promises=(LIST, SNAPSHOT),
+        needs="Every row can be requested.",
+    ),
+    Unknown(
+        "order",
+        "Is the list sorted as requested?",
+        (
+            Value("by id, rising with creation", {}, "assumed"),
+            Value("ignored", {"ignored": {"sort"}}, "refused", "Lists of more than one website are refused"),
+            Value("by something else", {"order": "domain"}, "handled", _TWICE),
+        ),
+        asked="the newest and the oldest 10",
+        noticed="The heads of the list must fall, and both directions must begin with different websites.",
+        noticed_by=f"{_API}/test_paging.py::"
+        "test_a_round_number_of_websites_in_an_order_that_is_ignored_may_be_the_newest_only",
+        promises=(LIST, CREATE),
+        needs="`sort` has an effect. A closed reading also needs ids that rise with creation.",
+    ),
+    Unknown(
+        "behind_last",
+        "What is the page behind the last one?",
+        (
+            Value("empty", {}, "assumed"),
+            Value("an error", {"behind_last": "not found"}),
+            Value("the last page", {"behind_last": "last"}),
+        ),
+        asked="that page",
+        noticed="A page that brings nothing new ends the list, and so does a refused one.",
+        noticed_by=f"{_API}/test_paging.py::test_a_page_behind_the_last_may_be_refused_or_the_last_one_again",
+    ),
+    Unknown(
+        "search",
+        "What does `search` find?",
+        (
+            Value("parts of a domain", {}, "assumed"),
+            Value("parts, in the same case", {"search_matches": "case"}, "handled", _WHOLE),
+            Value("the beginning", {"search_matches": "start"}),
+            Value("whole labels", {"search_matches": "label"}),
+            Value("the whole domain", {"search_matches": "exact"}),
+            Value("nothing", {"search_matches": "nothing"}, "handled", _WHOLE),
+            Value("everything", {"ignored": {"search"}}, "handled", _WHOLE),
+        ),
+        asked="one website by its domain in two cases and by parts of it",
+        noticed="A search is believed only if it finds exactly one website; otherwise the whole list is read.",
+        noticed_by=f"{_API}/test_look_up.py::test_what_a_search_does_not_find_is_looked_for_in_the_whole_list",
+        promises=(CREATE,),
+        needs="Nothing: a search is never trusted for an absence.",
+    ),
+    Unknown(
+        "favorite_filter",
+        "Does `favorite` filter the list?",
+        (
+            Value("true and false", {}, "assumed"),
+            Value("any text is true", {"favorite_filter": "truth of text"}, "extra", "Set `boolean_format`"),
+            Value("1 and 0 only", {"favorite_filter": "1/0"}, "extra", "Set `boolean_format`"),
+            Value("no filter", {"ignored": {"favorite"}}, "handled", "Favorites are picked from the whole list"),
+        ),
+        asked="the list with true, with false, and with 1 or 0 if that fails",
+        noticed="Rows are compared with the filter; an error names the extra `boolean_format`.",
+        noticed_by=f"{_API}/test_favorites.py::test_a_filter_that_nothing_confirms_is_an_error_that_names_the_extra",
+        extra="boolean_format",
+        promises=(LIST,),
+        needs="For a list of favorites: rows show `favorite`, or the filter works.",
+    ),
+    Unknown(
+        "row_fields",
+        "Which fields do rows have?",
+        (
+            Value("those of a single website", {}, "assumed"),
+            Value(
+                "fewer", {"list_hides": {"exclude_ips", "exclude_params"}}, "handled", "Websites are fetched one by one"
+            ),
+        ),
+        asked="a row beside the record of the same website",
+        noticed="Fields that rows lack are fetched website by website, and the log says so.",
+        noticed_by="tests/integration/reconcile/test_websites_as_code.py::test_a_deletion_carries_what_is_deleted",
+        promises=(SNAPSHOT,),
+        needs="Columns that rows lack are empty in a snapshot.",
+    ),
+    Unknown(
+        "deleted_rows",
+        "Are deleted websites returned?",
+        (
+            Value("no", {}, "assumed"),
+            Value("marked", {"deletes": "mark"}),
+        ),
+        asked="the marks of the newest 100 rows",
+        noticed="A record with such a mark does not exist for any operation.",
+        noticed_by=f"{_API}/test_deleted_rows.py::test_a_list_of_several_pages_has_no_deleted_website",
+        promises=(LIST,),
+        needs="A deleted website is absent, or marked by one of the known keys.",
+    ),
+    Unknown(
+        "record",
+        "Where is the record of a website?",
+        (
+            Value("data", {}, "assumed"),
+            Value("bare", {"record_key": None}),
+            Value("another key", {"record_key": "website"}),
+            Value("deeper", {"record_key": "data.website"}, "refused", "Websites cannot be read or changed"),
+            Value("attributes", {"record_key": "data:attributes"}, "refused", "Fields are not read"),
+        ),
+        asked="one website",
+        noticed="An error says that the record has no usable id.",
+        noticed_by="tests/contract/test_contract_not_shown.py::test_a_record_without_an_id_is_refused",
+        promises=(SUCCESS,),
+        needs="A record is bare, under `data`, or under the only key.",
+    ),
+    Unknown(
+        "lists",
+        "How is a list of entries written?",
+        (
+            Value("an entry per line", {}, "assumed"),
+            Value("CR LF", {"lists_as": "CR LF"}),
+            Value("an array", {"lists_as": "array"}),
+            Value("commas", {"lists_as": "commas"}, "partly", _UNCHANGED),
+            Value("blanks", {"lists_as": "blanks"}, "partly", _UNCHANGED),
+            Value("<br>", {"lists_as": "br"}, "partly", _UNCHANGED),
+            Value("JSON text", {"lists_as": "json"}, "partly", _UNCHANGED),
+            Value("cut with dots", {"lists_as": "cut with dots"}, "partly", _UNCHANGED),
+            Value("cut", {"lists_as": "cut"}, "partly", _UNCHANGED),
+            Value("null", {"lists_as": "null"}, "partly", "Lists are not verified"),
+        ),
+        asked="the lists of the newest 100 rows, classified",
+        noticed="A list with an entry that is not understood is an error before any change.",
+        noticed_by="tests/unit/api/test_verification.py::test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent",
+        promises=(SUCCESS, OTHERS),
+        needs="A list has an entry per line, or is an array.",
+    ),
+    Unknown(
+        "numbers",
+        "How are numbers and flags written?",
+        (
+            Value("numbers", {}, "assumed"),
+            Value("text", {"numbers_as_text": True}),
+            Value("flags as booleans", {"flags_as": "boolean"}),
+        ),
+        asked="the newest 100 rows",
+        noticed="All three are read.",
+        noticed_by="tests/contract/test_contract_not_shown.py::test_every_plausible_shape_is_read",
+    ),
+    Unknown(
+        "favorite",
+        "How is `favorite` written?",
+        (
+            Value("boolean", {}, "assumed"),
+            Value("number", {"favorite_as": "integer"}),
+            Value("text", {"favorite_as": "text"}),
+            Value("null for false", {"favorite_as": "null"}),
+        ),
+        asked="the newest 100 rows",
+        noticed="All four are read.",
+        noticed_by=f"{_API}/test_favorites.py::test_rows_that_show_the_flag_decide",
+    ),
+    Unknown(
+        "domains",
+        "How are domains kept?",
+        (
+            Value("as sent", {}, "assumed"),
+            Value("as A-labels", {"domain_as": "ascii"}),
+            Value("as U-labels", {"domain_as": "unicode"}),
+            Value("in lower case", {"domain_as": "lower"}),
+            Value("by IDNA 2003", {"domain_as": "IDNA 2003"}, "partly", _SPELLING),
+            Value("without www", {"domain_as": "without www"}, "partly", _SPELLING),
+            Value("with www", {"domain_as": "with www"}, "partly", _SPELLING),
+            Value("with a scheme", {"domain_as": "with scheme"}),
+            Value("with a port", {"domain_as": "with port"}),
+            Value("with a slash", {"domain_as": "with slash"}),
+        ),
+        asked="the newest 100 rows; reads show scheme, port and slash only",
+        noticed="Domains are compared by key; a create that becomes another domain names it.",
+        noticed_by=f"{_API}/test_look_up.py::test_a_create_that_becomes_another_domain_says_what_to_write",
+        promises=(CREATE,),
+        needs="A domain comes back with the same key, or the create fails and names the other spelling.",
+    ),
+    Unknown(
+        "duplicates",
+        "Can a domain be there twice?",
+        (
+            Value("no", {}, "assumed"),
+            Value("yes", {"allow_duplicates": True}, "partly", "Such a domain is changed by id only"),
+        ),
+        asked="the newest 100 rows, counted",
+        noticed="A look-up that finds two websites is an error.",
+        noticed_by=f"{_API}/test_sandbox_lists.py::test_two_websites_of_one_domain_are_an_error",
+        promises=(CREATE,),
+        needs="The service refuses a second website of a domain, or shows it in time.",
+    ),
+    Unknown(
+        "account",
+        "What names the account?",
+        (
+            Value("id", {}, "assumed"),
+            Value("uuid", {"account_shows": "uuid"}),
+            Value("email", {"account_shows": "email"}),
+            Value("name", {"account_shows": "name"}),
+            Value("nothing", {"account_shows": "nothing"}, "partly", "Plans are tied to the base URL only"),
+        ),
+        asked="the account, keys only",
+        noticed="A plan for another account is refused; without a name, only the base URL is compared.",
+        noticed_by="tests/contract/test_contract_not_shown.py::test_any_account_record_is_handed_on",
+        promises=(APPROVED,),
+        needs="The account has an id, a uuid, an e-mail address or a name.",
+    ),
+    Unknown(
+        "missing",
+        "How is a missing website reported?",
+        (
+            Value("404", {}, "assumed"),
+            Value("410", {"missing": "410"}),
+            Value("403", {"missing": "403"}, "partly", "Deletes end red, unless the account answers"),
+            Value("200", {"missing": "200"}, "partly", "Deletes end red, unless the list lacks the website"),
+        ),
+        asked="an id above the newest",
+        noticed="A delete is verified, whatever the service says of what is gone.",
+        noticed_by=f"{_MISBEHAVING}::test_a_delete_is_verified_whatever_the_service_says_of_what_is_gone",
+        promises=(SUCCESS,),
+        needs="A deleted website is reported as missing, or the list lacks it.",
+    ),
+    Unknown(
+        "wrong_key",
+        "How is a wrong key reported?",
+        (
+            Value("401", {}, "assumed"),
+            Value("403", {"wrong_key": "403"}),
+            Value("a redirect", {"wrong_key": "redirect"}),
+            Value("a page", {"wrong_key": "page"}),
+        ),
+        asked="one request with a random key, only with `--wrong-key`",
+        noticed="All of them are errors that a retry does not repeat.",
+        noticed_by="tests/integration/hooks/test_hook_over_a_socket.py::test_a_wrong_key_is_told",
+    ),
+    Unknown(
+        "errors",
+        "How does an error read?",
+        (
+            Value("message", {}, "assumed"),
+            Value("problem details", {"errors_as": "problem"}),
+            Value("a page", {"errors_as": "page"}),
+            Value("text", {"errors_as": "text"}),
+        ),
+        asked="the response for the missing website",
+        noticed="The message is read from any of them.",
+        noticed_by=f"{_API}/test_false_success.py::test_an_error_answer_of_any_shape_keeps_its_class",
+    ),
+    Unknown(
+        "rate_limit",
+        "Are limits announced?",
+        (
+            Value("no", {}, "assumed"),
+            Value("in headers", {"limit_headers": "given"}),
+        ),
+        asked="the headers of all responses; no limit is provoked",
+        noticed="Status 429 and the headers of a limit are waited for.",
+        noticed_by="tests/contract/test_contract_not_shown.py::test_a_rate_limit_is_waited_for",
+        extra="requests_per_minute",
+    ),
+    Unknown(
+        "freshness",
+        "How fresh are reads?",
+        (
+            Value("at once", {}, "assumed"),
+            Value("from a cache", {"cache_headers": "given"}, "partly", "Set up the cache to pass the interface by"),
+            Value("late after a write", {"reads_behind": 2}, "handled", "Verification waits up to 7.5 s"),
+            Value("late in a search", {"search_matches": "late"}, "handled", "Some look-ups read the whole list"),
+        ),
+        asked="the headers Age and X-Cache; reads cannot show a replica that is behind",
+        noticed="A write that is not shown yet is read again, four times.",
+        noticed_by=f"{_MISBEHAVING}::test_a_service_that_shows_a_write_late_is_waited_for",
+        promises=(LIST, CREATE, SUCCESS),
+        needs="No response is older than an earlier one, and a write is shown within 7.5 s.",
+    ),
+    Unknown(
+        "updates",
+        "Does an update keep the other fields?",
+        (
+            Value("yes", {}, "assumed"),
+            Value("no", {"updates": "reset others"}, "refused", "The first website is put back, the task fails"),
+        ),
+        noticed="The first website of a run is compared in all fields, and put back.",
+        noticed_by=f"{_MISBEHAVING}::test_two_websites_are_changed_and_put_back",
+        extra="update_method",
+        promises=(OTHERS,),
+        needs="An update keeps fields that were not sent, or the run stops after two websites.",
+    ),
+    Unknown(
+        "stored",
+        "Is what was sent stored as sent?",
+        (
+            Value("yes", {}, "assumed"),
+            Value("only new lines", {"lists_stored": "new lines"}, "refused", _FAILS),
+            Value("only the last line", {"lists_stored": "last line"}, "refused", _FAILS),
+            Value("without comments", {"lists_stored": "no comments"}, "refused", _FAILS),
+            Value("without networks", {"lists_stored": "no networks"}, "refused", _FAILS),
+            Value("the first 40 characters", {"lists_stored": "40 characters"}, "refused", _FAILS),
+            Value("normalized", {"lists_stored": "normalized"}),
+        ),
+        noticed="Each website is read after its change: it must show before + sent.",
+        noticed_by=f"{_MISBEHAVING}::test_no_way_to_write_is_green_where_the_service_does_something_else",
+        promises=(SUCCESS,),
+        needs="Nothing: what is not shown as sent is never a success.",
+    ),
+    Unknown(
+        "responses",
+        "What does the response to a write show?",
+        (
+            Value("what is stored", {}, "assumed"),
+            Value("what was sent", {"echoes": {"create", "update"}}),
+            Value("a message", {"message_answers": {"create", "update", "delete"}}),
+            Value("id and domain", {"short_answers": {"create", "update"}}),
+            Value("no body", {"empty_answers": {"create", "update", "delete"}}),
+        ),
+        noticed="No response to a write is believed: the website is read.",
+        noticed_by=f"{_API}/test_look_up.py::test_what_a_short_answer_does_not_show_is_read",
+        promises=(SUCCESS,),
+        needs="Nothing: responses to writes are not believed.",
+    ),
+    Unknown(
+        "deletes",
+        "What does a delete do?",
+        (
+            Value("removes the website", {}, "assumed"),
+            Value("marks it", {"deletes": "mark"}),
+            Value("nothing", {"deletes": "keep"}, "refused", _FAILS),
+        ),
+        noticed="A deleted website is requested again.",
+        noticed_by=f"{_MISBEHAVING}::test_a_delete_that_is_not_done_is_never_green",
+        promises=(SUCCESS,),
+        needs="A deleted website is absent or marked.",
+    ),
+    Unknown(
+        "secrets",
+        "Do records show secrets?",
+        (
+            Value("no", {}, "assumed"),
+            Value("yes", {"extra_fields": {"api_token": "{api_key}"}}),
+        ),
+        asked="the names of keys in all responses",
+        noticed="Keys that name a secret are dropped from data; text is redacted.",
+        noticed_by="tests/security/test_records_are_data.py::"
+        "test_no_key_that_names_a_secret_is_in_xcom_or_in_a_snapshot",
+        promises=(SECRETS,),
+        needs="A secret is under a key that names it, or contains a secret of the connection.",
+    ),
+)
+
+BY_NAME: Mapping[str, Unknown] = {unknown.name: unknown for unknown in UNKNOWNS}
