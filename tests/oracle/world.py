@@ -41,6 +41,8 @@ MAX_RUINED = 2
 GUARDED_FROM, MAX_LOSS = 10, 0.3
 #: Requests that a task may need: some in all, and some for each website.
 REQUESTS, REQUESTS_PER_WEBSITE = 150, 30
+#: Tasks that have lists of their own.
+_MANAGING = ("sync", "apply")
 #: Tasks that ask for all of a run, or nothing.
 _OF_NO_RUN = ("snapshot", "compare", "prune")
 PASSWORD = "s3cret-page-{}"
@@ -73,6 +75,8 @@ class Goal:
     fields: dict[str, Any] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
     delete: bool = False
+    #: The task that wants it: each has managed lists of its own.
+    do: str = ""
 
 
 @dataclass
@@ -125,10 +129,10 @@ class World:
             if website.get("privacy") == 2:
                 sandbox.change_website(number + 1, password=PASSWORD.format(number))
         self._speak(self.dialect)
-        #: Field to website id to the entries that the managed list has added, as far as the world can tell.
-        self.added: dict[str, dict[int, set[str]]] = {name: {} for name in LISTS}
+        #: List (task and field) and website id to the entries that it has added, as far as the world can tell.
+        self.added: dict[tuple[str, str], dict[int, set[str]]] = {(do, name): {} for do in _MANAGING for name in LISTS}
         #: The same, where a task was red or killed, or a person typed over it: they may be the list's or not.
-        self.open: dict[str, dict[int, set[str]]] = {name: {} for name in LISTS}
+        self.open: dict[tuple[str, str], dict[int, set[str]]] = {one: {} for one in self.added}
         self.digests: dict[str, str] = {}
         self._log: list[str] = []
 
@@ -217,13 +221,13 @@ class World:
             goals = dict.fromkeys(by_domain.get(step["domain"], []), Goal(delete=True))
         elif do == "sync":
             chosen = by_domain if step["websites"] is None else step["websites"]
-            goal = Goal({step["field"]: step["entries"]}, {step["field"]: step["mode"]})
+            goal = Goal({step["field"]: step["entries"]}, {step["field"]: step["mode"]}, do="sync")
             goals = {one: goal for domain in chosen for one in by_domain.get(domain, ())}
         elif do == "apply":
             config = step["config"]
             modes = config.get("modes", {})
             for domain, settings in config["websites"].items():
-                goal = Goal(dict(settings), modes)
+                goal = Goal(dict(settings), modes, do="apply")
                 if domain in by_domain:
                     goals |= dict.fromkeys(by_domain[domain], goal)
                 else:
@@ -359,9 +363,10 @@ class World:
         if name in LISTS:
             # By typing and removing, a person makes an entry of the list one of nobody.
             key = entry(edit["value"])
-            if key in self.added[name].get(website["id"], ()):
-                self.added[name][website["id"]].discard(key)
-                self.open[name].setdefault(website["id"], set()).add(key)
+            for do in _MANAGING:
+                if key in self.added[do, name].get(website["id"], ()):
+                    self.added[do, name][website["id"]].discard(key)
+                    self.open[do, name].setdefault(website["id"], set()).add(key)
 
     # The oracle
 
@@ -403,7 +408,7 @@ class World:
             if wrong:
                 ruined.append(f"{name} ({website_id}): {'; '.join(wrong)}")
                 if outcome.is_green:
-                    raise ViolationError(f"green, but {ruined[-1]}")
+                    raise ViolationError(f"green, but {ruined[-1]}; it says {outcome.result}")
                 if f"{name}: It was put back as it was" in outcome.text:
                     raise ViolationError(f"it says that it was put back, but {ruined[-1]}")
                 if not outcome.killed and not _names(outcome, record):
@@ -416,13 +421,15 @@ class World:
 
     def _as_before(self, website_id: int, name: str, record: Record, now: Record) -> bool:
         mine = [one for one in self.edits if one.website_id == website_id and one.field == name]
-        if now[name] == record[name]:
-            return all(one.do not in ("set", "type") or self._may_be_overwritten(one) for one in mine) or not mine
         if name not in LISTS:
-            return any(one.value == now[name] for one in mine)
-        kept = {one.value for one in mine if one.do == "untype"}
+            return bool(now[name] == (mine[-1].value if mine else record[name])) or (
+                now[name] == record[name] and all(self._may_be_overwritten(one) for one in mine)
+            )
+        untyped = {one.value for one in mine if one.do == "untype"}
         typed = {one.value for one in mine if one.do == "type"}
-        return set(lines(record[name])) - kept <= set(lines(now[name])) <= {*lines(record[name]), *typed}
+        kept = {one.value for one in mine if one.do == "type" and not self._may_be_overwritten(one)} - untyped
+        there = set(lines(now[name]))
+        return {*lines(record[name]), *kept} - untyped <= there <= {*lines(record[name]), *typed}
 
     def _as_wanted(self, website_id: int, name: str, goal: Goal, record: Record, now: Record) -> bool:
         mine = [one for one in self.edits if one.website_id == website_id and one.field == name]
@@ -443,8 +450,8 @@ class World:
         gone: set[str] = set()
         may_go: set[str] = set()
         if mode == "managed":
-            gone = self.added[name].get(website_id, set()) - wanted
-            may_go = gone | self.open[name].get(website_id, set())
+            gone = self.added[goal.do, name].get(website_id, set()) - wanted
+            may_go = gone | self.open[goal.do, name].get(website_id, set())
         must = {one for one in before - untyped | kept if entry(one) not in may_go}
         allowed = {one for one in before | typed} | {one for one in there if entry(one) in wanted}
         return must <= there <= allowed and not (gone - {entry(one) for one in typed}) & entries(now[name])
@@ -582,7 +589,7 @@ class World:
                 if name not in goal.fields or website_id not in after:
                     continue
                 wanted = {entry(one) for one in goal.fields[name]}
-                added, doubtful = (one[name].setdefault(website_id, set()) for one in (self.added, self.open))
+                added, doubtful = (one[goal.do, name].setdefault(website_id, set()) for one in (self.added, self.open))
                 there, was = entries(after[website_id][name]), entries(before[website_id][name])
                 typed = {entry(one.value) for one in self.edits if one.website_id == website_id and one.field == name}
                 if mode == "managed":

@@ -176,6 +176,23 @@ def test_the_most_telling_website_is_changed_first(analytics_sandbox: SandboxSer
     assert updated == {one["id"] for one in telling}
 
 
+@pytest.mark.parametrize(
+    "only", [{"privacy": 1}, {"favorite": True}, {"exclude_params": "utm"}], ids=["privacy", "favorite", "list"]
+)
+@pytest.mark.parametrize("number", [2, 12])
+def test_what_one_website_only_could_tell_is_not_taken_for_the_edit_of_a_person(
+    analytics_sandbox: SandboxServer, execute: Execute, number: int, only: dict[str, Any]
+) -> None:
+    """The others have only defaults, and the first has the lines that tell most."""
+    analytics_sandbox.add_website("first.example", exclude_ips=OWN)
+    analytics_sandbox.add_website("only.example", **only)
+    for one in range(2, number):
+        analytics_sandbox.add_website(f"{one}.example")
+    analytics_sandbox.configure(updates="reset others")
+    with pytest.raises(AirflowFailException, match=f"only.example.*{next(iter(only))}"):
+        sync(execute)
+
+
 def test_one_website_alone_that_is_not_as_it_was_fails_and_is_not_retried(
     analytics_sandbox: SandboxServer, execute: Execute
 ) -> None:
