@@ -14,13 +14,14 @@ from typing import Any, Protocol
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import BulkError, GuardError, StoppedError
-from airflow_provider_analytics.reconcile.apply import ChangeOf, apply_plan
+from airflow_provider_analytics.reconcile.apply import apply_plan
 from airflow_provider_analytics.reconcile.approval import ApprovedPlan
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS, Desired
 from airflow_provider_analytics.reconcile.guards import LastList, Watch, guarded
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
 from airflow_provider_analytics.reconcile.plan import Change, Plan
 from airflow_provider_analytics.reconcile.results import Outcome
+from airflow_provider_analytics.reconcile.sending import ChangeOf
 from airflow_provider_analytics.reconcile.websites import Websites
 
 log = logging.getLogger(__name__)

@@ -67,7 +67,16 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {},
         *(
             {"domain_as": one}
-            for one in ("ascii", "unicode", "lower", "without www", "with www", "with scheme", "with port", "with slash")
+            for one in (
+                "ascii",
+                "unicode",
+                "lower",
+                "without www",
+                "with www",
+                "with scheme",
+                "with port",
+                "with slash",
+            )
         ),
     ],
     "can one domain be there twice": [{}, {"allow_duplicates": True}],

@@ -23,7 +23,7 @@ from typing import Any
 from unittest import mock
 
 import dialects
-from world import LISTS, PASSWORD, ViolationError, World
+from world import LISTS, ViolationError, World
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -57,7 +57,7 @@ class Draw:
     """Draws a world: dialect, websites and steps, as plain values."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311
+        self.chance = random.Random(seed)
 
     def script(self) -> Script:
         dialect = dialects.draw(self.chance)
@@ -137,7 +137,7 @@ class Draw:
             detail: list[Any] = {
                 "hand": lambda: [self.hand()],
                 "fault": lambda: [self.chance.choice(_FAULTS)],
-                "stop": lambda: [],
+                "stop": list,
                 "kill": lambda: [self.maybe(0.5)],
             }[kind]()
             found.append((at, kind, *detail))
@@ -287,7 +287,8 @@ def as_script(script: Script) -> str:
     """Return a script that replays a world."""
     names = ("dialect", "websites", "steps")
     values = "\n".join(
-        f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}" for name, value in zip(names, script, strict=True)
+        f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}"
+        for name, value in zip(names, script, strict=True)
     )
     return f"import sys\n\nsys.path.insert(0, 'tests/oracle')\nfrom soak import replay\n\n{values}\nreplay(dialect, websites, steps)\n"
 

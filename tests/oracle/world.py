@@ -192,10 +192,10 @@ class World:
         behind = self.sandbox.options.reads_behind
         writes = sum(one.operation in ("create", "update", "delete") for one in self._requests)
         for _ in range(behind * writes):
-            request = urllib.request.Request(  # noqa: S310
+            request = urllib.request.Request(
                 f"{self.sandbox.url}/api/v1/websites", headers={"Authorization": f"Bearer {self.sandbox.api_key}"}
             )
-            with contextlib.suppress(OSError), urllib.request.urlopen(request) as response:  # noqa: S310
+            with contextlib.suppress(OSError), urllib.request.urlopen(request) as response:
                 response.read()
 
     # What a task wants
@@ -477,7 +477,9 @@ class World:
     ) -> None:
         """No duplicates, and each new website is one that was asked for."""
         by_others = {edit.website_id for edit in self.edits if edit.do == "add"}
-        new = [record for website_id, record in after.items() if website_id not in before and website_id not in by_others]
+        new = [
+            record for website_id, record in after.items() if website_id not in before and website_id not in by_others
+        ]
         deleted = {edit.website_id for edit in self.edits if edit.do == "delete"}
         domains = [_plain(record["domain"]) for record in new]
         for record in new:
@@ -491,7 +493,9 @@ class World:
         lists = [number for number, one in enumerate(self._requests, 1) if one.operation == "list"]
         for domain, goal in creations.items():
             same = [one for one in after.values() if _key(one["domain"]) == domain]
-            late = [one.website_id for one in self.edits if one.do in ("add", "delete") and one.at > max(lists, default=0)]
+            late = [
+                one.website_id for one in self.edits if one.do in ("add", "delete") and one.at > max(lists, default=0)
+            ]
             if len(same) > 1 and not any(one["id"] in late for one in same):
                 raise ViolationError(f"green, and two websites of {domain}: {same}")
             own = [one for one in same if one["id"] not in by_others]
@@ -724,9 +728,7 @@ class _Approved:
     def execute(self, context: Any) -> Any:
         from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 
-        self._task = PlanWebsitesOperator(
-            task_id="plan", plan_path=self._plan_path, overwrite_plan=True, **self._files
-        )
+        self._task = PlanWebsitesOperator(task_id="plan", plan_path=self._plan_path, overwrite_plan=True, **self._files)
         digest = self._task.execute(context)["digest"]
         content = {name: self._files[name] for name in ("config", "max_workers")}
         self._task = ApplyWebsitesOperator(

@@ -22,9 +22,10 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AuthenticationError, BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.reconcile import workers as workers_module
-from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE, NoRecorder, apply_plan
+from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE, apply_plan
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.results import Outcome, State
+from airflow_provider_analytics.reconcile.sending import NoRecorder
 from airflow_provider_analytics.reconcile.websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.server import SandboxServer
