@@ -52,7 +52,7 @@ test: install  ## Run the whole test suite on AIRFLOW
 	@$(PY) -m pytest $(PYTEST_FLAGS)
 
 # Less than two minutes on two cores. A test that makes it longer than that is quicker or marked before it lands.
-FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/security
+FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/oracle tests/security
 
 test-fast: install  ## Run what answers within two minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)

@@ -174,7 +174,9 @@ class _Application:
         covered: set[str] = set()
         verified = silent = 0
         while left and verified < MAX_FIRST and silent < MAX_SILENT:
-            site = most_telling(left, telling, covered, doubted[0][0] if doubted else None)
+            site = most_telling(
+                left, telling, covered, (doubted[0][0], doubted[0][1].record or {}) if doubted else None
+            )
             if verified and not telling[site.name].all - covered:
                 break
             left.remove(site)
@@ -196,8 +198,8 @@ class _Application:
                     self._put_back(doubted)
                     raise _UnfaithfulError
                 self._client.wait(SETTLE_SECONDS)  # if another process changes the websites, let it get ahead
-        if verified:
-            self._trusted.update({site.name for site in sites} - {site.name for site, _ in doubted})
+        if verified and not doubted:
+            self._trusted.update(site.name for site in sites)
 
     def _put_back(self, doubted: Sequence[tuple[Site, Shown]]) -> None:
         """Put websites back as they were, and note that the service is not to be trusted with the others."""

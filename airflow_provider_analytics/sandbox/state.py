@@ -72,7 +72,7 @@ class State:
         self.faults = FaultQueue()
         self.requests: list[RecordedRequest] = []
         #: Called when a request has arrived, before it is processed; what it returns is done to the request.
-        self.meanwhile: Callable[[RecordedRequest], Fault | None] = lambda request: None
+        self.meanwhile: Callable[[RecordedRequest], Fault | None] = lambda _: None
         self._initial_options = initial_options
 
     def reset(self) -> None:
@@ -81,4 +81,4 @@ class State:
         self.options = self._initial_options
         self.store.clear()
         self.requests.clear()
-        self.meanwhile = lambda request: None
+        self.meanwhile = lambda _: None

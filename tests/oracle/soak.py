@@ -285,12 +285,10 @@ def replay(dialect: dict[str, Any], websites: list[dict[str, Any]], steps: list[
 
 def as_script(script: Script) -> str:
     """Return a script that replays a world."""
-    names = ("dialect", "websites", "steps")
-    values = "\n".join(
-        f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}"
-        for name, value in zip(names, script, strict=True)
-    )
-    return f"import sys\n\nsys.path.insert(0, 'tests/oracle')\nfrom soak import replay\n\n{values}\nreplay(dialect, websites, steps)\n"
+    named = zip(("dialect", "websites", "steps"), script, strict=True)
+    values = "\n".join(f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}" for name, value in named)
+    head = "import sys\n\nsys.path.insert(0, 'tests/oracle')\nfrom soak import replay\n"
+    return f"{head}\n{values}\nreplay(dialect, websites, steps)\n"
 
 
 def soak(

@@ -398,3 +398,27 @@ def test_websites_of_different_kinds_are_not_ruined_one_by_one(
     with pytest.raises(AirflowFailException, match="so the service does it with each website"):
         execute(ApplyWebsitesOperator, config=config)
     assert analytics_sandbox.websites() == before
+
+
+def test_after_a_doubt_a_website_with_lines_of_the_kind_that_was_lost_decides(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    """The first has a comment and a network, which is lost; more have comments, and only the last a network."""
+    analytics_sandbox.add_website("first.example", exclude_ips="# office\n10.1.0.0/16", exclude_params="utm")
+    for number in range(5):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="# office\n10.0.0.1", exclude_params="utm")
+    analytics_sandbox.add_website("last.example", exclude_ips="10.2.0.0/16")
+    analytics_sandbox.configure(lists_stored="no networks")
+    with pytest.raises(AirflowFailException, match=r"last\.example.*so the service does it with each website"):
+        sync(execute)
+
+
+def test_a_line_of_a_kind_that_no_other_website_has_is_not_taken_for_the_edit_of_a_person(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    analytics_sandbox.add_website("only.example", exclude_ips="10.1.0.0/16")
+    for number in range(5):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="# office\n10.0.0.1")
+    analytics_sandbox.configure(lists_stored="no networks")
+    with pytest.raises(AirflowFailException, match=r"exclude_ips lacks 10\.1\.0\.0/16.*only\.example"):
+        sync(execute)
