@@ -112,6 +112,8 @@ class _Application:
         #: What the websites that are changed alone would tell, and those of them that are not as expected.
         self._telling: dict[str, Telling] = {}
         self._doubted: list[tuple[Site, Shown]] = []
+        #: Those that tell nothing: they could not be read, or another process changes them.
+        self._silent: list[tuple[Site, Shown]] = []
         #: Names of the websites that another process has changed, too.
         self._disturbed: set[str] = set()
 
@@ -190,8 +192,9 @@ class _Application:
                 self._note(site, look)
                 covered |= telling[site.name].all
                 verified += 1
-            elif look.is_unread or (look.comparison is not None and look.comparison.by_others):
+            elif look.is_unread or look.by_others:
                 silent += 1
+                self._silent.append((site, look))
             else:
                 doubted.append((site, look))
                 if len(doubted) > 1:
@@ -204,11 +207,11 @@ class _Application:
     def _put_back(self, doubted: Sequence[tuple[Site, Shown]]) -> None:
         """Put websites back as they were, and note that the service is not to be trusted with the others."""
         said = []
-        for site, look in doubted:
+        for site, look in (*doubted, *self._silent):
             result = site.result
             for change in result.sent:
                 self._sender.recorder.undone(change)
-            how = self._back(site)
+            how = "It stays, since another process changes it" if look.by_others else self._back(site)
             result.state, result.why = State.FAILED, f"{_told(look.differences)}. {how}"
             result.sent = [] if how == _PUT_BACK else result.sent
             said.append(f"{site.name}: {how}")

@@ -51,7 +51,9 @@ def test_a_verification_that_compares_nothing_is_seen_and_printed_as_a_script(
     assert (played["dialect"], played["websites"], played["steps"]) == small
 
 
-def test_what_somebody_else_loses_is_seen(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+def test_what_somebody_else_loses_is_seen(
+    analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(analytics_sandbox, tmp_path, {}, [{"domain": "a.example"}, {"domain": "b.example"}])
 
     class Careless:
@@ -59,6 +61,6 @@ def test_what_somebody_else_loses_is_seen(analytics_sandbox: SandboxServer, tmp_
             analytics_sandbox.remove_website(2)
             return {"deleted": False}
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ViolationError, match=r"b\.example was deleted"):
-        patch.setattr("world._make", lambda world, step: Careless())
+    monkeypatch.setattr("world._make", lambda world, step: Careless())
+    with pytest.raises(ViolationError, match=r"b\.example was deleted"):
         world.step({"do": "delete", "domain": "none.example"})

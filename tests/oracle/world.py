@@ -11,7 +11,7 @@ import threading
 import traceback
 import urllib.request
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -421,7 +421,9 @@ class World:
             raise ViolationError(f"ruined by a faithful service: {ruined}\n{outcome.text[-3000:]}")
         if len(ruined) > MAX_RUINED:
             raise ViolationError(f"{len(ruined)} websites ruined: {ruined}\n{outcome.text[-3000:]}")
-        self._new_ones(before, after, creations, outcome)
+        # One that somebody deletes meanwhile is created again.
+        wanted = [step["domain"]] if step["do"] == "create" else step.get("config", {}).get("websites", ())
+        self._new_ones(before, after, creations, wanted, outcome)
 
     def _as_before(self, website_id: int, name: str, record: Record, now: Record) -> bool:
         mine = [one for one in self.edits if one.website_id == website_id and one.field == name]
@@ -477,6 +479,7 @@ class World:
         before: Mapping[int, Record],
         after: Mapping[int, Record],
         creations: Mapping[str, Goal],
+        wanted: Iterable[str],
         outcome: Outcome,
     ) -> None:
         """No duplicates, and each new website is one that was asked for."""
@@ -488,7 +491,7 @@ class World:
         domains = [_plain(record["domain"]) for record in new]
         for record in new:
             domain = _plain(record["domain"])
-            if domain not in {_plain(one) for one in creations}:
+            if domain not in {_plain(one) for one in (*creations, *wanted)}:
                 raise ViolationError(f"a website that nobody asked for: {record}")
             if domains.count(domain) > 1:
                 raise ViolationError(f"two websites of {domain}: {new}\n{outcome.text[-3000:]}")
@@ -506,13 +509,13 @@ class World:
             if not same and not deleted:
                 raise ViolationError(f"green, and no website of {domain}")
             for one in own:
-                wanted = {**DEFAULTS, **goal.fields}
+                settings = {**DEFAULTS, **goal.fields}
                 for name in FIELDS:
                     touched = any(edit.website_id == one["id"] and edit.field == name for edit in self.edits)
                     value = entries(one[name]) if name in LISTS else one[name]
-                    right = {entry(line) for line in wanted[name] or ()} if name in LISTS else wanted[name]
+                    right = {entry(line) for line in settings[name] or ()} if name in LISTS else settings[name]
                     if value != right and not touched:
-                        raise ViolationError(f"green, but {domain}: {name} is {one[name]!r}, wanted {wanted[name]!r}")
+                        raise ViolationError(f"green, but {domain}: {name} is {one[name]!r}, wanted {settings[name]!r}")
 
     def _guards(self, outcome: Outcome, why: str) -> None:
         if why and outcome.is_green and not self.edits:

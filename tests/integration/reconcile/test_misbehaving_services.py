@@ -422,3 +422,14 @@ def test_a_line_of_a_kind_that_no_other_website_has_is_not_taken_for_the_edit_of
     analytics_sandbox.configure(lists_stored="no networks")
     with pytest.raises(AirflowFailException, match=r"exclude_ips lacks 10\.1\.0\.0/16.*only\.example"):
         sync(execute)
+
+
+def test_a_website_that_could_not_be_read_is_put_back_with_the_others(
+    analytics_sandbox: SandboxServer, execute: Execute, websites: list[dict[str, Any]]
+) -> None:
+    analytics_sandbox.configure(updates="reset others")
+    for path in ("1", "2"):
+        analytics_sandbox.fault("show", target=rf"/websites/{path}$", skip=1, times=5, status=422)
+    with pytest.raises(AirflowFailException, match="so the service does it with each website"):
+        sync(execute)
+    assert analytics_sandbox.websites() == websites
