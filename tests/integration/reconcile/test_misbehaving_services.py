@@ -17,7 +17,7 @@ from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
@@ -433,3 +433,14 @@ def test_a_website_that_could_not_be_read_is_put_back_with_the_others(
     with pytest.raises(AirflowFailException, match="so the service does it with each website"):
         sync(execute)
     assert analytics_sandbox.websites() == websites
+
+
+def test_a_service_that_writes_entries_in_another_case_is_no_second_writer(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    for number in range(12):
+        analytics_sandbox.add_website(f"{number}.example", exclude_params="own")
+    analytics_sandbox.configure(lists_stored="normalized")
+    with pytest.raises(AirflowFailException, match="so the service does it with each website"):
+        execute(SyncExcludedParamsOperator, excluded_params=["utm"])
+    assert sum(website["exclude_params"] != "own" for website in analytics_sandbox.websites()) <= 2
