@@ -130,16 +130,17 @@ class Draw:
     def meanwhile(self) -> list[Any]:
         if self.maybe(0.4):
             return []
-        found = []
+        found: list[Any] = []
         for _ in range(self.chance.randint(1, 3)):
             at = self.chance.choice((self.chance.randint(1, 6), self.chance.randint(1, 40)))
             kind = self.chance.choice(("hand", "hand", "hand", "fault", "fault", "stop", "kill"))
-            detail: list[Any] = {
-                "hand": lambda: [self.hand()],
-                "fault": lambda: [self.chance.choice(_FAULTS)],
-                "stop": list,
-                "kill": lambda: [self.maybe(0.5)],
-            }[kind]()
+            detail: list[Any] = []
+            if kind == "hand":
+                detail = [self.hand()]
+            elif kind == "fault":
+                detail = [self.chance.choice(_FAULTS)]
+            elif kind == "kill":
+                detail = [self.maybe(0.5)]
             found.append((at, kind, *detail))
         return found
 
