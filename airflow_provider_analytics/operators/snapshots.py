@@ -103,7 +103,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         fields of the records. (templated)
     :param ignore_fields: names of fields that do not count. (templated)
     :param min_websites: smallest number of websites allowed; default 0. (templated)
-    :param max_drop_fraction: largest fraction of the last snapshot's websites that may be gone; default 0.3; checked
+    :param max_loss_fraction: largest fraction of the last snapshot's websites that may be gone; default 0.3; checked
         from 10 websites up, and if none is left. (templated)
     :param max_misfit_fraction: largest fraction of the values of a field that may not fit its type, and would be null;
         default 1: any. (templated)
@@ -142,7 +142,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         "compare_fields",
         "ignore_fields",
         "min_websites",
-        "max_drop_fraction",
+        "max_loss_fraction",
         "max_misfit_fraction",
         "accept",
         "force",
@@ -168,7 +168,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         compare_fields: Iterable[str] | None = None,
         ignore_fields: Iterable[str] = (),
         min_websites: int = 0,
-        max_drop_fraction: float = MAX_LOSS_FRACTION,
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
         max_misfit_fraction: float = 1.0,
         accept: Iterable[str] = (),
         force: bool = False,
@@ -192,7 +192,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.compare_fields = compare_fields
         self.ignore_fields = ignore_fields
         self.min_websites = min_websites
-        self.max_drop_fraction = max_drop_fraction
+        self.max_loss_fraction = max_loss_fraction
         self.max_misfit_fraction = max_misfit_fraction
         self.accept = accept
         self.force = force
@@ -297,7 +297,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 names("ignore_fields", self.ignore_fields),
             ),
             min_websites=whole_number("min_websites", self.min_websites, at_least=0),
-            max_drop_fraction=fraction("max_drop_fraction", self.max_drop_fraction),
+            max_loss_fraction=fraction("max_loss_fraction", self.max_loss_fraction),
             max_misfit_fraction=fraction("max_misfit_fraction", self.max_misfit_fraction),
             accept=frozenset(one_of("accept", name, GUARDS) for name in accept),
             report=flag("report", self.report),

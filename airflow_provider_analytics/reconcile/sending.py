@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.fields import FIELDS, normalise
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.api.verification import Expected
 from airflow_provider_analytics.exceptions import (
@@ -19,7 +20,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     ValidationError,
 )
-from airflow_provider_analytics.reconcile.desired import PASSWORD_FROM, SETTABLE_FIELDS
+from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, website_of
 from airflow_provider_analytics.reconcile.results import Result, State
 from airflow_provider_analytics.reconcile.websites import Websites

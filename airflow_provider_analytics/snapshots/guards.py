@@ -26,12 +26,12 @@ GUARDS = {
 }
 
 
-def check_count(count: int, last_good: Manifest | None, *, min_websites: int, max_drop_fraction: float) -> None:
+def check_count(count: int, last_good: Manifest | None, *, min_websites: int, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if there are fewer websites than expected.
 
     :param last_good: manifest of the last published snapshot, or None.
     :param min_websites: smallest number of websites allowed.
-    :param max_drop_fraction: largest loss allowed, as a fraction of the last snapshot. None left of some is too few
+    :param max_loss_fraction: largest loss allowed, as a fraction of the last snapshot. None left of some is too few
         however many there were, unless it is 1.
     """
     if count < min_websites:
@@ -39,11 +39,11 @@ def check_count(count: int, last_good: Manifest | None, *, min_websites: int, ma
     if last_good is None:
         return
     lost = last_good.count - count
-    if loses_too_much(lost, last_good.count, max_drop_fraction) or (lost > 0 == count and max_drop_fraction < 1):
+    if loses_too_much(lost, last_good.count, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
         raise refused(
             "count",
             f"The list has {count} websites, the snapshot of {last_good.snapshot_date} has {last_good.count}: "
-            f"{lost / last_good.count:.1%} fewer, more than max_drop_fraction={max_drop_fraction}.",
+            f"{lost / last_good.count:.1%} fewer, more than max_loss_fraction={max_loss_fraction}.",
         )
 
 

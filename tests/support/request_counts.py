@@ -66,8 +66,8 @@ def cases() -> dict[str, Call]:
         "`DeleteWebsiteOperator`, by domain": _task(DeleteWebsiteOperator, domain="7.example"),
         "the list: `hook.list_websites`, `ListWebsitesOperator`": _task(ListWebsitesOperator),
         "`GetAccountOperator`": _task(GetAccountOperator),
-        "`SyncExcludedIpsOperator`, no website differs": _task(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"]),
-        "`SyncExcludedIpsOperator`, all 250 differ": _task(SyncExcludedIpsOperator, excluded_ips=["192.0.2.2"]),
+        "`SyncExcludedIpsOperator`, no website differs": _task(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"]),
+        "`SyncExcludedIpsOperator`, all 250 differ": _task(SyncExcludedIpsOperator, exclude_ips=["192.0.2.2"]),
         "`PlanWebsitesOperator`, a file": _task(PlanWebsitesOperator, config=_FILE),
         "`ApplyWebsitesOperator`, 2 updates, 1 creation": _task(ApplyWebsitesOperator, config=_FILE),
     }

@@ -39,13 +39,13 @@ def test_a_large_loss_is_refused(
     night = first.manifest.observed_at + NIGHT
     if trips:
         with pytest.raises(GuardError, match=f"(?s)The list has {after} websites.*{before}.*accept=\\['count'\\]"):
-            take(base, make_websites(after), night, max_drop_fraction=fraction)
+            take(base, make_websites(after), night, max_loss_fraction=fraction)
         assert read_snapshot(base, night.date()) is None
         accept = frozenset({"count"})
-        taken = take(base, make_websites(after), night, max_drop_fraction=fraction, accept=accept)
+        taken = take(base, make_websites(after), night, max_loss_fraction=fraction, accept=accept)
         assert taken.manifest.count == after
     else:
-        assert take(base, make_websites(after), night, max_drop_fraction=fraction).manifest.count == after
+        assert take(base, make_websites(after), night, max_loss_fraction=fraction).manifest.count == after
 
 
 def test_a_rerun_is_measured_against_what_it_would_replace(take: Make, make_websites: Make, base: StoragePath) -> None:
@@ -126,8 +126,8 @@ def test_values_that_do_not_fit_fail_the_run_where_they_are_too_many(
     "options",
     [
         {"min_websites": -1},
-        {"max_drop_fraction": 1.1},
-        {"max_drop_fraction": -0.1},
+        {"max_loss_fraction": 1.1},
+        {"max_loss_fraction": -0.1},
         {"file_format": "xml"},
         {"compression": "rar"},
         {"exclude_ips_as": "maybe"},
