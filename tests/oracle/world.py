@@ -231,7 +231,12 @@ class World:
                 else:
                     creations[domain] = goal
             if step.get("prune"):
-                goals |= {one: Goal(delete=True) for one in before if one not in goals}
+                # A domain that no file can hold is never deleted.
+                goals |= {
+                    one: Goal(delete=True)
+                    for one, record in before.items()
+                    if one not in goals and record["domain"] == _key(record["domain"])
+                }
         return goals, creations, self._must_be_refused(step, before, goals)
 
     def _must_be_refused(self, step: Step, before: Mapping[int, Record], goals: Mapping[int, Goal]) -> str:
@@ -699,8 +704,8 @@ def _make(world: World, step: Step) -> Any:
             **managed,
         }
         if step["field"] == "exclude_ips":
-            return exclusions.SyncExcludedIpsOperator(excluded_ips=step["entries"], networks="send", **arguments)
-        return exclusions.SyncExcludedParamsOperator(excluded_params=step["entries"], **arguments)
+            return exclusions.SyncExcludedIpsOperator(exclude_ips=step["entries"], networks="send", **arguments)
+        return exclusions.SyncExcludedParamsOperator(exclude_params=step["entries"], **arguments)
     if do in ("apply", "drift"):
         files: dict[str, Any] = {"config": _config(step["config"]), "prune": step.get("prune", False)}
         if "managed" in step["config"].get("modes", {}).values():

@@ -29,7 +29,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "hook.create_website": by_hook_create,
     "CreateWebsite": lambda one: CreateWebsiteOperator(task_id="t", domain="new.example", exclude_ips=one).execute({}),
     "UpdateWebsite": lambda one: UpdateWebsiteOperator(task_id="t", website_id=1, exclude_ips=one).execute({}),
-    "SyncExcludedIps": lambda one: SyncExcludedIpsOperator(task_id="t", excluded_ips=one).execute({}),
+    "SyncExcludedIps": lambda one: SyncExcludedIpsOperator(task_id="t", exclude_ips=one).execute({}),
 }
 BAD = ["192.0.2.1,192.0.2.2", "999.1.1.1", "office.example", ["192.0.2.1 192.0.2.2"], ["10.0.0"], [7]]
 

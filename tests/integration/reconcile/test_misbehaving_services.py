@@ -445,5 +445,5 @@ def test_a_service_that_writes_entries_in_another_case_is_no_second_writer(
         analytics_sandbox.add_website(f"{number}.example", exclude_params="own")
     analytics_sandbox.configure(lists_stored="normalized")
     with pytest.raises(AirflowFailException, match="so the service does it with each website"):
-        execute(SyncExcludedParamsOperator, excluded_params=["utm"])
+        execute(SyncExcludedParamsOperator, exclude_params=["utm"])
     assert sum(website["exclude_params"] != "own" for website in analytics_sandbox.websites()) <= 2
