@@ -176,9 +176,11 @@ class _Application:
         covered: set[str] = set()
         verified = silent = 0
         while left and verified < MAX_FIRST and silent < MAX_SILENT:
-            site = most_telling(
-                left, telling, covered, (doubted[0][0], doubted[0][1].record or {}) if doubted else None
-            )
+            doubt = None
+            if doubted:
+                first, look = doubted[0]
+                doubt = (first, look.record or {}, look.differences)
+            site = most_telling(left, telling, covered, doubt)
             if verified and not telling[site.name].all - covered:
                 break
             left.remove(site)

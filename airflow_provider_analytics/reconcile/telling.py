@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
@@ -101,22 +101,21 @@ def most_telling(
     sites: Sequence[Site],
     telling: Mapping[str, Telling],
     covered: set[str],
-    doubted: tuple[Site, Mapping[str, Any]] | None,
+    doubted: tuple[Site, Mapping[str, Any], Collection[str]] | None,
 ) -> Site:
     """Return the website that tells most; after a doubt, the one that has most of what the doubted one has lost.
 
-    :param doubted: a website that is not as expected, and its record.
+    :param doubted: a website that is not as expected, its record, and the fields that differ.
     """
     lost: frozenset[str] = frozenset()
     if doubted is not None:
-        site, shown = doubted
+        site, shown, _ = doubted
         lost = _kinds(line for name in LINE_FIELDS for line in _lost(name, site.before or {}, shown))
 
     def key(site: Site) -> tuple[int, int, int]:
         own = telling[site.name]
         if doubted is not None:
-            like = telling[doubted[0].name]
-            return len(own.lines & (lost or like.lines)), len(own.values & like.values), own.length
+            return len(own.lines & lost), len(own.values & set(doubted[2])), len(own.all - covered)
         return len(own.lines - covered), len(own.values - covered), own.length
 
     return max(sites, key=key)

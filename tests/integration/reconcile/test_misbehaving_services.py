@@ -447,3 +447,15 @@ def test_a_service_that_writes_entries_in_another_case_is_no_second_writer(
     with pytest.raises(AirflowFailException, match="so the service does it with each website"):
         execute(SyncExcludedParamsOperator, exclude_params=["utm"])
     assert sum(website["exclude_params"] != "own" for website in analytics_sandbox.websites()) <= 2
+
+
+def test_after_a_doubt_what_was_not_covered_yet_decides(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    """No other website has what the first one lost; two have something of their own, two nothing."""
+    own: list[dict[str, Any]] = [{"email": 1}, {"exclude_ips": "10.0.0.2"}, {"favorite": True}, {}, {}]
+    for number, one in enumerate(own):
+        analytics_sandbox.add_website(f"{number}.example", exclude_params="utm # Ann\nutm_*", **one)
+    before = analytics_sandbox.websites()
+    analytics_sandbox.configure(updates="reset others")
+    with pytest.raises(AirflowFailException, match="so the service does it with each website"):
+        execute(SyncExcludedParamsOperator, exclude_params=["ref"])
+    assert analytics_sandbox.websites() == before
