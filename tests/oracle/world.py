@@ -648,7 +648,7 @@ def _may_stay_red(outcome: Outcome) -> bool:
             "websites have the domain",  # somebody else has made the second one
             "already exists, with id",  # if_exists="fail"
             "DomainNotFoundError",
-            "max_removal_fraction",
+            "max_loss_fraction",
             "in a form that is not one entry per line",  # the service had cut an entry
             "Drift",
             "drift",
