@@ -23,7 +23,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate docs help install test test-fast test-oldest test-matrix test-distributed lint fault-matrix \
+.PHONY: bench generate docs help install soak test test-fast test-oldest test-matrix test-distributed lint fault-matrix \
 	formats requests coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
@@ -52,7 +52,7 @@ test: install  ## Run the whole test suite on AIRFLOW
 	@$(PY) -m pytest $(PYTEST_FLAGS)
 
 # Less than two minutes on two cores. A test that makes it longer than that is quicker or marked before it lands.
-FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/security
+FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/oracle tests/security
 
 test-fast: install  ## Run what answers within two minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
@@ -81,6 +81,11 @@ lint: install  ## Check style, format and types
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
+
+SECONDS ?= 300
+
+soak: install  ## Let the oracle watch worlds drawn by chance for SECONDS (300); SEED=... begins at another
+	@$(PY) tests/oracle/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 fault-matrix: install  ## Try every way a list may be served, a write be taken and an answer be lost
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/fault_matrix.py --all

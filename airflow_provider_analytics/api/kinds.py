@@ -206,7 +206,7 @@ class Lines(Kind):
         """
         if isinstance(value, str):
             lines = [line for line in map(stripped, value.splitlines()) if line]
-            if not lines:
+            if not any(map(self.entries.key, lines)):  # nothing, or comments only
                 raise ValueError(f"{field}={value!r} has no entries; to clear the list, give []")
         elif isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
             raise checks.refused(field, value, "a list, or a text with one entry per line")

@@ -101,7 +101,8 @@ class Expected:
     @staticmethod
     def _entries(name: str, *records: Mapping[str, Any]) -> set[str]:
         lines = (normalise(name, record[name]) for record in records if shows(name, record))
-        return {LINE_FIELDS[name].key(line) for one in lines for line in one} - {""}
+        # A service that writes entries in another case is nobody else.
+        return {LINE_FIELDS[name].key(line).casefold() for one in lines for line in one} - {""}
 
 
 def shows(name: str, record: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from airflow_provider_analytics.reconcile.looking import Looking, Shown
 from airflow_provider_analytics.reconcile.plan import Change, Plan
 from airflow_provider_analytics.reconcile.results import Outcome, State, results_of
 from airflow_provider_analytics.reconcile.sending import ChangeOf, NoRecorder, Recorder, Sender, Site
-from airflow_provider_analytics.reconcile.telling import kinds_of, most_telling, telling_of
+from airflow_provider_analytics.reconcile.telling import Telling, kept_nowhere_else, kinds_of, most_telling, telling_of
 from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, Progress, Work, each
 
@@ -109,6 +109,11 @@ class _Application:
         self._unfaithful: NotAppliedError | None = None
         #: Names of the websites of kinds of which one was verified alone.
         self._trusted: set[str] = set()
+        #: What the websites that are changed alone would tell, and those of them that are not as expected.
+        self._telling: dict[str, Telling] = {}
+        self._doubted: list[tuple[Site, Shown]] = []
+        #: Those that tell nothing: they could not be read, or another process changes them.
+        self._silent: list[tuple[Site, Shown]] = []
         #: Names of the websites that another process has changed, too.
         self._disturbed: set[str] = set()
 
@@ -165,14 +170,18 @@ class _Application:
 
         :raises _UnfaithfulError: if two of them show something else than expected: then it is the service.
         """
-        telling = telling_of(sites, self._records)
+        self._telling |= telling_of(sites, self._records)
+        telling, doubted = self._telling, self._doubted
         left = list(sites)
         covered: set[str] = set()
         verified = silent = 0
-        doubted: list[tuple[Site, Shown]] = []
         while left and verified < MAX_FIRST and silent < MAX_SILENT:
-            site = most_telling(left, telling, covered, doubted[0][0] if doubted else None)
-            if verified and not telling[site.name].lines - covered:
+            doubt = None
+            if doubted:
+                first, look = doubted[0]
+                doubt = (first, look.record or {}, look.differences)
+            site = most_telling(left, telling, covered, doubt)
+            if verified and not telling[site.name].all - covered:
                 break
             left.remove(site)
             self._send([site])
@@ -183,27 +192,28 @@ class _Application:
             look = self._looking.at([site])[site.name]
             if look.holds:
                 self._note(site, look)
-                covered |= telling[site.name].lines
+                covered |= telling[site.name].all
                 verified += 1
-            elif look.is_unread or (look.comparison is not None and look.comparison.by_others):
+            elif look.is_unread or look.by_others:
                 silent += 1
+                self._silent.append((site, look))
             else:
                 doubted.append((site, look))
                 if len(doubted) > 1:
                     self._put_back(doubted)
                     raise _UnfaithfulError
                 self._client.wait(SETTLE_SECONDS)  # if another process changes the websites, let it get ahead
-        if verified:
+        if verified and not doubted:
             self._trusted.update(site.name for site in sites)
 
     def _put_back(self, doubted: Sequence[tuple[Site, Shown]]) -> None:
         """Put websites back as they were, and note that the service is not to be trusted with the others."""
         said = []
-        for site, look in doubted:
+        for site, look in (*doubted, *self._silent):
             result = site.result
             for change in result.sent:
                 self._sender.recorder.undone(change)
-            how = self._back(site)
+            how = "It stays, since another process changes it" if look.by_others else self._back(site)
             result.state, result.why = State.FAILED, f"{_told(look.differences)}. {how}"
             result.sent = [] if how == _PUT_BACK else result.sent
             said.append(f"{site.name}: {how}")
@@ -215,7 +225,7 @@ class _Application:
         self._unfaithful = NotAppliedError(
             str(site.sent.website_id if site.sent else site.todo.website_id),
             look.differences,
-            f"Website {doubted[1][0].name} shows the same, so the service does it with each website. "
+            f"Website {doubted[1][0].name} is not as expected, either, so the service does it with each website. "
             f"Sent: {fields}. {' '.join(f'{one}.' for one in said)} {len(left):,} websites were not changed. "
             f"Try the other value of the extra update_method ({self._client.settings.update_method} now).",
             permanent=True,
@@ -300,7 +310,8 @@ class _Application:
                 result.besides = {**comparison.lacking, **comparison.besides}
                 return None
             result.state, result.why = State.FAILED, f"{_STILL_DIFFERS}: {_told(comparison.lacking)}."
-        if left is not None:
+        lacking = comparison.lacking.keys()
+        if left is not None and not (lacking and lacking.isdisjoint(one.field for one in result.sent[-1].fields)):
             self._sender.recorder.undone(result.sent[-1])
         return left
 
@@ -318,7 +329,7 @@ class _Application:
             if site.result.besides.keys() <= LINE_FIELDS.keys() and site.name in self._trusted | self._disturbed
         ]
         suspect = [site for site in sites if site not in excused]
-        if len(suspect) > EDITED_BY_PEOPLE or (suspect and len(suspect) == changed):
+        if len(suspect) > EDITED_BY_PEOPLE or any(kept_nowhere_else(site, self._sites) for site in suspect):
             for site in suspect:
                 site.result.state, site.result.why = State.FAILED, f"{_BESIDES}: {_told(site.result.besides)}."
         named = [site for site in sites if site.result.state is State.APPLIED]

@@ -45,6 +45,11 @@ class Shown:
         return not self.why and (self.comparison is None or self.comparison.holds)
 
     @property
+    def by_others(self) -> bool:
+        """Whether another process has changed it, too."""
+        return self.comparison is not None and self.comparison.by_others
+
+    @property
     def may_become_right(self) -> bool:
         """Whether a later read may show something else without anyone's doing."""
         return not self.holds and (self.is_stale or self.is_unread or bool(self.comparison and self.comparison.besides))

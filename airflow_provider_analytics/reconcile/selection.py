@@ -48,11 +48,16 @@ def exact_selectors(*groups: Selectors) -> Selectors | None:
 
 
 def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tuple[set[str], list[str]]:
-    """Return the ids of the websites that match any selector, and the selectors that match none."""
+    """Return the ids of the websites that match any selector, and the selectors that match none.
+
+    :raises ValueError: if a website shows no domain, and may be one that a selector means.
+    """
     by_name: dict[str, set[str]] = {}
     by_domain: dict[str, set[str]] = {}
+    nameless = ""
     for record in records:
         domain, website_id = website_of(record)
+        nameless = nameless or ("" if domain else website_id)
         by_name.setdefault(website_id, set()).add(website_id)
         if domain:
             by_domain.setdefault(domain_key(domain), set()).add(website_id)
@@ -63,6 +68,10 @@ def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tu
         found = by_name.get(selector, set()) | by_domain.get(pattern, set())
         if _GLOB.search(pattern):
             found = found.union(*(ids for domain, ids in by_domain.items() if matches(selector, domain)))
+        if nameless and not selector.isdigit() and (not found or _GLOB.search(pattern)):
+            raise ValueError(
+                f"website {nameless} shows no domain, so it cannot be told whether {selector!r} means it; allowed: ids"
+            )
         chosen |= found
         if not found:
             unmatched.append(selector)

@@ -155,8 +155,8 @@ class Sender:
             website_id=website_id,
             fields=tuple(one for one in change.fields if one.field in later),
         )
-        self._client.change_website(website_id, lambda _: later)
         site.expected = Expected.of_new(change.domain, {**settings, **later})
+        self._client.change_website(website_id, lambda _: later)
         self.note(site, rest)
 
     def _update(self, site: Site) -> None:
@@ -185,8 +185,7 @@ class Sender:
             except _FetchAgainError:
                 continue
             except NotFoundError:
-                self._client.get_account()  # with a wrong base URL, everything is "not found"
-                if not self._ignore_gone:
+                if not self._is_gone(website_id) or not self._ignore_gone:
                     raise
                 for change, _ in lost:
                     self.note(site, change)
@@ -221,6 +220,11 @@ class Sender:
             self.recorder.applied(replace(sent, domain=website_of(record)[0]))
             raise
 
+    def _is_gone(self, website_id: str) -> bool:
+        """Return whether a website that was answered with "not found" is gone: one answer may be wrong."""
+        self._client.get_account()  # with a wrong base URL, everything is "not found"
+        return self._client.is_gone(website_id)
+
     def _delete(self, site: Site) -> None:
         planned = site.todo
         website_id = str(planned.website_id)
@@ -242,7 +246,8 @@ class Sender:
                     site.lost = change
                 raise
         except NotFoundError:
-            self._client.get_account()  # with a wrong base URL, everything is "not found"
+            if not self._is_gone(website_id):
+                raise
             return
         self.note(site, change)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
@@ -16,7 +16,7 @@ LONG_LIST = 10
 def kinds_of(planned: Sequence[Site]) -> Iterator[list[Site]]:
     """Yield the websites of each kind of which there are several; deletions come last.
 
-    Where no two updates are of the same kind, all updates are one: what a service does to fields that were not sent
+    Updates that are the only ones of their kind are one kind together: what a service does to fields that were not sent
     shows with each of them.
     """
     kinds: dict[tuple[str, ...], list[Site]] = {}
@@ -24,8 +24,8 @@ def kinds_of(planned: Sequence[Site]) -> Iterator[list[Site]]:
         names = [one.field for one in site.todo.fields] if site.todo.action == "update" else []
         kinds.setdefault((site.todo.action, *names), []).append(site)
     updates = [sites for kind, sites in kinds.items() if kind[0] == "update"]
-    if updates and max(map(len, updates)) == 1:
-        updates = [[site for sites in updates for site in sites]]
+    alone = [site for sites in updates if len(sites) == 1 for site in sites]
+    updates = [*(sites for sites in updates if len(sites) > 1), alone]
     others = [kinds[kind,] for kind in ("create", "delete") if (kind,) in kinds]
     yield from (sites for sites in (*sorted(updates, key=len, reverse=True), *others) if len(sites) > 1)
 
@@ -42,6 +42,11 @@ class Telling(NamedTuple):
     lines: frozenset[str]
     length: int
 
+    @property
+    def all(self) -> frozenset[str]:
+        """All kinds of what it has."""
+        return self.values | self.lines
+
 
 def telling_of(sites: Sequence[Site], records: Mapping[str, Mapping[str, Any]]) -> dict[str, Telling]:
     """Return what each website would tell, by its name."""
@@ -51,24 +56,66 @@ def telling_of(sites: Sequence[Site], records: Mapping[str, Mapping[str, Any]]) 
         values = {name: normalise(name, record[name]) for name in COMPARED if shows(name, record)}
         lines = [line for name in LINE_FIELDS for line in values.get(name, ())]
         named = frozenset(name for name, value in values.items() if value not in (FIELDS[name].default, False, ()))
-        kinds = frozenset(sign for sign in ("#", "/", "*") if any(sign in line for line in lines))
-        found[site.name] = Telling(named, kinds, len(lines))
+        found[site.name] = Telling(named, _kinds(lines), len(lines))
     longest = max(found, key=lambda name: found[name].length)
     if found[longest].length > LONG_LIST:
         found[longest] = found[longest]._replace(lines=found[longest].lines | {"many"})
     return found
 
 
+def _kinds(lines: Iterable[str]) -> frozenset[str]:
+    return frozenset(sign for line in lines for sign in ("#", "/", "*") if sign in line)
+
+
+def _lost(name: str, before: Mapping[str, Any], shown: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a list that are not shown any more."""
+    if not shows(name, before) or not shows(name, shown):
+        return []
+    return [line for line in normalise(name, before[name]) if line not in normalise(name, shown[name])]
+
+
+def kept_nowhere_else(site: Site, changed: Sequence[Site]) -> bool:
+    """Return whether what a website shows besides may be the doing of the service.
+
+    A person is the likely cause only if another changed website kept what the service could have changed, too: a value
+    that was not sent, and is another one than this website shows now; or lines of the kind that this website lost.
+    """
+    shown = site.result.record or {}
+    others = [other for other in changed if other is not site and other.before is not None and other.result.sent]
+
+    def kept(name: str, other: Site) -> bool:
+        before = other.before or {}
+        if name in other.result.besides or not shows(name, before) or name not in shown:
+            return False
+        if name in LINE_FIELDS:
+            lines = normalise(name, before[name])
+            kinds = _kinds(_lost(name, site.before or {}, shown))
+            return kinds <= _kinds(lines) if kinds else len(lines) > 1
+        is_sent = any(one.field == name for sent in other.result.sent for one in sent.fields)
+        return not is_sent and bool(normalise(name, before[name]) != normalise(name, shown[name]))
+
+    return not any(kept(name, other) for name in site.result.besides for other in others)
+
+
 def most_telling(
-    sites: Sequence[Site], telling: Mapping[str, Telling], covered: set[str], doubted: Site | None
+    sites: Sequence[Site],
+    telling: Mapping[str, Telling],
+    covered: set[str],
+    doubted: tuple[Site, Mapping[str, Any], Collection[str]] | None,
 ) -> Site:
-    """Return the website that tells most; after a doubt, the one that has most of what the doubted one has."""
+    """Return the website that tells most; after a doubt, the one that has most of what the doubted one has lost.
+
+    :param doubted: a website that is not as expected, its record, and the fields that differ.
+    """
+    lost: frozenset[str] = frozenset()
+    if doubted is not None:
+        site, shown, _ = doubted
+        lost = _kinds(line for name in LINE_FIELDS for line in _lost(name, site.before or {}, shown))
 
     def key(site: Site) -> tuple[int, int, int]:
         own = telling[site.name]
         if doubted is not None:
-            like = telling[doubted.name]
-            return len(own.lines & like.lines), len(own.values & like.values), own.length
-        return len(own.lines - covered), len(own.values), own.length
+            return len(own.lines & lost), len(own.values & set(doubted[2])), len(own.all - covered)
+        return len(own.lines - covered), len(own.values - covered), own.length
 
     return max(sites, key=key)

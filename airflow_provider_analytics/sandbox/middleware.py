@@ -59,7 +59,7 @@ class FaultMiddleware:
             return
         request = self._record(scope, body)
         self._state.requests.append(request)
-        fault = self._state.faults.take(request.operation, request.target)
+        fault = self._state.meanwhile(request) or self._state.faults.take(request.operation, request.target)
         if fault is None:
             answer = await self._process(scope, body, self._state.options)
             request.status = answer.status

@@ -9,6 +9,7 @@ import secrets
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -219,6 +220,10 @@ class SandboxServer:
     def clear_faults(self) -> None:
         """Remove all faults."""
         self._state.faults.clear()
+
+    def _meanwhile(self, act: Callable[[RecordedRequest], Fault | None]) -> None:
+        """Call ``act`` when a request has arrived, until the next :meth:`reset`; do to it what it returns."""
+        self._state.meanwhile = act
 
     @property
     def requests(self) -> list[RecordedRequest]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_provider_analytics.sandbox.faults import FaultQueue
+from airflow_provider_analytics.sandbox.faults import Fault, FaultQueue
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.parameters import InvalidInputError, decode_pairs
 from airflow_provider_analytics.sandbox.routes import Operation
@@ -70,6 +71,8 @@ class State:
         self.options = initial_options
         self.faults = FaultQueue()
         self.requests: list[RecordedRequest] = []
+        #: Called when a request has arrived, before it is processed; what it returns is done to the request.
+        self.meanwhile: Callable[[RecordedRequest], Fault | None] = lambda _: None
         self._initial_options = initial_options
 
     def reset(self) -> None:
@@ -78,3 +81,4 @@ class State:
         self.options = self._initial_options
         self.store.clear()
         self.requests.clear()
+        self.meanwhile = lambda _: None

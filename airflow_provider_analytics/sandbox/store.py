@@ -152,6 +152,12 @@ class Store:
                 return self._connection.execute(statement, (_now(), website_id)).rowcount == 1
             return self._connection.execute("DELETE FROM website WHERE id = ?", (website_id,)).rowcount == 1
 
+    def restore(self, website_id: int) -> bool:
+        """Take back the mark of a deletion; return False if the website has none."""
+        with self._lock:
+            statement = "UPDATE website SET deleted_at = NULL WHERE id = ? AND deleted_at IS NOT NULL"
+            return self._connection.execute(statement, (website_id,)).rowcount == 1
+
     def page(
         self,
         *,

@@ -17,7 +17,7 @@ from fixture_types import Execute
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
@@ -176,6 +176,23 @@ def test_the_most_telling_website_is_changed_first(analytics_sandbox: SandboxSer
     assert updated == {one["id"] for one in telling}
 
 
+@pytest.mark.parametrize(
+    "only", [{"privacy": 1}, {"favorite": True}, {"exclude_params": "utm"}], ids=["privacy", "favorite", "list"]
+)
+@pytest.mark.parametrize("number", [2, 12])
+def test_what_one_website_only_could_tell_is_not_taken_for_the_edit_of_a_person(
+    analytics_sandbox: SandboxServer, execute: Execute, number: int, only: dict[str, Any]
+) -> None:
+    """The others have only defaults, and the first has the lines that tell most."""
+    analytics_sandbox.add_website("first.example", exclude_ips=OWN)
+    analytics_sandbox.add_website("only.example", **only)
+    for one in range(2, number):
+        analytics_sandbox.add_website(f"{one}.example")
+    analytics_sandbox.configure(updates="reset others")
+    with pytest.raises(AirflowFailException, match=f"{next(iter(only))} .*only.example"):
+        sync(execute)
+
+
 def test_one_website_alone_that_is_not_as_it_was_fails_and_is_not_retried(
     analytics_sandbox: SandboxServer, execute: Execute
 ) -> None:
@@ -330,3 +347,115 @@ def test_every_iterable_is_read_once_and_kept(
         result = sync_task.execute({})
         assert (result["websites"], result["applied"]) == (1, applied)
     assert analytics_sandbox.websites()[0]["exclude_ips"].split() == [*entries, "203.0.113.1", "203.0.113.2"]
+
+
+def test_what_is_set_after_a_create_is_not_forgotten(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    """The update that marks a new website as favourite fails: it is done again, or the task is red."""
+    analytics_sandbox.configure(reads_behind=1)
+    config = {"websites": {"new.example": {"privacy": "private", "favorite": True}}}
+    result = execute(ApplyWebsitesOperator, config=config)
+    assert (result["applied"], result["verified"]) == (1, True)
+    assert analytics_sandbox.websites()[0]["favorite"] is True
+    analytics_sandbox.reset()
+    analytics_sandbox.fault("update", status=422, times=None)
+    with pytest.raises((BulkError, AirflowFailException), match="favorite"):
+        execute(ApplyWebsitesOperator, config=config)
+
+
+@pytest.mark.parametrize("operation", ["show", "update"])
+def test_one_answer_that_a_website_does_not_exist_is_not_believed(
+    analytics_sandbox: SandboxServer, execute: Execute, operation: Any
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    analytics_sandbox.fault(operation, status=404)
+    with pytest.raises(BulkError, match=r"a\.example"):
+        sync(execute)
+
+
+def test_one_delete_that_is_answered_with_not_found_is_not_believed(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    analytics_sandbox.fault("show", status=404)
+    with pytest.raises(BulkError, match=r"b\.example"):
+        execute(ApplyWebsitesOperator, config={"websites": {"a.example": {}}}, prune=True, force=True)
+
+
+def test_websites_of_different_kinds_are_not_ruined_one_by_one(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    """Two are changed in the same way, three each in its own."""
+    for number in range(1, 6):
+        analytics_sandbox.add_website(f"{number}.example", favorite=True, exclude_bots=1, email=0)
+    before = analytics_sandbox.websites()
+    analytics_sandbox.configure(updates="reset others")
+    ways: list[dict[str, Any]] = [
+        {"email": True},
+        {"email": True},
+        {"exclude_bots": False},
+        {"privacy": "private"},
+        {"exclude_ips": [NEW]},
+    ]
+    config = {"websites": {f"{number}.example": way for number, way in enumerate(ways, 1)}}
+    with pytest.raises(AirflowFailException, match="so the service does it with each website"):
+        execute(ApplyWebsitesOperator, config=config)
+    assert analytics_sandbox.websites() == before
+
+
+def test_after_a_doubt_a_website_with_lines_of_the_kind_that_was_lost_decides(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    """The first has a comment and a network, which is lost; more have comments, and only the last a network."""
+    analytics_sandbox.add_website("first.example", exclude_ips="# office\n10.1.0.0/16", exclude_params="utm")
+    for number in range(5):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="# office\n10.0.0.1", exclude_params="utm")
+    analytics_sandbox.add_website("last.example", exclude_ips="10.2.0.0/16")
+    analytics_sandbox.configure(lists_stored="no networks")
+    with pytest.raises(AirflowFailException, match=r"last\.example.*so the service does it with each website"):
+        sync(execute)
+
+
+def test_a_line_of_a_kind_that_no_other_website_has_is_not_taken_for_the_edit_of_a_person(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    analytics_sandbox.add_website("only.example", exclude_ips="10.1.0.0/16")
+    for number in range(5):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="# office\n10.0.0.1")
+    analytics_sandbox.configure(lists_stored="no networks")
+    with pytest.raises(AirflowFailException, match=r"exclude_ips lacks 10\.1\.0\.0/16.*only\.example"):
+        sync(execute)
+
+
+def test_a_website_that_could_not_be_read_is_put_back_with_the_others(
+    analytics_sandbox: SandboxServer, execute: Execute, websites: list[dict[str, Any]]
+) -> None:
+    analytics_sandbox.configure(updates="reset others")
+    for path in ("1", "2"):
+        analytics_sandbox.fault("show", target=rf"/websites/{path}$", skip=1, times=5, status=422)
+    with pytest.raises(AirflowFailException, match="so the service does it with each website"):
+        sync(execute)
+    assert analytics_sandbox.websites() == websites
+
+
+def test_a_service_that_writes_entries_in_another_case_is_no_second_writer(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    for number in range(12):
+        analytics_sandbox.add_website(f"{number}.example", exclude_params="own")
+    analytics_sandbox.configure(lists_stored="normalized")
+    with pytest.raises(AirflowFailException, match="so the service does it with each website"):
+        execute(SyncExcludedParamsOperator, exclude_params=["utm"])
+    assert sum(website["exclude_params"] != "own" for website in analytics_sandbox.websites()) <= 2
+
+
+def test_after_a_doubt_what_was_not_covered_yet_decides(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    """No other website has what the first one lost; two have something of their own, two nothing."""
+    own: list[dict[str, Any]] = [{"email": 1}, {"exclude_ips": "10.0.0.2"}, {"favorite": True}, {}, {}]
+    for number, one in enumerate(own):
+        analytics_sandbox.add_website(f"{number}.example", exclude_params="utm # Ann\nutm_*", **one)
+    before = analytics_sandbox.websites()
+    analytics_sandbox.configure(updates="reset others")
+    with pytest.raises(AirflowFailException, match="so the service does it with each website"):
+        execute(SyncExcludedParamsOperator, exclude_params=["ref"])
+    assert analytics_sandbox.websites() == before

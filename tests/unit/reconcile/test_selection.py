@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ WEBSITES: list[dict[str, Any]] = [
     {"id": 2, "domain": "Shop.Example.com"},
     {"id": 3, "domain": "example.org"},
     {"id": 4, "domain": "shop.example.com."},
-    {"id": 5},
+    {"id": 5, "domain": "five.example.net"},
 ]
 
 
@@ -21,7 +22,7 @@ WEBSITES: list[dict[str, Any]] = [
         ("WWW.example.com.", {"1"}),
         ("shop.example.com", {"2", "4"}),
         ("*.example.com", {"1", "2", "4"}),
-        ("*", {"1", "2", "3", "4"}),
+        ("*", {"1", "2", "3", "4", "5"}),
         ("3", {"3"}),
         (5, {"5"}),
         ("example.?rg", {"3"}),
@@ -29,6 +30,14 @@ WEBSITES: list[dict[str, Any]] = [
 )
 def test_selectors(selector: str | int, ids: set[str]) -> None:
     assert select(WEBSITES, parse_selectors("websites", [selector])) == (ids, [])
+
+
+@pytest.mark.parametrize("selector", ["*.example.com", "*", "gone.example.com"])
+def test_what_a_website_without_a_domain_may_match_is_refused(selector: str) -> None:
+    """With except_websites, a website that was to be spared would be changed."""
+    with pytest.raises(ValueError, match=f"website 6 shows no domain.*{re.escape(repr(selector))}"):
+        select([*WEBSITES, {"id": 6}], [selector])
+    assert select([*WEBSITES, {"id": 6}], ["example.org", "6", "7"]) == ({"3", "6"}, ["7"])
 
 
 def test_selectors_that_mean_nothing_are_named() -> None:

@@ -1,0 +1,130 @@
+"""What services do where the interface says nothing: one row of options for each open question, drawn by chance."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+#: Question to the ways in which services answer it, as options of the sandbox; the first is the ordinary one.
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "what selects a page": [
+        {},
+        {"paging": "cursor", "page_parameter": "cursor"},
+        {"metadata": "flat"},
+        {"metadata": "none"},
+        {"first_page": 0},
+        {"links": "list"},
+        {"links": "header"},
+        {"links": "absent"},
+        {"page_parameter": "p"},
+        {"ignored": ["page"]},
+        {"behind_last": "not found"},
+        {"behind_last": "last"},
+        {"list_key": None},
+        {"list_key": "data.data"},
+    ],
+    "does per_page hold": [{}, {"page_size_limit": 25}, {"page_size_limit": 7}, {"ignored": ["per_page"]}],
+    "what does the total count": [
+        {},
+        {"total": "page"},
+        {"total": "absent"},
+        {"total_cap": 10},
+        {"total_offset": 1},
+        {"total_offset": -1},
+    ],
+    "are rows capped": [{}, {"row_cap": 10}, {"row_cap": 25}],
+    "does the order hold": [{}, {"ignored": ["sort"]}],
+    "does search find": [
+        {},
+        *({"search_matches": one} for one in ("case", "start", "label", "exact", "late", "nothing")),
+        {"ignored": ["search"]},
+    ],
+    "does favorite filter": [{}, {"favorite_filter": "truth of text"}, {"ignored": ["favorite"]}],
+    "what do rows show": [
+        {},
+        {"list_hides": ["exclude_ips", "exclude_params"]},
+        {"list_hides": ["favorite"]},
+        {"list_hides": ["domain"]},
+        {"list_hides": ["privacy", "email"]},
+    ],
+    "where is the record": [{}, {"record_key": None}, {"record_key": "website"}],
+    "how is a list of entries written": [
+        {},
+        *(
+            {"lists_as": one}
+            for one in ("CR LF", "commas", "blanks", "br", "json", "array", "cut", "cut with dots", "null")
+        ),
+    ],
+    "how are values written": [
+        {},
+        {"numbers_as_text": True},
+        {"favorite_as": "integer"},
+        {"favorite_as": "text"},
+        {"favorite_as": "null"},
+        {"flags_as": "boolean"},
+    ],
+    "how are domains kept": [
+        {},
+        *(
+            {"domain_as": one}
+            for one in (
+                "ascii",
+                "unicode",
+                "lower",
+                "without www",
+                "with www",
+                "with scheme",
+                "with port",
+                "with slash",
+            )
+        ),
+    ],
+    "can one domain be there twice": [{}, {"allow_duplicates": True}],
+    "what is not found": [{}, {"missing": "410"}, {"missing": "403"}, {"missing": "200"}],
+    "what says that a website is deleted": [{}, {"deletes": "mark"}, {"deletes": "keep"}],
+    "how fresh are reads": [{}, {"reads_behind": 1}, {"reads_behind": 3}],
+    "do updates keep other fields": [{}, {"updates": "reset others"}],
+    "is a write stored as sent": [
+        {},
+        *(
+            {"lists_stored": one}
+            for one in ("new lines", "last line", "no comments", "no networks", "40 characters", "normalized")
+        ),
+        {"ignored_fields": ["exclude_ips"]},
+        {"ignored_fields": ["privacy"]},
+    ],
+    "what does a write answer": [
+        {},
+        {"echoes": ["create", "update"]},
+        {"create_status": 204, "update_status": 204, "delete_status": 204},
+        {"empty_answers": ["create", "update", "delete"]},
+        {"message_answers": ["create", "update", "delete"]},
+        {"short_answers": ["create", "update"]},
+    ],
+    "are secrets repeated": [
+        {},
+        {"extra_fields": {"token": "{api_key}", "page_password": "{password}"}},
+        {"extra_fields": {"note": "made by {api_key} for {domain}"}},
+    ],
+}
+
+
+def draw(chance: random.Random) -> dict[str, Any]:
+    """Return the options of a dialect: most rows ordinary, some otherwise, in any combination."""
+    otherwise = chance.choice((0, 1, 1, 2, 2, 3, 5))
+    options: dict[str, Any] = {}
+    for row in chance.sample(sorted(ROWS), otherwise):
+        for name, value in chance.choice(ROWS[row][1:]).items():
+            both = isinstance(value, list) and name in options
+            options[name] = sorted({*options[name], *value}) if both else value
+    if options.get("paging") == "cursor":
+        options.pop("metadata", None)
+    return options
+
+
+def extras(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the extras of the connection that somebody sets who knows the service."""
+    known = {"page_parameter": options["page_parameter"]} if "page_parameter" in options else {}
+    if options.get("favorite_filter") == "truth of text":
+        known["boolean_format"] = "1/0"
+    return known

@@ -1,0 +1,344 @@
+"""Worlds by chance, until the time is over: ``python tests/oracle/soak.py SECONDS [--seed N]`` (``make soak``).
+
+The last line says worlds, steps, dialects and violations. A world in which something happened that must never happen is
+made as small as possible, and printed as a script that replays it. Exit status 1 with any violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pprint
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import dialects
+from world import LISTS, ViolationError, World
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+Script = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]
+
+_DOMAINS = [f"{name}.example" for name in ("a", "b", "c", "d", "www.e", "shop", "a.shop", "x-shop")]
+_LINES = {
+    "exclude_ips": ["10.0.0.1 # Ann", "10.0.0.2", "10.1.0.0/16", "192.0.2.1", "192.0.2.2", "2001:db8::1", "# office"],
+    "exclude_params": ["utm", "gclid # ads", "ref", "session_id", "utm_*", "fbclid"],
+}
+_ENTRIES = {
+    "exclude_ips": ["192.0.2.1", "192.0.2.2", "203.0.113.7", "2001:db8::1", "10.0.0.2"],
+    "exclude_params": ["utm", "ref", "fbclid", "page"],
+}
+_FAULTS: list[dict[str, Any]] = [
+    {"status": 503},
+    {"status": 500, "commit": True},
+    {"drop": True},
+    {"drop": True, "commit": True},
+    {"status": 422},
+    {"status": 429, "headers": {"Retry-After": "0"}},
+    {"status": 200, "body": "<html>Welcome</html>"},
+    {"cut": 10},
+    {"echo": True, "status": 500},
+    {"status": 404},
+    {"status": 202, "body": {}},
+]
+
+
+class Draw:
+    """Draws a world: dialect, websites and steps, as plain values."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+
+    def script(self) -> Script:
+        dialect = dialects.draw(self.chance)
+        number = self.chance.choice((2, 4, 6, 8, 12, 12, 30))
+        domains = [*_DOMAINS, *(f"{one}.many.example" for one in range(40))][:number]
+        self.domains = [*domains, "new.example", "other.example"]
+        websites = [{"domain": domain, **self.website()} for domain in domains]
+        if self.chance.random() < 0.1:
+            websites.append({"domain": domains[0]})
+        return dialect, websites, [self.step() for _ in range(self.chance.randint(3, 9))]
+
+    def maybe(self, probability: float) -> bool:
+        return self.chance.random() < probability
+
+    def lines(self, name: str, of: Mapping[str, Sequence[str]] = _LINES) -> list[str]:
+        return self.chance.sample(of[name], self.chance.randint(0, min(4, len(of[name]))))
+
+    def website(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, choice in (("privacy", (0, 1, 1, 2)), ("email", (0, 1)), ("exclude_bots", (0, 1))):
+            if self.maybe(0.6):
+                values[name] = self.chance.choice(choice)
+        if self.maybe(0.3):
+            values["favorite"] = True
+        for name in LISTS:
+            if self.maybe(0.7):
+                values[name] = "\n".join(self.lines(name)) or None
+        return values
+
+    def settings(self, *, update: bool) -> dict[str, Any]:
+        """Return settings to send, in the terms of the world."""
+        values: dict[str, Any] = {}
+        for name, choice in (("privacy", (0, 1)), ("email", (0, 1)), ("exclude_bots", (0, 1))):
+            if self.maybe(0.5):
+                values[name] = self.chance.choice(choice)
+        if update and self.maybe(0.3):
+            values["favorite"] = self.maybe(0.5)
+        for name in LISTS:
+            if self.maybe(0.4):
+                values[name] = sorted(self.lines(name, _ENTRIES))
+        return values or {"email": 1}
+
+    def config(self) -> dict[str, Any]:
+        chosen = self.chance.sample(self.domains, self.chance.randint(1, len(self.domains)))
+        is_one_kind = self.maybe(0.5)
+        same = self.settings(update=True)
+        config: dict[str, Any] = {
+            "websites": {
+                # A file has to say who sees the statistics page of a new website.
+                domain: {"privacy": self.chance.choice((0, 1)), **(same if is_one_kind else self.settings(update=True))}
+                for domain in chosen
+            }
+        }
+        modes = {name: self.chance.choice(("merge", "managed")) for name in LISTS if self.maybe(0.6)}
+        return {"modes": modes, **config} if modes else config
+
+    def hand(self) -> dict[str, Any]:
+        do = self.chance.choice(("set", "type", "type", "type", "untype", "add", "delete", "restore"))
+        edit: dict[str, Any] = {"do": do, "domain": self.chance.choice(self.domains)}
+        if do == "set":
+            name = self.chance.choice(("privacy", "email", "exclude_bots"))
+            edit |= {"field": name, "value": self.chance.choice((0, 1))}
+        elif do in ("type", "untype"):
+            name = self.chance.choice(LISTS)
+            edit |= {"field": name, "value": self.chance.choice([*_LINES[name], *_ENTRIES[name]])}
+        elif do == "add" and self.maybe(0.2):
+            edit |= {"twice": True}
+        return edit
+
+    def meanwhile(self) -> list[Any]:
+        if self.maybe(0.4):
+            return []
+        found: list[Any] = []
+        for _ in range(self.chance.randint(1, 3)):
+            at = self.chance.choice((self.chance.randint(1, 6), self.chance.randint(1, 40)))
+            kind = self.chance.choice(("hand", "hand", "hand", "fault", "fault", "stop", "kill"))
+            detail: list[Any] = []
+            if kind == "hand":
+                detail = [self.hand()]
+            elif kind == "fault":
+                detail = [self.chance.choice(_FAULTS)]
+            elif kind == "kill":
+                detail = [self.maybe(0.5)]
+            found.append((at, kind, *detail))
+        return found
+
+    def step(self) -> dict[str, Any]:
+        do = self.chance.choice(
+            ("list", "find", "create", "create", "update", "update", "delete", "sync", "sync", "sync", "sync")
+            + ("apply",) * 5
+            + ("drift", "snapshot", "compare", "prune", "export", "hand", "hand")
+        )
+        step: dict[str, Any] = {"do": do}
+        if do == "hand":
+            return {**step, "edits": [self.hand() for _ in range(self.chance.randint(1, 3))]}
+        if do == "list" and self.maybe(0.4):
+            step["favorite"] = True
+        if do in ("find", "create", "update", "delete"):
+            step["domain"] = self.chance.choice(self.domains)
+        if do in ("create", "update"):
+            step["settings"] = self.settings(update=do == "update")
+        if do == "create":
+            step["if_exists"] = self.chance.choice(("skip", "update", "fail"))
+        if do == "sync":
+            step["field"] = self.chance.choice(LISTS)
+            step["entries"] = sorted(self.lines(step["field"], _ENTRIES))
+            step["mode"] = self.chance.choice(("merge", "merge", "managed", "managed", "replace"))
+            many = self.chance.sample(self.domains, self.chance.randint(1, len(self.domains)))
+            step["websites"] = None if self.maybe(0.6) else many
+        if do in ("apply", "drift"):
+            step["config"] = self.config()
+            step["prune"] = self.maybe(0.2)
+        if do == "apply":
+            step["approved"], step["audit"] = self.maybe(0.3), self.maybe(0.3)
+        if do in ("sync", "apply"):
+            step["force"] = self.maybe(0.5)
+            step["max_workers"] = self.chance.choice((1, 8))
+        if do == "snapshot":
+            step["day"] = f"2026-11-{self.chance.randint(10, 20)}"
+        if do in ("compare", "prune"):
+            return step
+        meanwhile = self.meanwhile()
+        if meanwhile:
+            step["meanwhile"] = meanwhile
+        step["heal"] = self.maybe(0.4)
+        return step
+
+
+@dataclass
+class Tally:
+    """What was tried."""
+
+    worlds: int = 0
+    steps: int = 0
+    green: int = 0
+    red: int = 0
+    dialects: set[str] = field(default_factory=set)
+    violations: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.worlds:,} worlds, {self.steps:,} steps ({self.green:,} green, {self.red:,} red tasks), "
+            f"{len(self.dialects):,} dialects, {self.violations:,} violations"
+        )
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Let nothing wait for a service."""
+    package = "airflow_provider_analytics"
+    values: dict[str, Any] = {
+        f"{package}.api.client.CONFIRM_WAITS": (0,) * 4,
+        f"{package}.api.listing.WAITS_BETWEEN_READINGS": (0, 0, 0),
+        f"{package}.api.listing.AT_ONCE": 0,
+        f"{package}.api.transport.FIRST_BACKOFF": 0,
+        f"{package}.reconcile.apply.SETTLE_SECONDS": 0,
+        f"{package}.operators.planning.HANDOVER_SECONDS": 0,
+    }
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ))
+        for name, value in values.items():
+            stack.enter_context(mock.patch(name, value))
+        yield
+
+
+def play(sandbox: SandboxServer, script: Script, tally: Tally | None = None) -> str:
+    """Play a world, and return what happened that must never happen; empty if nothing did."""
+    dialect, websites, steps = script
+    folder = Path(tempfile.mkdtemp(prefix="world-"))
+    try:
+        world = World(sandbox, folder, dialect, websites)
+        for number, step in enumerate(steps, 1):
+            try:
+                world.step(step)
+            except ViolationError as error:
+                return f"step {number} ({step['do']}): {error}"
+            except Exception:
+                return f"step {number} ({step['do']}): the world itself failed: {traceback.format_exc()}"
+            finally:
+                if tally is not None:
+                    tally.steps += 1
+        if tally is not None:
+            tally.green += world.green
+            tally.red += world.red
+        return ""
+    finally:
+        shutil.rmtree(folder)
+
+
+def shrink(sandbox: SandboxServer, script: Script, until: float) -> Script:
+    """Return a smaller world that is violated, too, as far as the time allows."""
+    dialect, websites, steps = script
+
+    def fails(candidate: Script) -> bool:
+        return time.monotonic() < until and bool(play(sandbox, candidate))
+
+    changed = True
+    while changed and time.monotonic() < until:
+        changed = False
+        for number in reversed(range(len(steps))):
+            fewer = steps[:number] + steps[number + 1 :]
+            if fails((dialect, websites, fewer)):
+                steps, changed = fewer, True
+        for name in list(dialect):
+            less = {one: value for one, value in dialect.items() if one != name}
+            if fails((less, websites, steps)):
+                dialect, changed = less, True
+        for number in reversed(range(len(websites))):
+            rest = websites[:number] + websites[number + 1 :]
+            if fails((dialect, rest, steps)):
+                websites, changed = rest, True
+        for number, step in enumerate(steps):
+            for at in reversed(range(len(step.get("meanwhile", ())))):
+                calmer = {**step, "meanwhile": step["meanwhile"][:at] + step["meanwhile"][at + 1 :]}
+                if fails((dialect, websites, [*steps[:number], calmer, *steps[number + 1 :]])):
+                    step, changed = calmer, True
+                    steps = [*steps[:number], calmer, *steps[number + 1 :]]
+    return dialect, websites, steps
+
+
+def replay(dialect: dict[str, Any], websites: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
+    """Play one world, as it was printed, and print what happened."""
+    with _airflow(), at_once(), SandboxServer(api_key="key-of-the-world-123") as sandbox:
+        print(play(sandbox, (dialect, websites, steps)) or "nothing happened that must not")
+
+
+def as_script(script: Script) -> str:
+    """Return a script that replays a world."""
+    named = zip(("dialect", "websites", "steps"), script, strict=True)
+    values = "\n".join(f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}" for name, value in named)
+    head = "import sys\n\nsys.path.insert(0, 'tests/oracle')\nfrom soak import replay\n"
+    return f"{head}\n{values}\nreplay(dialect, websites, steps)\n"
+
+
+def soak(
+    sandbox: SandboxServer, seconds: float, seed: int, *, most_violations: int = 5, shrink_seconds: float = 20
+) -> Tally:
+    """Play worlds until the time is over, and print those that are violated."""
+    tally = Tally()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and tally.violations < most_violations:
+        script = Draw(seed).script()
+        problem = play(sandbox, script, tally)
+        tally.worlds += 1
+        tally.dialects.add(repr(sorted(script[0].items())))
+        if problem:
+            tally.violations += 1
+            small = shrink(sandbox, script, time.monotonic() + shrink_seconds)
+            print(f"# World {seed}: {play(sandbox, small) or problem}\n\n{as_script(small)}", flush=True)
+        seed += 1
+    return tally
+
+
+@contextlib.contextmanager
+def _airflow() -> Iterator[None]:
+    """Give Airflow a home of its own, before it is imported."""
+    home = tempfile.mkdtemp(prefix="airflow-home-")
+    os.environ |= {
+        "AIRFLOW_HOME": home,
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+    }
+    try:
+        yield
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seconds", type=float, nargs="?", default=60)
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first world")
+    parser.add_argument("--most", type=int, default=5, help="violations after which to stop")
+    arguments = parser.parse_args()
+    with _airflow(), at_once(), SandboxServer(api_key="key-of-the-world-123") as sandbox:
+        print(f"Worlds from seed {arguments.seed}.", flush=True)
+        tally = soak(sandbox, arguments.seconds, arguments.seed, most_violations=arguments.most)
+    print(tally)
+    return 1 if tally.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""Each guarantee names tests, and only tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.repository
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "guarantees.md").read_text()
+PROMISES = re.split(r"^## ", DOCUMENT.partition("\n## Decisions")[0], flags=re.MULTILINE)[1:]
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda text: text.partition("\n")[0])
+def test_a_promise_names_its_tests(promise: str) -> None:
+    """Its heading is its anchor."""
+    assert "* **Tests:**" in promise
+
+
+def test_the_tests_that_are_named_exist() -> None:
+    named = set(re.findall(r"`(test_\w+)`", DOCUMENT))
+    sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert {name for name in named if f"def {name}(" not in sources} == set()
+    assert len(named) >= 15
