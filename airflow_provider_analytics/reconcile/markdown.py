@@ -120,12 +120,10 @@ def _done_by(change: Change) -> list[tuple[int, str, str]]:
 
 def _renames(plan: Plan) -> list[str]:
     """Return a line for each delete and create that look like a new domain of the same website."""
-    found = {action: [change for change in plan.changes if change.action == action] for action in ("delete", "create")}
     by_likeness: dict[tuple[int, str], dict[Action, list[Change]]] = {}
-    for action, changes in found.items():
-        for change in changes:
-            for likeness in _likenesses(change.domain):
-                by_likeness.setdefault(likeness, {}).setdefault(action, []).append(change)
+    for change in plan.changes:
+        for likeness in _likenesses(change.domain):
+            by_likeness.setdefault(likeness, {}).setdefault(change.action, []).append(change)
     pairs = {}
     for alike in by_likeness.values():
         gone, new = alike.get("delete", []), alike.get("create", [])

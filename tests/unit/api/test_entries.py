@@ -91,7 +91,7 @@ def test_params_keep_their_case() -> None:
     assert Words().parse("excluded_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
     with pytest.raises(ValueError, match="line 2: 'a b' contains white space"):
         Words().parse("excluded_params", "a\na b")
-    with pytest.raises(ValueError, match="excluded_params='None' is not allowed.*tojson"):
+    with pytest.raises(ValueError, match=r"excluded_params='None' is not allowed.*tojson"):
         Words().parse("excluded_params", "None")
 
 
