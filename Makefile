@@ -24,7 +24,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: bench generate docs help install test test-fast test-oldest test-matrix test-distributed lint fault-matrix \
-	formats coverage demo ui screenshots constraints dist release-check clean
+	formats requests coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -85,6 +85,9 @@ lint: install  ## Check style, format and types
 fault-matrix: install  ## Try every way a list may be served, a write be taken and an answer be lost
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/fault_matrix.py --all
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/lost_answers.py
+
+requests: install  ## Count the requests of each operation, and write the table of docs/performance.md
+	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py
 
 formats: install  ## Write a snapshot in every format, read it back, and print the sizes
 	@$(PY) scripts/snapshot_formats.py

@@ -18,7 +18,7 @@ import threading
 import unicodedata
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import AnyStr, Literal, NamedTuple
 
 MASK = "***"
@@ -34,7 +34,14 @@ _LOOKED_AT = 16 * 1024
 #: Maximum number of nested encodings that are decoded.
 _DEPTH = 8
 
-_ESCAPE = re.compile(
+_INVISIBLE = r"(?P<others>[^ -~\t-\r\x1c-\x1e\x85\u2028\u2029]+)"
+_HIDDEN = (
+    # A line break with the indentation around it. It begins at the first blank of a row, so that a long row is read
+    # once.
+    r"(?P<line_break>(?<! ) *+[\t-\r\x1c-\x1e\x85\u2028\u2029]\s*+)"
+    rf"|{_INVISIBLE}"
+)
+_ESCAPED = (
     r"&#0*(?P<decimal>[0-9]{1,7});?"
     r"|&#[xX]0*(?P<hex>[0-9a-fA-F]{1,6});?"
     r"|(?P<entity>&[A-Za-z][A-Za-z0-9]{1,31};?)"
@@ -42,12 +49,10 @@ _ESCAPE = re.compile(
     r"|(?P<units>(?:\\u[0-9a-fA-F]{4})+)"
     r"|\\x(?P<byte>[0-9a-fA-F]{2})"
     r"|\\(?P<short>.?)"
-    # A line break with the indentation around it. It begins at the first blank of a row, so that a long row is read
-    # once.
-    r"|(?P<line_break>(?<! ) *+[\t-\r\x1c-\x1e\x85\u2028\u2029]\s*+)"
-    r"|(?P<others>[^ -~]+)",
-    re.DOTALL,
 )
+#: Decoded in turn. Invisible characters go first, because one may separate a line break from its indentation. Line
+#: breaks are next, because one may split an escape. Each further level decodes one level of nested escapes.
+_LEVELS = (re.compile(_INVISIBLE), re.compile(_HIDDEN), *[re.compile(f"{_ESCAPED}|{_HIDDEN}", re.DOTALL)] * _DEPTH)
 #: A text without a match means what it says.
 _ENCODED = re.compile(r"[&%+\\]|[^ -~]")
 #: An escape that a cut may have split.
@@ -69,22 +74,26 @@ _CHARSET = re.compile(
 class _Forms(NamedTuple):
     """Secrets as they are searched for.
 
-    :param plain: in a text as it is.
-    :param decoded: in a text after :func:`_decoded`.
+    :param plain: the secrets unchanged.
+    :param decoded: secrets without blanks, with all escapes decoded.
+    :param joined: secrets with blanks, decoded and without the blanks. A line may have been broken at any of them.
     """
 
     plain: tuple[str, ...] = ()
     decoded: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
 
     def of(self, secret: str, shortest: int) -> _Forms:
         """Return these forms and those of another secret."""
         if len(secret) < shortest:
             return self
-        meant = _meaning(secret)
-        # A line may have been broken at a blank of the secret. What is left of a secret that is all escapes is too
-        # little to be looked for.
-        decoded = {form for form in (meant, meant.replace(" ", "")) if len(form) >= shortest // 2}
-        return _Forms(tuple({*self.plain, secret}), tuple({*self.decoded, *decoded}))
+        *_, meant = _meanings(secret)
+        meant = meant.replace("+", " ")
+        plain, decoded, joined = {*self.plain, secret}, {*self.decoded}, {*self.joined}
+        # What is left of a secret that is all escapes is too little to be looked for.
+        if len(meant.replace(" ", "")) >= shortest // 2:
+            (joined if " " in meant else decoded).add(meant.replace(" ", ""))
+        return _Forms(tuple(plain), tuple(decoded), tuple(joined))
 
 
 class Redactor:
@@ -104,9 +113,8 @@ class Redactor:
         with _lock:
             self._in_text = self._in_text.of(secret, MIN_IN_TEXT)
             self._in_data = self._in_data.of(secret, MIN_IN_DATA)
-            forms = {*self._in_data.plain, *self._in_data.decoded}
-            blank = ["+"] if any(" " in form for form in forms) else []
-            marks = ("&", "%", "\\", "\x7f", *blank, *forms)
+            plain, decoded, joined = self._in_data
+            marks = ("&", "%", "\\", "\x7f", *plain, *decoded, *joined, *(("+",) if joined else ()))
             self._marks = tuple(mark.encode("utf-8", "replace") for mark in marks)
 
     def __call__(self, text: str) -> str:
@@ -120,15 +128,19 @@ class Redactor:
 
     def finds(self, text: str) -> bool:
         """Return whether a text of data contains a secret of :data:`MIN_IN_DATA` characters or more."""
-        plain, decoded = self._in_data
+        plain, decoded, joined = self._in_data
         if _is_in(plain, text):
             return True
         if not _ENCODED.search(text):
             return False
-        joined = text.replace("\n", "")
-        if " " not in joined and not _ENCODED.search(joined):  # an exclusion list
-            return _is_in(plain, joined)
-        return _is_in(decoded, _meaning(text))
+        lines = text.replace("\n", "")
+        if " " not in lines and not _ENCODED.search(lines):  # an exclusion list
+            return _is_in(plain, lines) or _is_in(joined, lines)
+        for meant in _meanings(text):
+            blank = meant.replace("+", " ")
+            if _is_in(plain, meant) or _is_in(decoded, blank) or _is_in(joined, blank.replace(" ", "")):
+                return True
+        return False
 
     def is_one(self, text: str) -> bool:
         """Return whether a text is a secret of :data:`MIN_IN_DATA` characters or more."""
@@ -142,6 +154,8 @@ class Redactor:
         # and joining is faster than replacing, and most records have no blank.
         joined = b"".join(document.split(b"\\n"))
         if _is_in(self._marks, joined) or (b" " in joined and (b"\\n " in document or b" \\n" in document)):
+            return True
+        if self._in_data.joined and b" " in joined and _is_in(self._marks, joined.replace(b" ", b"")):
             return True
         others = b"" if joined.isascii() else joined.translate(None, _ASCII)
         return not is_plain(others.decode("utf-8", "replace"))
@@ -242,11 +256,19 @@ def _redacted(text: str, least: int) -> str:
     plain = {secret for forms in known for secret in forms.plain}
     if not plain:
         return text
-    places: Sequence[int] = range(len(text) + 1)
-    spans = _spans(text, places, plain, least)
+    spans = _spans(text, range(len(text) + 1), plain, least)
     if _ENCODED.search(text):
-        meant, places = _decoded(text, places, is_cut=least > 0)
-        spans += _spans(meant, places, {form for forms in known for form in forms.decoded}, least)
+        decoded = {form for forms in known for form in forms.decoded}
+        joined = {form for forms in known for form in forms.joined}
+        for meant, places in _decoded(text, is_cut=least > 0):
+            spans += _spans(meant, places, plain, least)
+            blank = meant.replace("+", " ")
+            spans += _spans(blank, places, decoded, least)
+            if joined:
+                kept = [place for place, character in zip(places, blank, strict=False) if character != " "]
+                found = _spans(blank.replace(" ", ""), [*kept, places[-1]], joined, least)
+                # A span ends at the next character that was kept, so it includes the blanks before that.
+                spans += [(begin, begin + len(text[begin:end].rstrip(" "))) for begin, end in found]
     return _masked(text, spans) if spans else text
 
 
@@ -282,38 +304,38 @@ def _masked(text: str, spans: list[tuple[int, int]]) -> str:
     return "".join([*parts, text[shown:]])
 
 
-def _decoded(text: str, places: Sequence[int], *, is_cut: bool = False) -> tuple[str, Sequence[int]]:
-    """Return what a text means once all escapes in it are decoded, without invisible characters and line breaks.
+def _decoded(text: str, *, is_cut: bool) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield a text at each step of :data:`_LEVELS`, with the place in the original of each character and of the end.
 
-    :param places: see :func:`_spans`; returned for the result.
     :param is_cut: whether the text may end within an escape.
     """
-    for _ in range(_DEPTH):
+    places: Sequence[int] = range(len(text) + 1)
+    for level in _LEVELS:
+        before = text
         if is_cut:
             text = _SPLIT_ESCAPE.sub("", text)
             places = [*places[: len(text)], places[-1]]
-        parts, now, shown = [], list[int](), 0
-        for escape in _ESCAPE.finditer(text):
+        parts, now, done = [], list[int](), 0
+        for escape in level.finditer(text):
             begin, end = escape.span()
             plain = _plain(escape)
-            parts += [text[shown:begin], plain]
-            now += places[shown:begin]
+            parts += [text[done:begin], plain]
+            now += places[done:begin]
             now += [places[begin]] * len(plain)
-            shown = end
-        now += places[shown:]
-        before, text, places = text, "".join([*parts, text[shown:]]), now
-        if text == before:
-            break
-    return text.replace("+", " "), places
+            done = end
+        text, places = "".join([*parts, text[done:]]), [*now, *places[done:]]
+        if text == before and level is _LEVELS[-1]:
+            return
+        yield text, places
 
 
-def _meaning(text: str) -> str:
-    """Return the text of :func:`_decoded`."""
-    for _ in range(_DEPTH):
-        before, text = text, _ESCAPE.sub(_plain, text)
-        if text == before:
-            break
-    return text.replace("+", " ")
+def _meanings(text: str) -> Iterator[str]:
+    """Yield the texts of :func:`_decoded`."""
+    for level in _LEVELS:
+        before, text = text, level.sub(_plain, text)
+        if text == before and level is _LEVELS[-1]:
+            return
+        yield text
 
 
 def _plain(escape: re.Match[str]) -> str:

@@ -3,7 +3,7 @@ per client.
 
 The instances are the Airflow Variable ``analytics_instances``: the ids of their connections as a JSON array, such as
 ``["client_a", "client_b"]``. Each has a folder of its own for its snapshots and its ledger, named like its connection,
-so a connection may be added, moved or removed anywhere in the array. The addresses are the Variable ``excluded_ips``:
+so a connection may be added, moved or removed anywhere in the array. The addresses are the Variable ``exclude_ips``:
 one per line, ``#`` starts a comment. An instance is synced after its snapshot; if a guard refuses the snapshot, nothing
 is changed there until somebody looked.
 
@@ -110,7 +110,7 @@ def many_instances():
                 "ledger_path": f"{folder}/excluded_ips_ledger.json",
                 "audit_path": f"{folder}/audit",
                 # Without a name the ledger is that of a position in the array.
-                "list_name": f"excluded_ips of {conn_id}",
+                "list_name": f"exclude_ips of {conn_id}",
             }
             for conn_id, folder in folders.items()
         ]
@@ -133,7 +133,7 @@ def many_instances():
         )
         sync = SyncExcludedIpsOperator(
             task_id="sync",
-            excluded_ips="{{ var.value.excluded_ips }}",
+            exclude_ips="{{ var.value.exclude_ips }}",
             mode="managed",
             ledger_path=ledger_path,
             list_name=list_name,

@@ -1,6 +1,6 @@
 """Sync the excluded IP addresses of all websites with one list.
 
-The list is the Airflow Variable ``excluded_ips``: one address per line, ``#`` starts a comment. Addresses that this DAG
+The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment. Addresses that this DAG
 added are removed when they are no longer in the list; addresses added by hand stay. If the lists would lose very much,
 the task fails and says what; if that is intended, trigger the DAG once with ``force``.
 
@@ -43,7 +43,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
 def sync_excluded_ips():
     SyncExcludedIpsOperator(
         task_id="sync",
-        excluded_ips="{{ var.value.excluded_ips }}",
+        exclude_ips="{{ var.value.exclude_ips }}",
         mode="managed",
         ledger_path="{{ params.state_path }}/excluded_ips_ledger.json",
         audit_path="{{ params.state_path }}/audit",

@@ -53,7 +53,7 @@ def sync_excluded_ips_in_chunks():
 
     SyncExcludedIpsOperator.partial(
         task_id="sync",
-        excluded_ips="{{ var.value.excluded_ips }}",
+        exclude_ips="{{ var.value.exclude_ips }}",
         mode="managed",
         ledger_path="{{ params.state_path }}/excluded_ips_ledgers/{{ ti.map_index }}.json",
         audit_path="{{ params.state_path }}/audit",

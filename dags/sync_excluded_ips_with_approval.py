@@ -3,7 +3,7 @@
 As in ``websites_as_code.py``, the plan waits for approval under Required Actions in Airflow's UI, and is applied whole
 or not at all. Plan and apply are the same operator: one has ``dry_run``, the other the digest that was approved.
 
-The list is the Airflow Variable ``excluded_ips``: one address per line, ``#`` starts a comment.
+The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment.
 
 Copy this file to your DAG folder. Requires Airflow 3.1 or newer for approvals (on older versions this file defines no
 DAG) and a connection ``analytics_default`` of type Website Analytics.
@@ -54,7 +54,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
 )
 def sync_excluded_ips_with_approval():
     arguments = {
-        "excluded_ips": "{{ var.value.excluded_ips }}",
+        "exclude_ips": "{{ var.value.exclude_ips }}",
         "mode": "managed",
         "list_name": "office",
         "ledger_path": "{{ params.state_path }}/office_ledger.json",

@@ -44,19 +44,19 @@ SEARCH_LIMIT = 100
 MAY_MEAN_TAKEN = frozenset({400, 409, 422})
 
 Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 Record = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
 
 def _located(
-    method: Callable[Concatenate[AnalyticsClient, Arguments], Result],
-) -> Callable[Concatenate[AnalyticsClient, Arguments], Result]:
+    method: Callable[Concatenate[AnalyticsClient, Arguments], Returned],
+) -> Callable[Concatenate[AnalyticsClient, Arguments], Returned]:
     """Let errors of a method name the service and the connection."""
 
     @functools.wraps(method)
-    def located(self: AnalyticsClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def located(self: AnalyticsClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
         try:
             return method(self, *args, **kwargs)
         except AnalyticsError as error:
@@ -166,7 +166,7 @@ class AnalyticsClient:
         """The secrets that this client was given; call it to make a text readable."""
         return self._transport.redact
 
-    def for_output(self, data: Result) -> Result:
+    def for_output(self, data: Returned) -> Returned:
         """Return JSON data without keys that name a secret, and without the secrets that this client was given."""
         return without_secrets(data, self._transport.redact)
 
@@ -564,7 +564,7 @@ class AnalyticsClient:
         differing = {**comparison.lacking, **comparison.besides}
         raise NotAppliedError(website_id, differing)
 
-    def _until(self, read: Callable[[], Result], is_good: Callable[[Result], bool]) -> Result:
+    def _until(self, read: Callable[[], Returned], is_good: Callable[[Returned], bool]) -> Returned:
         """Return the first good result of ``read``, or its last one; wait in between."""
         found = read()
         for seconds in CONFIRM_WAITS:

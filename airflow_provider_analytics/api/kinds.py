@@ -18,6 +18,9 @@ from airflow_provider_analytics.api import checks
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import EntryType, UnusableEntriesError, stripped, without_comment
 
+#: Setting of files and operators that says where a password is, and what it may be.
+PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a setting
+PASSWORD_REFERENCE = r"(connection|variable):page_password[\w.-]*"  # noqa: S105 - a pattern
 #: The texts for false and true, in this order.
 BooleanTexts = tuple[str, str]
 
@@ -280,7 +283,10 @@ class Secret(Kind):
     """A text that is sent, but neither shown nor stored."""
 
     column = None
-    in_a_file = "`connection:NAME` (its password) or `variable:NAME`, read by Airflow when it is needed"
+    in_a_file = (
+        "`connection:NAME` (its password) or `variable:NAME`, with a name that begins with `page_password`; read by "
+        "Airflow when it is needed"
+    )
 
     def parse(self, field: str, value: object) -> str:
         """Return the secret.
@@ -292,6 +298,20 @@ class Secret(Kind):
         if value == "***":
             raise ValueError(f"{field} is '***', Airflow's mask for a secret; give the {field} itself")
         return value
+
+
+def check_password_from(value: object) -> str:
+    """Return where a password is: ``connection:NAME`` or ``variable:NAME``.
+
+    The name begins with ``page_password``, so that who sets it, such as the author of a YAML file, cannot have another
+    secret sent to the service.
+
+    :raises ValueError: if it is anything else; the message does not show what may be the password itself.
+    """
+    if not isinstance(value, str) or not re.fullmatch(PASSWORD_REFERENCE, value):
+        shown = value if isinstance(value, str) and value.startswith(("connection:", "variable:")) else checks.NOT_SHOWN
+        raise checks.refused(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
+    return value
 
 
 def parse_privacy(value: object) -> Privacy:

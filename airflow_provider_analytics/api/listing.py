@@ -105,7 +105,7 @@ _HEAD = {"per_page": "10", "sort_by": "id", "sort": "desc"}
 Query = dict[str, str]
 Records = Generator[dict[str, Any], None, None]
 Rows = Generator[list[dict[str, Any]], None, None]
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 log = logging.getLogger(__name__)
 
@@ -729,7 +729,7 @@ class _Progress:
             log.info("%s: %s%s websites", verb, f"{read:,}", of)
 
 
-def _result(future: Future[Result], failures: list[Exception]) -> Result:
+def _result(future: Future[Returned], failures: list[Exception]) -> Returned:
     """Return the result of a thread; if it failed, raise the first error of any thread, without its frames."""
     if future.exception() is not None:
         raise failures[0].with_traceback(None)
@@ -742,7 +742,7 @@ def requests_of_a_list(websites: int) -> int:
     return pages + 2 if pages > 1 else 2
 
 
-def read_again(consume: Callable[[Listing], Result], make_listing: Callable[[], Listing]) -> Result:
+def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[], Listing]) -> Returned:
     """Consume a listing; while the list changes, wait (:data:`WAITS_BETWEEN_READINGS`) and consume a new one.
 
     :raises IncompleteListError: of the last reading.

@@ -81,7 +81,7 @@ _MAX_REASON = 1000
 #: What servers that expect TLS say to plain http; the bytes are a TLS alert.
 _TLS_EXPECTED = ("https server", "https port", "\\x15\\x03", "\x15\x03")
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 log = logging.getLogger(__name__)
 
@@ -230,19 +230,21 @@ class Transport:
             error.where = self.settings.where
             raise
 
-    def together(self, attempt: Callable[[], Result]) -> Result:
+    def together(self, attempt: Callable[[], Returned]) -> Returned:
         """Let ``attempt`` send two requests right after each other by :meth:`once`; repeat both if one fails.
 
         All waiting, for the limit of requests and before a retry, comes before the first of them.
         """
 
-        def begun() -> Result:
+        def begun() -> Returned:
             self._limiter.wait(2)
             return attempt()
 
         return self._repeat(begun, self.settings.update_method)
 
-    def _repeat(self, attempt: Callable[[], Result], method: str, unwanted: threading.Event | None = None) -> Result:
+    def _repeat(
+        self, attempt: Callable[[], Returned], method: str, unwanted: threading.Event | None = None
+    ) -> Returned:
         earlier: list[AnalyticsError] = []
         while True:
             try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+from airflow_provider_analytics.api.checks import flag, refused, refused_together
 from airflow_provider_analytics.operators.base import AnalyticsOperator, require_run
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
@@ -31,8 +33,6 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     #: Field of the website that holds the list.
     field: ClassVar[str]
-    #: Argument with the desired entries.
-    argument: ClassVar[str]
     #: How networks in lists of IP addresses are handled.
     networks: str = "reject"
 
@@ -47,7 +47,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         "release",
         "allow_empty",
         "allow_no_match",
-        "max_removal_fraction",
+        "max_loss_fraction",
         "force",
         "is_dry_run",
         "plan_path",
@@ -68,11 +68,11 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         mode: str,
         ledger_path: str | None,
         list_name: str | None,
-        adopt: str | None,
+        adopt: bool,
         release: Iterable[str | int] | str | int,
         allow_empty: bool,
         allow_no_match: bool,
-        max_removal_fraction: float,
+        max_loss_fraction: float,
         force: bool,
         dry_run: bool,
         plan_path: str | None,
@@ -101,7 +101,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.release = release
         self.allow_empty = allow_empty
         self.allow_no_match = allow_no_match
-        self.max_removal_fraction = max_removal_fraction
+        self.max_loss_fraction = max_loss_fraction
         self.force = force
         self.is_dry_run = dry_run  # BaseOperator.dry_run is a method
         self.plan_path = plan_path
@@ -113,7 +113,6 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
-        from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.operators.planning import parse_file_mode, read_approved, write_plan
 
@@ -156,17 +155,16 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None, *, dry_run: bool) -> Planned:
         """Plan what the arguments ask for."""
-        from airflow_provider_analytics.api.checks import flag, fraction, one_of, whole_number
-        from airflow_provider_analytics.operators.planning import ADOPT, account_of
+        from airflow_provider_analytics.api.checks import flag, fraction, whole_number
+        from airflow_provider_analytics.operators.planning import account_of
         from airflow_provider_analytics.reconcile.engine import Limits, plan, same_scope
 
-        if self.adopt is not None:
-            one_of("adopt", self.adopt, ADOPT)
-        limits = Limits(fraction("max_removal_fraction", self.max_removal_fraction), flag("force", self.force))
+        adopt = flag("adopt", self.adopt)
+        limits = Limits(fraction("max_loss_fraction", self.max_loss_fraction), flag("force", self.force))
         workers = whole_number("max_workers", self.max_workers, at_least=1)
-        source = self._source(context)
-        for name in ("adopt", "release"):
-            if getattr(self, name) and not source.managed:
+        source = self._source()
+        for name, given in (("adopt", adopt), ("release", self.release)):
+            if given and not source.managed:
                 raise ValueError(f"{name} is not allowed with mode={self.mode!r}; allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": self.mode}
         if source.managed or self.plan_path:
@@ -181,16 +179,16 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         return plan(
             hook.client,
             source,
-            scope={**scope, "max_removal_fraction": limits.max_removal_fraction},
+            scope={**scope, "max_loss_fraction": limits.max_loss_fraction},
             limits=limits,
             workers=workers,
             ledger=ledger,
-            adopt=bool(self.adopt),
+            adopt=adopt,
         )
 
-    def _source(self, context: Context) -> ExclusionList:
+    def _source(self) -> ExclusionList:
         """Return the list, and the websites that get it."""
-        from airflow_provider_analytics.api.checks import flag, one_of
+        from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.reconcile.desired import MODES
         from airflow_provider_analytics.reconcile.exclusions import ExclusionList
         from airflow_provider_analytics.reconcile.selection import parse_selectors
@@ -202,7 +200,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         if filters and self.release:
             raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
         selected = None if isinstance(self.websites, Mapping) else self.websites
-        entries, per_website = self._desired(context, allow_empty=flag("allow_empty", self.allow_empty))
+        entries, per_website = self._desired(allow_empty=flag("allow_empty", self.allow_empty))
         return ExclusionList(
             self.field,
             self.mode,
@@ -247,12 +245,12 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             )
         return result
 
-    def _desired(self, context: Context, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
+    def _desired(self, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
         """Return the entries for all websites, and those per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
 
         per_website = _json_object("per_website", self.per_website)
-        arguments = {self.argument: self._text_of_a_file(getattr(self, self.argument), context)}
+        arguments = {self.field: self._given()}
         arguments |= {f"per_website[{one!r}]": entries for one, entries in per_website.items()}
         parsed: list[Entries] = []
         problems = []
@@ -265,41 +263,26 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             raise ValueError(". ".join(problems))
         if not parsed[0] and not allow_empty:
             raise ValueError(
-                f"{self.argument} is empty: is what it comes from there, such as a Variable? To clear the lists, set "
+                f"{self.field} is empty: is what it comes from there, such as a Variable? To clear the lists, set "
                 "allow_empty=True"
             )
         return parsed[0], dict(zip(per_website, parsed[1:], strict=True))
 
-    def _text_of_a_file(self, value: Any, context: Context) -> Any:
-        """Return the text of a file if the value is the URL, the absolute path or the template name of one."""
-        from jinja2 import UndefinedError
-
+    def _given(self) -> Any:
+        """Return the list as it is given; its text, if it is given by a path."""
         from airflow_provider_analytics.hooks.object_storage import read_text
 
-        if not isinstance(value, str) or len(value.split()) != 1:
-            return value
-        name = value.strip()
-        if name.startswith("/") or "://" in name:
-            text = read_text(name, self.argument)
+        value, path = getattr(self, self.field), getattr(self, f"{self.field}_path")
+        if (value is None) == (path is None):
+            raise refused_together("one of the two", **{self.field: value, f"{self.field}_path": path})
+        if path is not None:
+            text = read_text(path, f"{self.field}_path")
             if text is None:
-                raise ValueError(f"{self.argument}={value!r}: there is no such file; allowed: a list, or a text file")
+                raise ValueError(f"{self.field}_path={path!r}: there is no such file; allowed: a text file")
             return text
-        if name.endswith(".txt"):
-            # Not by template_ext: Airflow would read every other argument that ends so from a file, too.
-            env = self.get_template_env()
-            try:
-                source = env.loader.get_source(env, name)[0] if env.loader else None
-            except LookupError:
-                source = None
-            if source is None:
-                raise ValueError(
-                    f"{self.argument}={value!r}: there is no such template file; allowed: the name of a file beside "
-                    "the DAG or in its template_searchpath, a URL or an absolute path"
-                )
-            try:
-                return self.render_template(source, context)
-            except UndefinedError as error:
-                raise ValueError(f"{self.argument}={value!r} cannot be rendered: {error}") from None
+        # Whoever sets the value, such as a Variable, would otherwise choose a file that this task reads.
+        if isinstance(value, str) and len(value.split()) == 1 and re.search(r"^[./~]|://|\.txt$", value.strip()):
+            raise refused(self.field, value, f"entries; a file is given by {self.field}_path")
         return value
 
     def _ledger(self, scope: Mapping[str, Any], context: Context) -> LedgerFile:
@@ -311,12 +294,11 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         if self.plan_path and not self.list_name:
             raise ValueError("mode='managed' with plan_path needs list_name, the same for both tasks")
         identity = Identity(scope["service"], scope["account"], self.list_name or task_name(context))
-        return LedgerFile(self.ledger_path, identity, adopt=bool(self.adopt), file_mode=self.file_mode)
+        return LedgerFile(self.ledger_path, identity, adopt=flag("adopt", self.adopt), file_mode=self.file_mode)
 
 
 def _json_object(argument: str, value: Any) -> Mapping[str, Any]:
     """Return a dict that may be given as JSON text, as templates render it."""
-    from airflow_provider_analytics.api.checks import refused
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next((key for key, number in Counter(key for key, _ in pairs).items() if number > 1), None)
@@ -344,14 +326,14 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
 
         SyncExcludedIpsOperator(
             task_id="office_addresses",
-            excluded_ips="{{ var.value.excluded_ips }}",
+            exclude_ips="{{ var.value.exclude_ips }}",
             mode="managed",
             ledger_path="s3://analytics-state/office_addresses.json",
         )
 
-    :param excluded_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed; or a
-        file with such text: its URL or absolute path, or the name of a template file (``.txt``) beside the DAG. An
+    :param exclude_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed. An
         empty list needs ``allow_empty``. (templated)
+    :param exclude_ips_path: URL or absolute path of a file with such text, in place of ``exclude_ips``. (templated)
     :param networks: how networks such as ``203.0.113.0/24`` are handled, since the interface documents addresses only:
         ``"reject"`` (default), ``"expand"`` (to single addresses, up to 1,024 per list) or ``"send"``. (templated)
     :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
@@ -366,13 +348,13 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
     :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
         is mapped. Required with ``plan_path``. (templated)
-    :param adopt: for ``"managed"``: ``"matching"`` lets the list own the entries that it has in common with the
-        websites, whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
+    :param adopt: for ``"managed"``: let the list own the entries that it has in common with the websites,
+        whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
     :param release: for ``"managed"``: domains, globs and ids of websites that get their own list back: what this list
         added there is removed, and nothing is added. (templated)
-    :param allow_empty: allow an empty ``excluded_ips``. (templated)
+    :param allow_empty: allow an empty ``exclude_ips``. (templated)
     :param allow_no_match: allow selectors that match no website. (templated)
-    :param max_removal_fraction: largest fraction of the entries on the selected websites that may be lost, and of the
+    :param max_loss_fraction: largest fraction of the entries on the selected websites that may be lost, and of the
         list itself in mode ``"managed"``; default 0.3; checked from 10 entries up. (templated)
     :param force: apply the plan even if this guard trips. (templated)
     :param dry_run: plan only: send nothing, and write nothing but ``plan_path``. (templated, as ``is_dry_run``)
@@ -401,13 +383,18 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     """
 
     field = "exclude_ips"
-    argument = "excluded_ips"
-    template_fields: Sequence[str] = ("excluded_ips", "networks", *_SyncExclusionsOperator.template_fields)
+    template_fields: Sequence[str] = (
+        "exclude_ips",
+        "exclude_ips_path",
+        "networks",
+        *_SyncExclusionsOperator.template_fields,
+    )
 
     def __init__(
         self,
         *,
-        excluded_ips: Iterable[str] | str,
+        exclude_ips: Iterable[str] | str | None = None,
+        exclude_ips_path: str | None = None,
         networks: str = "reject",
         websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
         except_websites: Iterable[str | int] | str | int = (),
@@ -415,11 +402,11 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         mode: str = "merge",
         ledger_path: str | None = None,
         list_name: str | None = None,
-        adopt: str | None = None,
+        adopt: bool = False,
         release: Iterable[str | int] | str | int = (),
         allow_empty: bool = False,
         allow_no_match: bool = False,
-        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
         dry_run: bool = False,
         plan_path: str | None = None,
@@ -442,7 +429,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             release=release,
             allow_empty=allow_empty,
             allow_no_match=allow_no_match,
-            max_removal_fraction=max_removal_fraction,
+            max_loss_fraction=max_loss_fraction,
             force=force,
             dry_run=dry_run,
             plan_path=plan_path,
@@ -454,7 +441,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             analytics_conn_id=analytics_conn_id,
             **kwargs,
         )
-        self.excluded_ips = excluded_ips
+        self.exclude_ips = exclude_ips
+        self.exclude_ips_path = exclude_ips_path
         self.networks = networks
 
 
@@ -465,11 +453,12 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
 
     .. code-block:: python
 
-        SyncExcludedParamsOperator(task_id="tracking_parameters", excluded_params=["gclid", "fbclid"])
+        SyncExcludedParamsOperator(task_id="tracking_parameters", exclude_params=["gclid", "fbclid"])
 
-    :param excluded_params: names of query parameters, case-sensitive: a list, or text with one per line, ``#`` comments
-        and blank lines allowed; or a file with such text: its URL or absolute path, or the name of a template file
-        (``.txt``) beside the DAG. An empty list needs ``allow_empty``. (templated)
+    :param exclude_params: names of query parameters, case-sensitive: a list, or text with one per line, ``#`` comments
+        and blank lines allowed. An empty list needs ``allow_empty``. (templated)
+    :param exclude_params_path: URL or absolute path of a file with such text, in place of ``exclude_params``.
+        (templated)
     :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
         list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
     :param except_websites: domains, globs and ids to exclude. (templated)
@@ -482,13 +471,13 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
     :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
         is mapped. Required with ``plan_path``. (templated)
-    :param adopt: for ``"managed"``: ``"matching"`` lets the list own the entries that it has in common with the
-        websites, whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
+    :param adopt: for ``"managed"``: let the list own the entries that it has in common with the websites,
+        whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
     :param release: for ``"managed"``: domains, globs and ids of websites that get their own list back: what this list
         added there is removed, and nothing is added. (templated)
-    :param allow_empty: allow an empty ``excluded_params``. (templated)
+    :param allow_empty: allow an empty ``exclude_params``. (templated)
     :param allow_no_match: allow selectors that match no website. (templated)
-    :param max_removal_fraction: largest fraction of the entries on the selected websites that may be lost, and of the
+    :param max_loss_fraction: largest fraction of the entries on the selected websites that may be lost, and of the
         list itself in mode ``"managed"``; default 0.3; checked from 10 entries up. (templated)
     :param force: apply the plan even if this guard trips. (templated)
     :param dry_run: plan only: send nothing, and write nothing but ``plan_path``. (templated, as ``is_dry_run``)
@@ -512,24 +501,24 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     """
 
     field = "exclude_params"
-    argument = "excluded_params"
-    template_fields: Sequence[str] = ("excluded_params", *_SyncExclusionsOperator.template_fields)
+    template_fields: Sequence[str] = ("exclude_params", "exclude_params_path", *_SyncExclusionsOperator.template_fields)
 
     def __init__(
         self,
         *,
-        excluded_params: Iterable[str] | str,
+        exclude_params: Iterable[str] | str | None = None,
+        exclude_params_path: str | None = None,
         websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
         except_websites: Iterable[str | int] | str | int = (),
         per_website: Mapping[str, Iterable[str] | str] | str | None = None,
         mode: str = "merge",
         ledger_path: str | None = None,
         list_name: str | None = None,
-        adopt: str | None = None,
+        adopt: bool = False,
         release: Iterable[str | int] | str | int = (),
         allow_empty: bool = False,
         allow_no_match: bool = False,
-        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
         dry_run: bool = False,
         plan_path: str | None = None,
@@ -552,7 +541,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
             release=release,
             allow_empty=allow_empty,
             allow_no_match=allow_no_match,
-            max_removal_fraction=max_removal_fraction,
+            max_loss_fraction=max_loss_fraction,
             force=force,
             dry_run=dry_run,
             plan_path=plan_path,
@@ -564,4 +553,5 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
             analytics_conn_id=analytics_conn_id,
             **kwargs,
         )
-        self.excluded_params = excluded_params
+        self.exclude_params = exclude_params
+        self.exclude_params_path = exclude_params_path

@@ -33,8 +33,6 @@ SHOWN_CHANGES = 20
 HANDOVER_SECONDS = 2.0
 #: Number of times that a try begins anew to take a ledger over, as others take it over at the same moment.
 _TAKE_OVERS = 5
-#: What ``adopt`` may be.
-ADOPT = ("matching",)
 #: What ``file_mode`` may be: who may read, and write, besides the user of the worker.
 FILE_MODES = ("600", "640", "660", "644", "664")
 

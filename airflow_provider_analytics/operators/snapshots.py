@@ -103,7 +103,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         fields of the records. (templated)
     :param ignore_fields: names of fields that do not count. (templated)
     :param min_websites: smallest number of websites allowed; default 0. (templated)
-    :param max_drop_fraction: largest fraction that may be lost of the websites, and of the values of a field; default
+    :param max_loss_fraction: largest fraction that may be lost of the websites, and of the values of a field; default
         0.3; checked from 10 websites up, and if none is left. (templated)
     :param accept: names of the guards that are not checked in this run, as a list or separated by commas: ``count``,
         ``source``, ``fields``, ``clock``, ``version``. (templated)
@@ -142,7 +142,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         "compare_fields",
         "ignore_fields",
         "min_websites",
-        "max_drop_fraction",
+        "max_loss_fraction",
         "accept",
         "force",
         "report",
@@ -167,7 +167,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         compare_fields: Iterable[str] | None = None,
         ignore_fields: Iterable[str] = (),
         min_websites: int = 0,
-        max_drop_fraction: float = MAX_LOSS_FRACTION,
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
         accept: Iterable[str] = (),
         force: bool = False,
         report: bool = False,
@@ -190,7 +190,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.compare_fields = compare_fields
         self.ignore_fields = ignore_fields
         self.min_websites = min_websites
-        self.max_drop_fraction = max_drop_fraction
+        self.max_loss_fraction = max_loss_fraction
         self.accept = accept
         self.force = force
         self.report = report
@@ -294,7 +294,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 names("ignore_fields", self.ignore_fields),
             ),
             min_websites=whole_number("min_websites", self.min_websites, at_least=0),
-            max_drop_fraction=fraction("max_drop_fraction", self.max_drop_fraction),
+            max_loss_fraction=fraction("max_loss_fraction", self.max_loss_fraction),
             accept=frozenset(one_of("accept", name, GUARDS) for name in accept),
             report=flag("report", self.report),
         )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow.providers.common.compat.sdk import mask_secret
-
 from airflow_provider_analytics.api.checks import refused, refused_together
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.readable import readable
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 IF_EXISTS = ("skip", "update", "fail")
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
-ARGUMENTS = {"email": "email_reports"}
+ARGUMENTS = {"email": "email_reports", "password": PASSWORD_FROM}
 
 
 class ListWebsitesOperator(AnalyticsOperator):
@@ -141,7 +140,7 @@ class GetWebsiteOperator(AnalyticsOperator):
 class _SettingsOperator(AnalyticsOperator):
     """Base class of the operators that set fields of a website."""
 
-    password: str | None
+    password_from: str | None
 
     def __init__(self, *, analytics_conn_id: str, **kwargs: Unpack[TaskArguments]) -> None:
         if isinstance(kwargs.get("email"), (bool, int)):
@@ -152,29 +151,14 @@ class _SettingsOperator(AnalyticsOperator):
             )
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
 
-    def _settings(self, names: Iterable[str], context: Context) -> dict[str, Any]:
-        """Return the given settings; render the password, and mask it before it is used."""
+    def _settings(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return the given settings, with the password that ``password_from`` leads to."""
+        from airflow_provider_analytics.operators.passwords import passwords_of
+
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
-        if self.password is not None:
-            settings["password"] = self._rendered_password(self.password, context)
+        if (reference := settings.get("password")) is not None:
+            settings["password"] = passwords_of({reference: ["the website"]})[reference]
         return {name: value for name, value in settings.items() if value is not None}
-
-    def _rendered_password(self, template: str, context: Context) -> str:
-        from jinja2 import TemplateSyntaxError, UndefinedError
-
-        try:
-            password = self.render_template(template, context)
-        except TemplateSyntaxError:
-            # The text of the error contains the whole template, which may be a literal password.
-            raise ValueError(
-                "password (value not shown) is not a valid template; allowed: plain text, or a Jinja template"
-            ) from None
-        except UndefinedError as error:
-            raise ValueError(f"password (value not shown) cannot be rendered: {error}") from None
-        if not isinstance(password, str) or password == "None":  # noqa: S105 - Jinja's text for a missing value
-            raise ValueError("password was rendered to no text; check that its connection or variable has a value")
-        mask_secret(password)
-        return password
 
 
 class CreateWebsiteOperator(_SettingsOperator):
@@ -190,8 +174,9 @@ class CreateWebsiteOperator(_SettingsOperator):
     :param domain: domain of the website, without scheme, port or path. (templated)
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. (templated)
-    :param password: password of the statistics page; has effect only with privacy ``password``. May be a template, such
-        as ``{{ conn.statistics_page.password }}``; the rendered value is masked and never shown or stored.
+    :param password_from: where Airflow has the password of the statistics page: ``connection:NAME`` or
+        ``variable:NAME``, with a name that begins with ``page_password``; has effect only with privacy ``password``.
+        (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line.
@@ -211,10 +196,10 @@ class CreateWebsiteOperator(_SettingsOperator):
     :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
     """
 
-    # Not password: Airflow stores and shows rendered template fields.
     template_fields: Sequence[str] = (
         "domain",
         "privacy",
+        "password_from",
         "email_reports",
         "exclude_bots",
         "exclude_params",
@@ -228,7 +213,7 @@ class CreateWebsiteOperator(_SettingsOperator):
         *,
         domain: str,
         privacy: Privacy | int | str | None = None,
-        password: str | None = None,
+        password_from: str | None = None,
         email_reports: bool | None = None,
         exclude_bots: bool | None = None,
         exclude_params: Iterable[str] | str | None = None,
@@ -240,7 +225,7 @@ class CreateWebsiteOperator(_SettingsOperator):
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
         self.domain = domain
         self.privacy = privacy
-        self.password = password
+        self.password_from = password_from
         self.email_reports = email_reports
         self.exclude_bots = exclude_bots
         self.exclude_params = exclude_params
@@ -255,7 +240,7 @@ class CreateWebsiteOperator(_SettingsOperator):
 
         with self.connected() as hook:
             one_of("if_exists", self.if_exists, IF_EXISTS)
-            settings = check_create(**self._settings(CREATE_FIELDS, context))
+            settings = check_create(**self._settings(CREATE_FIELDS))
             try:
                 written = hook.client.ensure_website(self.domain, **settings)
             except AnalyticsError as error:
@@ -300,8 +285,9 @@ class UpdateWebsiteOperator(_SettingsOperator):
         it is written in punycode. (templated)
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. (templated)
-    :param password: password of the statistics page; has effect only with privacy ``password``. May be a template, such
-        as ``{{ conn.statistics_page.password }}``; the rendered value is masked and never shown or stored.
+    :param password_from: where Airflow has the password of the statistics page: ``connection:NAME`` or
+        ``variable:NAME``, with a name that begins with ``page_password``; has effect only with privacy ``password``.
+        (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line; ``[]``
@@ -321,6 +307,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
         "website_id",
         "domain",
         "privacy",
+        "password_from",
         "email_reports",
         "exclude_bots",
         "exclude_params",
@@ -335,7 +322,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
         website_id: int | str | None = None,
         domain: str | None = None,
         privacy: Privacy | int | str | None = None,
-        password: str | None = None,
+        password_from: str | None = None,
         email_reports: bool | None = None,
         exclude_bots: bool | None = None,
         exclude_params: Iterable[str] | str | None = None,
@@ -348,7 +335,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
         self.website_id = website_id
         self.domain = domain
         self.privacy = privacy
-        self.password = password
+        self.password_from = password_from
         self.email_reports = email_reports
         self.exclude_bots = exclude_bots
         self.exclude_params = exclude_params
@@ -360,7 +347,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
         from airflow_provider_analytics.api.fields import UPDATE_FIELDS, check_update
 
         with self.connected() as hook:
-            settings = self._settings(UPDATE_FIELDS, context)
+            settings = self._settings(UPDATE_FIELDS)
             if not settings:
                 names = ", ".join(ARGUMENTS.get(name, name) for name in UPDATE_FIELDS)
                 raise ValueError(f"Nothing to update: give at least one of {names}")

@@ -33,15 +33,15 @@ class _Settings(NamedTuple):
     """The arguments that a plan is made with, and that it is bound to."""
 
     prune: bool
-    max_removal_fraction: float
+    max_loss_fraction: float
     ledger_path: str | None
     list_name: str | None
-    adopt: str | None
+    adopt: bool
     only_missing: bool = False
 
     def differing(self, scope: Mapping[str, Any]) -> list[str]:
         """Return the arguments that are given and are others than those of a plan."""
-        default = _Settings(False, MAX_LOSS_FRACTION, None, None, None)
+        default = _Settings(False, MAX_LOSS_FRACTION, None, None, False)
         given = {name: value for name, value in self._asdict().items() if value != getattr(default, name)}
         return [name for name, value in given.items() if value != scope.get(name)]
 
@@ -53,14 +53,14 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         "config_path",
         "config",
         "prune",
-        "max_removal_fraction",
+        "max_loss_fraction",
         "ledger_path",
         "list_name",
         "max_workers",
         "analytics_conn_id",
     )
     #: Only operators that plan have it.
-    adopt: str | None = None
+    adopt: bool = False
     only_missing: bool = False
     #: Only operators that write have it.
     file_mode: str = "600"
@@ -71,7 +71,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         config_path: str | None,
         config: Config | None,
         prune: bool,
-        max_removal_fraction: float,
+        max_loss_fraction: float,
         ledger_path: str | None,
         list_name: str | None,
         max_workers: int,
@@ -82,7 +82,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         self.config_path = config_path
         self.config = config
         self.prune = prune
-        self.max_removal_fraction = max_removal_fraction
+        self.max_loss_fraction = max_loss_fraction
         self.ledger_path = ledger_path
         self.list_name = list_name
         self.max_workers = max_workers
@@ -93,17 +93,14 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         return self.config_path or "config"
 
     def _settings(self) -> _Settings:
-        from airflow_provider_analytics.api.checks import flag, fraction, one_of
-        from airflow_provider_analytics.operators.planning import ADOPT
+        from airflow_provider_analytics.api.checks import flag, fraction
 
-        if self.adopt is not None:
-            one_of("adopt", self.adopt, ADOPT)
         return _Settings(
             flag("prune", self.prune),
-            fraction("max_removal_fraction", self.max_removal_fraction),
+            fraction("max_loss_fraction", self.max_loss_fraction),
             self.ledger_path,
             self.list_name,
-            self.adopt,
+            flag("adopt", self.adopt),
             flag("only_missing", self.only_missing),
         )
 
@@ -141,10 +138,10 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
             hook.client,
             source,
             scope={**service, **{name: value for name, value in settings._asdict().items() if value is not None}},
-            limits=Limits(settings.max_removal_fraction, force),
+            limits=Limits(settings.max_loss_fraction, force),
             workers=workers,
             ledger=ledger,
-            adopt=bool(settings.adopt),
+            adopt=settings.adopt,
         )
 
     def _file(self) -> WebsitesFile:
@@ -177,7 +174,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
                 "a URL or an absolute path, and list_name, a name for the lists of this file"
             )
         identity = Identity(service["service"], service["account"], settings.list_name)
-        return LedgerFile(settings.ledger_path, identity, adopt=bool(settings.adopt), file_mode=self.file_mode)
+        return LedgerFile(settings.ledger_path, identity, adopt=settings.adopt, file_mode=self.file_mode)
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
@@ -201,13 +198,13 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     :param file_mode: permissions of the plan on a disk of the worker: ``600`` (default: for its
         user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param prune: also delete websites that are not in the file. (templated)
-    :param max_removal_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
+    :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up. (templated)
     :param force: override these guards; who approves the plan approves that, too. (templated)
     :param ledger_path: for lists in mode ``managed``: a small file (URL or absolute path) that records which entries
         were added. (templated)
     :param list_name: for lists in mode ``managed``: their name in the ledger. (templated)
-    :param adopt: for lists in mode ``managed``: ``"matching"`` lets them own the entries that they have in common with
+    :param adopt: for lists in mode ``managed``: let them own the entries that they have in common with
         the websites, whoever added them. (templated)
     :param only_missing: create the websites that do not exist, and leave all others as they are. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
@@ -242,11 +239,11 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         overwrite_plan: bool = False,
         file_mode: str = "600",
         prune: bool = False,
-        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
         ledger_path: str | None = None,
         list_name: str | None = None,
-        adopt: str | None = None,
+        adopt: bool = False,
         only_missing: bool = False,
         max_workers: int = 8,
         analytics_conn_id: str = "analytics_default",
@@ -256,7 +253,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
             config_path=config_path,
             config=config,
             prune=prune,
-            max_removal_fraction=max_removal_fraction,
+            max_loss_fraction=max_loss_fraction,
             ledger_path=ledger_path,
             list_name=list_name,
             max_workers=max_workers,
@@ -313,7 +310,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param expected_digest: ``digest`` of the approved plan; with ``plan_path``. (templated)
     :param plan_path: ``plan_path`` of :class:`PlanWebsitesOperator`; with ``expected_digest``. (templated)
     :param prune: also delete websites that are not in the file; with ``plan_path``, that of the plan. (templated)
-    :param max_removal_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
+    :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up; with
         ``plan_path``, that of the plan. (templated)
     :param force: apply the plan even if these guards trip; with ``plan_path``, that of the plan. (templated)
@@ -355,11 +352,11 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         expected_digest: str | None = None,
         plan_path: str | None = None,
         prune: bool = False,
-        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
         ledger_path: str | None = None,
         list_name: str | None = None,
-        adopt: str | None = None,
+        adopt: bool = False,
         only_missing: bool = False,
         max_workers: int = 8,
         audit_path: str | None = None,
@@ -371,7 +368,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             config_path=config_path,
             config=config,
             prune=prune,
-            max_removal_fraction=max_removal_fraction,
+            max_loss_fraction=max_loss_fraction,
             ledger_path=ledger_path,
             list_name=list_name,
             max_workers=max_workers,
@@ -390,6 +387,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         """Plan again, check the approval or the guards, and apply the plan."""
         from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.operators.audit import audit_trail
+        from airflow_provider_analytics.operators.passwords import passwords_of
         from airflow_provider_analytics.operators.planning import (
             parse_file_mode,
             read_approved,
@@ -408,7 +406,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             planned = self._plan(hook, settings, force=force, approved=of_approved, to_apply_in=context)
             planned = planned.only(approved)
             audit = audit_trail(self.audit_path, context, hook.client.redact, parse_file_mode(self.file_mode))
-            outcome = planned.apply(audit, passwords=_passwords(planned.plan))
+            outcome = planned.apply(audit, passwords=passwords_of(planned.plan.password_sources))
             result = result_of(planned, outcome, dry_run=False, plan_path=self.plan_path)
             self.log.info(
                 "Applied %s of %s changes, %s failed. The plan was:\n%s",
@@ -439,7 +437,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"report"``. (templated)
     :param prune: websites that are not in the file count as drift, too. (templated)
-    :param max_removal_fraction: as for :class:`PlanWebsitesOperator`; only reported, in ``unsafe``. (templated)
+    :param max_loss_fraction: as for :class:`PlanWebsitesOperator`; only reported, in ``unsafe``. (templated)
     :param ledger_path: as for :class:`PlanWebsitesOperator`. (templated)
     :param list_name: as for :class:`PlanWebsitesOperator`. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
@@ -460,7 +458,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         config: Config | None = None,
         on_drift: str = "fail",
         prune: bool = False,
-        max_removal_fraction: float = MAX_LOSS_FRACTION,
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
         ledger_path: str | None = None,
         list_name: str | None = None,
         max_workers: int = 8,
@@ -471,7 +469,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
             config_path=config_path,
             config=config,
             prune=prune,
-            max_removal_fraction=max_removal_fraction,
+            max_loss_fraction=max_loss_fraction,
             ledger_path=ledger_path,
             list_name=list_name,
             max_workers=max_workers,
@@ -609,43 +607,4 @@ class ExportWebsitesOperator(AnalyticsOperator):
         snapshot = read_snapshot(base, str(self.snapshot_date), self.dataset)
         if snapshot is None:
             raise StorageError(f"no snapshot of {self.snapshot_date} is published under {self.base_path}")
-        return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot {snapshot.partition.data}"
-
-
-def _passwords(plan: Plan) -> dict[str, str]:
-    """Return the passwords that the plan refers to, and mask them in logs.
-
-    :raises ValueError: with all references that lead to none.
-    """
-    from airflow.providers.common.compat.sdk import mask_secret
-
-    from airflow_provider_analytics.reconcile.desired import PASSWORD_FROM
-
-    websites: dict[str, list[str]] = {}
-    for change in plan.changes:
-        if PASSWORD_FROM in change.settings:
-            websites.setdefault(change.settings[PASSWORD_FROM], []).append(change.domain)
-    passwords = {reference: _password(reference) for reference in websites}
-    missing = [
-        f"{PASSWORD_FROM}={reference!r} of {', '.join(domains[:3])}{' and others' if len(domains) > 3 else ''}"
-        for reference, domains in websites.items()
-        if not passwords[reference]
-    ]
-    if missing:
-        raise ValueError(f"there is no password in {'; '.join(missing)}: set it in Airflow. Nothing was sent")
-    for password in passwords.values():
-        mask_secret(password)
-    return {reference: str(password) for reference, password in passwords.items()}
-
-
-def _password(reference: str) -> str | None:
-    from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Variable
-
-    kind, _, name = reference.partition(":")
-    if kind != "connection":
-        found: str | None = Variable.get(name, None)
-        return found
-    try:
-        return BaseHook.get_connection(name).password
-    except AirflowNotFoundException:
-        return None
+        return [json.loads(row["record"]) for row in snapshot.rows()], f"the snapshot of {self.snapshot_date}"

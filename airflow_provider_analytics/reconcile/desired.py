@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS, normalise, raw_lines
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.api.verification import shows
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
@@ -22,8 +23,6 @@ from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan,
 MODES = ("merge", "replace", "managed")
 #: Fields that can be wanted and that a record can show.
 SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.kind.column)
-#: Setting that names where Airflow reads the password.
-PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a field
 
 
 class Place(NamedTuple):

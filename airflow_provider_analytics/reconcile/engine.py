@@ -14,13 +14,14 @@ from typing import Any, Protocol
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import BulkError, GuardError, StoppedError
-from airflow_provider_analytics.reconcile.apply import ChangeOf, apply_plan
+from airflow_provider_analytics.reconcile.apply import apply_plan
 from airflow_provider_analytics.reconcile.approval import ApprovedPlan
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS, Desired
 from airflow_provider_analytics.reconcile.guards import LastList, Watch, guarded
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
 from airflow_provider_analytics.reconcile.plan import Change, Plan
 from airflow_provider_analytics.reconcile.results import Outcome
+from airflow_provider_analytics.reconcile.sending import ChangeOf
 from airflow_provider_analytics.reconcile.websites import Websites
 
 log = logging.getLogger(__name__)
@@ -86,11 +87,11 @@ class AuditPort(Protocol):
 class Limits:
     """What a plan may do.
 
-    :param max_removal_fraction: largest fraction that may be lost, see :func:`guards.guarded`.
+    :param max_loss_fraction: largest fraction that may be lost, see :func:`guards.guarded`.
     :param force: override the guards.
     """
 
-    max_removal_fraction: float
+    max_loss_fraction: float
     force: bool = False
 
 
@@ -137,7 +138,7 @@ def plan(
             owned = owned.adopt(compared, desired.lists(compared, source.managed))
         desired = desired.owning(owned, compared)
         last_list = next(((owned.lists.get(name, ()), now) for name, now in source.lists.items()), None)
-    made = guarded(desired.plan(records, scope), limits.max_removal_fraction, force=limits.force, last_list=last_list)
+    made = guarded(desired.plan(records, scope), limits.max_loss_fraction, force=limits.force, last_list=last_list)
     return Planned(made, websites, records, compared, source, desired, limits, ledger, owned, unread)
 
 
@@ -193,7 +194,7 @@ class Planned:
     def _change_of(self) -> ChangeOf:
         if self.approved is not None:
             return self.approved.only_approved(self.desired.change)
-        return Watch(self.plan, self.limits.max_removal_fraction).watching(self.desired.change)
+        return Watch(self.plan, self.limits.max_loss_fraction).watching(self.desired.change)
 
     def apply(
         self,

@@ -19,24 +19,24 @@ _SHOWN_WORST = 5
 _FEW = 3
 
 
-def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, last_list: LastList | None = None) -> Plan:
+def guarded(plan: Plan, max_loss_fraction: float, *, force: bool = False, last_list: LastList | None = None) -> Plan:
     """Return the plan with what the guards say of it.
 
     Compared are deleted websites with all compared websites; websites whose statistics page becomes public with those
     whose page is not; and per list field the entries by which lists get shorter with all entries. Totals below
     :data:`thresholds.MIN_COUNTED` are not checked.
 
-    :param max_removal_fraction: largest fraction allowed, 0 to 1.
+    :param max_loss_fraction: largest fraction allowed, 0 to 1.
     :param force: whether the guards are overridden.
     :param last_list: the source of a managed list, in its last run and now.
-    :raises ValueError: if ``max_removal_fraction`` is not between 0 and 1.
+    :raises ValueError: if ``max_loss_fraction`` is not between 0 and 1.
     """
-    fraction("max_removal_fraction", max_removal_fraction)
+    fraction("max_loss_fraction", max_loss_fraction)
     found = [
-        _deleted(plan, max_removal_fraction) or _emptied(plan, max_removal_fraction),
-        _opened(plan, max_removal_fraction),
-        *(_lost(plan, name, max_removal_fraction) for name in LINE_FIELDS),
-        _cut(last_list, max_removal_fraction) if last_list else None,
+        _deleted(plan, max_loss_fraction) or _emptied(plan, max_loss_fraction),
+        _opened(plan, max_loss_fraction),
+        *(_lost(plan, name, max_loss_fraction) for name in LINE_FIELDS),
+        _cut(last_list, max_loss_fraction) if last_list else None,
     ]
     tripped = [one for one in found if one]
     unsafe = None
@@ -44,7 +44,7 @@ def guarded(plan: Plan, max_removal_fraction: float, *, force: bool = False, las
         # A line each: what is right of the first ninety characters is not seen in a task log.
         problems = [f"{problem}." for problem, _ in tripped]
         worst = [f"- {name}" for _, names in tripped for name in names]
-        unsafe = "\n".join([*problems, f"Allowed: {max_removal_fraction=}.", *worst])
+        unsafe = "\n".join([*problems, f"Allowed: {max_loss_fraction=}.", *worst])
     return replace(plan, unsafe=unsafe, force=force)
 
 
@@ -54,14 +54,14 @@ class Watch:
     The rows of a list may show less than the websites do: then a plan loses nothing, and its changes do.
 
     :param plan: the plan that the guards judged; nothing is watched if they are overridden.
-    :param max_removal_fraction: largest fraction allowed, 0 to 1.
+    :param max_loss_fraction: largest fraction allowed, 0 to 1.
     """
 
-    def __init__(self, plan: Plan, max_removal_fraction: float) -> None:
+    def __init__(self, plan: Plan, max_loss_fraction: float) -> None:
         self._planned = {str(change.website_id): change for change in plan.changes}
         self._force = plan.force
         self._left = {
-            name: max(_FEW, max_removal_fraction * plan.entries.get(name, 0))
+            name: max(_FEW, max_loss_fraction * plan.entries.get(name, 0))
             - sum(fewer for _, fewer in plan.lost_entries(name))
             for name in LINE_FIELDS
         }

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise, raw_lines
-from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM, Privacy
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import readable
 
@@ -176,6 +176,15 @@ class Plan:
         parts = [dict(self.scope), self.unsafe, self.force, *(change.to_dict() for change in self.changes)]
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def password_sources(self) -> dict[str, list[str]]:
+        """Where passwords are to the domains that get them."""
+        found: dict[str, list[str]] = {}
+        for change in self.changes:
+            if PASSWORD_FROM in change.settings:
+                found.setdefault(change.settings[PASSWORD_FROM], []).append(change.domain)
+        return found
 
     @property
     def opened(self) -> tuple[Change, ...]:

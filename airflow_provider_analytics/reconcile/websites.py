@@ -16,8 +16,6 @@ from airflow_provider_analytics.reconcile.workers import Progress, Work, each
 
 log = logging.getLogger(__name__)
 
-Record = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Read:
@@ -28,9 +26,9 @@ class Read:
     :param listed: the complete list, if it was read.
     """
 
-    found: Mapping[str, Record]
+    found: Mapping[str, Mapping[str, Any]]
     failures: Mapping[str, str] = field(default_factory=dict)
-    listed: Sequence[Record] | None = None
+    listed: Sequence[Mapping[str, Any]] | None = None
 
 
 class Websites:
@@ -41,7 +39,9 @@ class Websites:
     :param workers: maximum number of concurrent requests.
     """
 
-    def __init__(self, client: AnalyticsClient, records: Sequence[Record], *, complete: bool, workers: int) -> None:
+    def __init__(
+        self, client: AnalyticsClient, records: Sequence[Mapping[str, Any]], *, complete: bool, workers: int
+    ) -> None:
         self.client = client
         self.records = records
         self.complete = complete
@@ -55,10 +55,10 @@ class Websites:
 
     def with_fields(
         self,
-        records: Sequence[Record],
+        records: Sequence[Mapping[str, Any]],
         fields: Collection[str],
-        doubts: Callable[[Record], bool] | None = None,
-    ) -> tuple[list[Record], dict[str, str]]:
+        doubts: Callable[[Mapping[str, Any]], bool] | None = None,
+    ) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
         """Return these records with all of ``fields``, and failures by website; see :func:`complete_records`."""
         return complete_records(self.client, records, fields, doubts, workers=self.workers)
 
@@ -84,7 +84,7 @@ class Websites:
 def show_each(client: AnalyticsClient, ids: Sequence[str], workers: int, verb: str) -> Read:
     """Return the records of these websites, which are read one by one."""
 
-    def work(website_id: str) -> Record | None:
+    def work(website_id: str) -> Mapping[str, Any] | None:
         try:
             return client.get_website(website_id)
         except NotFoundError:
@@ -105,7 +105,7 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, w
     :param workers: maximum number of concurrent requests.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
-    listed: Sequence[Record] | None = None
+    listed: Sequence[Mapping[str, Any]] | None = None
     if selectors is not None:
         selectors = list(dict.fromkeys(selectors))
         requests = sum(1 if _is_an_id(one) else len(spellings(one)) for one in selectors)
@@ -120,11 +120,11 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, w
     return Websites(client, listed, complete=True, workers=workers)
 
 
-def _look_up(client: AnalyticsClient, selectors: Sequence[str], workers: int) -> list[Record] | None:
+def _look_up(client: AnalyticsClient, selectors: Sequence[str], workers: int) -> list[Mapping[str, Any]] | None:
     """Return the websites of ids and domains; None if only the complete list can tell which they are."""
     unknown: list[str] = []
 
-    def work(selector: str) -> list[Record]:
+    def work(selector: str) -> list[Mapping[str, Any]]:
         if not _is_an_id(selector):
             found = client.search_website(selector)
             if found is None:
@@ -151,12 +151,12 @@ def _is_an_id(selector: str) -> bool:
 
 def complete_records(
     client: AnalyticsClient,
-    records: Sequence[Record],
+    records: Sequence[Mapping[str, Any]],
     fields: Collection[str],
-    doubts: Callable[[Record], bool] | None = None,
+    doubts: Callable[[Mapping[str, Any]], bool] | None = None,
     *,
     workers: int,
-) -> tuple[list[Record], dict[str, str]]:
+) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
     """Return the records with all of ``fields``, and failures by website; fetch each website whose record lacks one.
 
     Websites deleted since the list was read, and websites that failed, are left out.
@@ -175,7 +175,7 @@ def complete_records(
         f"{len(records):,}",
     )
 
-    def work(record: Record) -> Record | None:
+    def work(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
             fetched = client.get_website(record["id"])
         except NotFoundError:

@@ -11,8 +11,9 @@ from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, raw_lines
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.readable import MASK, is_plain, readable
-from airflow_provider_analytics.reconcile.desired import PASSWORD_FROM, SETTABLE_FIELDS
+from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
 from airflow_provider_analytics.reconcile.websites_file import check_key
 

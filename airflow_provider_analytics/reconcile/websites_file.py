@@ -21,11 +21,10 @@ from airflow_provider_analytics.api.checks import NOT_SHOWN, nearest, refused, s
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS
-from airflow_provider_analytics.api.kinds import Secret
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM, PASSWORD_REFERENCE, Secret, check_password_from
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.desired import (
     MODES,
-    PASSWORD_FROM,
     SETTABLE_FIELDS,
     Place,
     Problem,
@@ -90,7 +89,7 @@ def schema() -> dict[str, Any]:
             settings[f"{one.name}_from"] = {
                 "description": f"Where Airflow reads the {one.name}: connection:NAME or variable:NAME.",
                 "type": "string",
-                "pattern": r"^(connection|variable):\S+$",
+                "pattern": f"^{PASSWORD_REFERENCE}$",
             }
             continue
         described = one.meaning[0].upper() + one.meaning[1:]
@@ -379,7 +378,10 @@ def _check_shape(data: object, places: _Places) -> None:
         elif error.validator == "type" and error.instance is None:
             places.problem(path, f"{where} is empty")
         elif PASSWORD_FROM in path:
-            places.problem(path, str(refused(where, NOT_SHOWN, "connection:NAME or variable:NAME")))
+            try:
+                check_password_from(error.instance)
+            except ValueError as problem:
+                places.problem(path, str(problem))
         elif error.validator == "type" and ("object" in error.validator_value or "array" in error.validator_value):
             # What stands there instead may hold a password.
             kind = "settings by name" if "object" in error.validator_value else "a list"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.listing import PROGRESS_SECONDS
 from airflow_provider_analytics.api.stopping import GRACE_SECONDS, LOOK_SECONDS
 from airflow_provider_analytics.exceptions import (
     AnalyticsConnectionError,
@@ -23,10 +24,8 @@ from airflow_provider_analytics.exceptions import (
 )
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
-#: Seconds between progress lines in the log.
-PROGRESS_SECONDS = 10.0
 #: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
 #: would use up all its retries.
 GIVE_UP_AFTER = 20
@@ -69,7 +68,7 @@ class Breaker:
         """Give up after so many consecutive failures from now on."""
         self._give_up_after = give_up_after
 
-    def guard(self, work: Callable[[Item], Result], item: Item) -> Result:
+    def guard(self, work: Callable[[Item], Returned], item: Item) -> Returned:
         """Do the work, or raise :class:`NotTriedError` if the service is down."""
         if self.is_open:
             raise NotTriedError
@@ -90,7 +89,7 @@ class Breaker:
 
 
 class Progress:
-    """Progress lines in the log, one every :data:`PROGRESS_SECONDS` and one at the end.
+    """Progress lines in the log, one every :data:`~.listing.PROGRESS_SECONDS` and one at the end.
 
     :param total: number of websites.
     :param verb: what is done with them.
@@ -120,7 +119,7 @@ class Progress:
 
 
 @dataclass
-class Work(Generic[Item, Result]):
+class Work(Generic[Item, Returned]):
     """What is done for many items.
 
     :param items: the items.
@@ -131,7 +130,7 @@ class Work(Generic[Item, Result]):
     """
 
     items: Sequence[Item]
-    do: Callable[[Item], Result]
+    do: Callable[[Item], Returned]
     name: Callable[[Item], str]
     failures: dict[str, str]
     not_tried: set[str] = field(default_factory=set)
@@ -139,27 +138,27 @@ class Work(Generic[Item, Result]):
 
 def each(
     client: AnalyticsClient,
-    work: Work[Item, Result],
+    work: Work[Item, Returned],
     progress: Progress,
     workers: int,
     breaker: Breaker | None = None,
-) -> list[tuple[Item, Result]]:
+) -> list[tuple[Item, Returned]]:
     """Do the work for each item concurrently; return the results in the order in which they came.
 
     :raises AuthenticationError: if the API key is not accepted any more: what was not begun is not tried.
     :raises StoppedError: if the client was stopped before all was done. Requests under way get
         :data:`END_SECONDS` to end, the rest is canceled.
     """
-    done: list[tuple[Item, Result]] = []
+    done: list[tuple[Item, Returned]] = []
     if not work.items:
         return done
     breaker = breaker or Breaker()
-    futures: dict[Future[Result], Item] = {}
+    futures: dict[Future[Returned], Item] = {}
     refused: list[AuthenticationError] = []
     left = 0
-    ended: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[Future[Returned]] = queue.SimpleQueue()
 
-    def take(future: Future[Result]) -> bool:
+    def take(future: Future[Returned]) -> bool:
         """Note how a piece of work ended; return whether it was done at all."""
         item = futures[future]
         name = work.name(item)

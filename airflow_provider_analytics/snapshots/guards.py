@@ -27,23 +27,23 @@ GUARDS = {
 }
 
 
-def check_count(count: int, earlier: Iterable[Counted], *, min_websites: int, max_drop_fraction: float) -> None:
+def check_count(count: int, earlier: Iterable[Counted], *, min_websites: int, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if there are fewer websites than expected.
 
     :param earlier: the snapshots with which the number is compared.
     :param min_websites: smallest number of websites allowed.
-    :param max_drop_fraction: largest loss allowed, as a fraction of each of them. None left of some is too few
+    :param max_loss_fraction: largest loss allowed, as a fraction of each of them. None left of some is too few
         however many there were, unless it is 1.
     """
     if count < min_websites:
         raise refused("count", f"The list has {count} websites, fewer than min_websites={min_websites}.")
     for one in earlier:
         lost = one.count - count
-        if loses_too_much(lost, one.count, max_drop_fraction) or (lost > 0 == count and max_drop_fraction < 1):
+        if loses_too_much(lost, one.count, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
             raise refused(
                 "count",
                 f"The list has {count} websites, the snapshot of {one.observed_at:%Y-%m-%d %H:%M} UTC has "
-                f"{one.count}: {lost / one.count:.1%} fewer, more than max_drop_fraction={max_drop_fraction}.",
+                f"{one.count}: {lost / one.count:.1%} fewer, more than max_loss_fraction={max_loss_fraction}.",
             )
 
 
@@ -61,13 +61,13 @@ def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | 
         )
 
 
-def check_fields(report: FieldReport, last_good: Manifest | None, max_drop_fraction: float) -> None:
+def check_fields(report: FieldReport, last_good: Manifest | None, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if a documented field has lost its values since the last snapshot.
 
     A value is lost if it does not fit its type. All of them are lost if no record has the field. A first snapshot, and
     a field that had no values before, are no loss: the log and the manifest name such fields.
 
-    :param max_drop_fraction: largest fraction of the values that may be lost, from 10 websites up. To lose all of them
+    :param max_loss_fraction: largest fraction of the values that may be lost, from 10 websites up. To lose all of them
         is too much however many there were, unless it is 1.
     """
     if last_good is None or not last_good.count or not report.websites:
@@ -75,8 +75,8 @@ def check_fields(report: FieldReport, last_good: Manifest | None, max_drop_fract
     for name in RECORD_FIELDS:
         before = _unusable(name, last_good.count, last_good.fields)
         now = _unusable(name, report.websites, Fields(new=[], missing=report.missing, misfits=dict(report.misfits)))
-        lost_all = before < now == 1 and max_drop_fraction < 1
-        if lost_all or loses_too_much(round((now - before) * report.websites), report.websites, max_drop_fraction):
+        lost_all = before < now == 1 and max_loss_fraction < 1
+        if lost_all or loses_too_much(round((now - before) * report.websites), report.websites, max_loss_fraction):
             what = (
                 f"No website has the field {name} any more"
                 if name in report.missing

@@ -63,7 +63,7 @@ class Options:
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param selection: the fields that count as changes.
     :param min_websites: smallest number of websites allowed.
-    :param max_drop_fraction: largest loss allowed: of websites, and of the values of a field.
+    :param max_loss_fraction: largest loss allowed: of websites, and of the values of a field.
     :param accept: names of the guards that are not checked, see :data:`guards.GUARDS`.
     :param report: also write an HTML report.
     """
@@ -73,7 +73,7 @@ class Options:
     exclude_ips_as: str = "keep"
     selection: Selection = field(default_factory=Selection)
     min_websites: int = 0
-    max_drop_fraction: float = MAX_LOSS_FRACTION
+    max_loss_fraction: float = MAX_LOSS_FRACTION
     accept: frozenset[str] = frozenset()
     report: bool = False
 
@@ -82,7 +82,7 @@ class Options:
         formats.check_format(self.file_format, self.compression)
         one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
         whole_number("min_websites", self.min_websites, at_least=0)
-        fraction("max_drop_fraction", self.max_drop_fraction)
+        fraction("max_loss_fraction", self.max_loss_fraction)
         for name in self.accept:
             one_of("accept", name, guards.GUARDS)
         if self.report:
@@ -271,10 +271,10 @@ def check(reading: Reading, earlier: Earlier, options: Options) -> None:
             reading.count,
             [*([_counted(earlier.last_good)] if earlier.last_good else []), *earlier.baseline],
             min_websites=options.min_websites,
-            max_drop_fraction=options.max_drop_fraction,
+            max_loss_fraction=options.max_loss_fraction,
         )
     if guards.applies("fields", options.accept):
-        guards.check_fields(reading.fields, earlier.last_good, options.max_drop_fraction)
+        guards.check_fields(reading.fields, earlier.last_good, options.max_loss_fraction)
 
 
 def describe(

@@ -168,7 +168,7 @@ def our_comparison(websites: int, addresses: int, differ: int, own: int = 0) -> 
     wanted, records = lists(websites, addresses, differ, own)
 
     def compare() -> int:
-        entries = LINE_FIELDS["exclude_ips"].parse("excluded_ips", wanted)
+        entries = LINE_FIELDS["exclude_ips"].parse("exclude_ips", wanted)
         return len(ExclusionList("exclude_ips", "merge", entries).resolve(records).plan(records).changes)
 
     yield compare
@@ -344,7 +344,7 @@ def one_task(url: str, lacking: int) -> Iterator[Work]:
     run = dag_runner()
 
     def sync() -> float:
-        return run("one_task", lambda: SyncExcludedIpsOperator(task_id="sync", excluded_ips=["10.0.0.1"]))
+        return run("one_task", lambda: SyncExcludedIpsOperator(task_id="sync", exclude_ips=["10.0.0.1"]))
 
     with hook(url) as ours:
         ids = [website["id"] for website in ours.list_websites()]

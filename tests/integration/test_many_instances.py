@@ -60,7 +60,7 @@ class Agency:
                 server.add_website(f"{website}.{conn_id.replace('_', '-')}.example", exclude_ips="9.9.9.9")
             self.connect(conn_id)
         self.enlist(*INSTANCES)
-        env.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.7")
+        env.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
 
     def connect(self, conn_id: str, **changes: Any) -> None:
         # Nothing is repeated within a task, so that no test waits for a backoff.
@@ -120,7 +120,7 @@ def test_each_instance_has_its_own_files(agency: Agency) -> None:
         assert len(domains) == number
         assert all(domain.endswith(f"{conn_id.replace('_', '-')}.example") for domain in domains)
         ledger = agency.ledger(conn_id)
-        assert (ledger["service"], ledger["list"]) == (agency.servers[conn_id].url, f"excluded_ips of {conn_id}")
+        assert (ledger["service"], ledger["list"]) == (agency.servers[conn_id].url, f"exclude_ips of {conn_id}")
         assert len(ledger["websites"]) == number
         [audit] = folder.glob("audit/**/*.jsonl")
         assert len(audit.read_text().splitlines()) == number
@@ -203,7 +203,7 @@ def test_an_instance_may_be_inserted_anywhere(agency: Agency, monkeypatch: pytes
     agency.enlist("client_a", "client_c")
     assert agency.run()[0].state == "success"
     agency.enlist("client_b", "client_c", "client_a")
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.8")
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
     outcome, log = agency.run()
     assert outcome.state == "success", log
     # The ledgers are still right: what the night before has added is replaced.
@@ -220,10 +220,10 @@ def test_a_connection_may_be_renamed(agency: Agency, monkeypatch: pytest.MonkeyP
     agency.enlist("client_z", "client_b")
     outcome, log = agency.run()
     assert outcome.state == "failed"
-    assert "set list_name='excluded_ips of client_a'" in log
+    assert "set list_name='exclude_ips of client_a'" in log
     ledger = folder / "excluded_ips_ledger.json"
-    ledger.write_text(ledger.read_text().replace("excluded_ips of client_a", "excluded_ips of client_z"))
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.8")
+    ledger.write_text(ledger.read_text().replace("exclude_ips of client_a", "exclude_ips of client_z"))
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
     outcome, log = agency.run()
     assert outcome.state == "success", log
     assert agency.lists("client_a") == {"9.9.9.9\n203.0.113.8": 11}

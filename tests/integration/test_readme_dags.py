@@ -84,7 +84,7 @@ def shops(sandbox: SandboxServer) -> int:
 
 def test_every_night_of_the_table_is_here() -> None:
     assert NIGHTS == [
-        ("the answer to the create is lost", "green, two websites", "green, one website: it was looked up"),
+        ("the answer to the create is lost", "green, two websites", "red, then green by the retry: one website"),
         (
             "30 of 60 websites are shown",
             "green, 30 published, 30 without the address",

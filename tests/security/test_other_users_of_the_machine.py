@@ -45,7 +45,7 @@ def test_ledgers_plans_and_audit_trails_are_for_their_owner_unless_an_argument_s
 ) -> None:
     analytics_sandbox.add_website("a.example")
     paths = {name: f"{tmp_path}/new/{name}/of/{name}" for name in ("ledger_path", "plan_path", "audit_path")}
-    arguments: dict[str, Any] = {"excluded_ips": ["192.0.2.1"], "mode": "managed", "list_name": "a", **argument}
+    arguments: dict[str, Any] = {"exclude_ips": ["192.0.2.1"], "mode": "managed", "list_name": "a", **argument}
     arguments["ledger_path"] = paths["ledger_path"]
     planned = execute(SyncExcludedIpsOperator, **arguments, dry_run=True, plan_path=paths["plan_path"])
     execute(
@@ -90,7 +90,7 @@ def test_no_audit_trail_is_written_through_a_planted_link(
     folder.mkdir(parents=True)
     (folder / "task--1-1.jsonl").symlink_to(victim)
     with pytest.raises(AnalyticsError, match="cannot write audit_path"):
-        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], audit_path=f"{tmp_path}/audit")
+        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], audit_path=f"{tmp_path}/audit")
     assert not victim.exists()
     assert not [request for request in analytics_sandbox.requests if request.method != "GET"]
 

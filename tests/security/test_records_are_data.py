@@ -49,21 +49,28 @@ def test_short_headers_alter_no_record(
 
 @pytest.mark.parametrize("password", ["acme", "2222", "example"])
 def test_a_short_password_of_a_website_alters_no_record(
-    password: str, serving: Serving, connect: Connect, execute: Execute
+    password: str, serving: Serving, connect: Connect, execute: Execute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
     website = {"id": 2222, "domain": "acme.example.com", "privacy": 2, "note": "acme 2222 example"}
     with serving(website) as server:
         connect(server.url)
-        assert execute(UpdateWebsiteOperator, website_id=2222, privacy=2, password=password)["website"] == website
+        assert (
+            execute(UpdateWebsiteOperator, website_id=2222, privacy=2, password_from="connection:page_password")[
+                "website"
+            ]
+            == website
+        )
 
 
 def test_a_password_within_a_value_hides_the_value_and_nothing_else(
-    serving: Serving, connect: Connect, execute: Execute
+    serving: Serving, connect: Connect, execute: Execute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", '{"conn_type": "generic", "password": "marketing"}')
     website = {"id": 7, "domain": "marketing.example.com", "privacy": 2, "note": "see marketing", "other": "sales"}
     with serving(website) as server:
         connect(server.url)
-        returned = execute(UpdateWebsiteOperator, website_id=7, privacy=2, password="marketing")
+        returned = execute(UpdateWebsiteOperator, website_id=7, privacy=2, password_from="connection:page_password")
     assert returned["website"] == {**website, "note": "***"}
 
 

@@ -105,7 +105,7 @@ def test_no_record_forges_a_log_a_plan_or_a_report(
         execute(GetWebsiteOperator, website_id=1)
         execute(GetAccountOperator)
         execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-01")
-        synced = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.9"], dry_run=True, plan_path=f"{tmp_path}/p")
+        synced = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.9"], dry_run=True, plan_path=f"{tmp_path}/p")
         file = {"websites": {"b.example": {"privacy": "public"}}}
         planned = execute(PlanWebsitesOperator, config=file, prune=True, force=True)
         execute(ExportWebsitesOperator, config_path=f"{tmp_path}/export.yaml")

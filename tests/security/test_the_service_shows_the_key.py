@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from raw_server import RawServer, Reply, http
 from wire_client import client_of
 
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError, UnexpectedResponseError
 from airflow_provider_analytics.hooks.connection import settings_from_connection
@@ -99,6 +102,52 @@ def test_nothing_within_it_hides_it(splitter: str) -> None:
         assert parts_in(error_of(http(500, body))) == []
 
 
+@pytest.mark.parametrize(
+    "between",
+    ["\u200b\n   ", " \u200b\n ", " \n\u200b ", "&#82\u200b03;", "%E2%80\u200b%8B", "\\u20\n0b"],
+)
+def test_what_hides_and_what_is_escaped_may_be_mixed(between: str) -> None:
+    secrets = Redactor()
+    secrets.add(KEY)
+    split = f"You sent {KEY[:20]}{between}{KEY[20:]} to us"
+    assert readable(split, None) == "You sent *** to us"
+    assert secrets.finds(split)
+    assert without_secrets({"note": split}, secrets) == {"note": "***"}
+
+
+@pytest.mark.parametrize(
+    "written", ["my\nbig long secret", "my big long\n  secret", "my\nbig\nlong secret", "my\nbig\nlong\nsecret"]
+)
+def test_a_secret_with_blanks_may_be_broken_at_any_of_them(written: str) -> None:
+    secrets = Redactor()
+    secrets.add("my big long secret")
+    assert readable(f"You sent {written} to us", None) == "You sent *** to us"
+    for note in (written, f"You sent {written} to us"):
+        assert without_secrets({"note": note}, secrets) == {"note": "***"}
+
+
+@pytest.mark.parametrize("secret", [KEY, "q&amp;uo%41ted\\n-key-x", "k%2541&amp;lt;b\\u0041c", "sk_live_of_me&l"])
+def test_it_is_found_whatever_escapes_it_has_or_makes_with_its_neighbors(secret: str) -> None:
+    secrets = Redactor()
+    secrets.add(secret)
+    for write in (str, html.escape, quote, json.dumps, lambda text: html.escape(quote(json.dumps(text)))):
+        for before in ("", "&", "%4", "x\\\\"):
+            shown = f"{before}{write(secret)}t; to us"
+            assert parts_in(readable(shown, None), secret) == []
+            assert secrets.finds(shown)
+
+
+@pytest.mark.parametrize("part", ["&a", "&", "%25", "amp;", "\\", " \n", "\u200b ", "&#000", "\\u005c", "%", "&#38;"])
+def test_the_time_for_a_text_grows_with_its_length_only(part: str) -> None:
+    secrets = Redactor()
+    secrets.add(KEY)
+    text = "&" + part * (200_000 // len(part))
+    started = time.process_time()
+    readable(text, None)
+    secrets.finds(text)
+    assert time.process_time() - started < 5
+
+
 def test_a_body_that_ends_within_it_shows_no_part() -> None:
     for length in range(10, len(KEY), 17):
         cut = http(500, KEY[:length].encode(), length=1000)
@@ -169,6 +218,6 @@ def test_a_plan_with_it_in_a_list_is_not_written(
     with serving({"id": 1, "domain": "a.example", "exclude_params": f"x\n{KEY}"}) as server:
         connect(server.url, password=KEY)
         with pytest.raises(Exception, match="contains a secret of the connection") as caught:
-            execute(SyncExcludedParamsOperator, excluded_params=["y"], dry_run=True, plan_path=f"{tmp_path}/plan")
+            execute(SyncExcludedParamsOperator, exclude_params=["y"], dry_run=True, plan_path=f"{tmp_path}/plan")
     assert parts_in(str(caught.value)) == []
     assert list(tmp_path.iterdir()) == []

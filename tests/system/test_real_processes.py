@@ -53,7 +53,7 @@ with DAG("metrics", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezo
         base_path="{{ params.base_path }}",
         params={"base_path": ""},
         asset=snapshot_asset("metrics"),
-    ) >> SyncExcludedIpsOperator(task_id="sync", excluded_ips=["198.51.100.77"], mode="merge")
+    ) >> SyncExcludedIpsOperator(task_id="sync", exclude_ips=["198.51.100.77"], mode="merge")
 
 with DAG("writer", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
 
@@ -344,10 +344,10 @@ class Sync:
     def __init__(self, service: Service, state: Path, address: str) -> None:
         self.service, self.state, self.address = service, state, address
         # For the run of its schedule, which unpausing starts: the address itself is left to ours.
-        service.api.set_variable("excluded_ips", "203.0.113.49")
+        service.api.set_variable("exclude_ips", "203.0.113.49")
         service.api.unpause(self.DAG)
         wait_for("the end of the scheduled run", self._scheduled_has_ended)
-        service.api.set_variable("excluded_ips", address)
+        service.api.set_variable("exclude_ips", address)
 
     def _scheduled_has_ended(self) -> bool:
         states = [run["state"] for run in self.service.api.runs(self.DAG) if run["run_type"] == "scheduled"]

@@ -7,6 +7,7 @@ sandbox's own table, the statements of docs/interface.md) is held to it here: a 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.client import Written
 from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS, WEBSITE_FIELDS, Field, same_setting
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import exclusions
@@ -120,19 +122,27 @@ def run(operator: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return hook.calls.get("ensure_website") or hook.calls["update_website"]
 
 
+def argument_of(field: Field, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Any]:
+    """Return the argument of operators for a field, and its value; a secret is in Airflow."""
+    argument = ARGUMENTS.get(field.name, field.name)
+    if argument != PASSWORD_FROM:
+        return argument, sample(field)
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": sample(field)}))
+    return argument, "connection:page_password"
+
+
 @ON_CREATE
 def test_the_create_operator_takes_and_sends_it(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    argument = ARGUMENTS.get(field.name, field.name)
-    given = {"domain": "a.example", argument: sample(field)}
-    sent = run(CreateWebsiteOperator(task_id="create", **given), monkeypatch)
+    argument, value = argument_of(field, monkeypatch)
+    sent = run(CreateWebsiteOperator(task_id="create", **{"domain": "a.example", argument: value}), monkeypatch)
     assert same_setting(field.name, sent[field.name], sample(field))
     assert annotation(CreateWebsiteOperator.__init__, argument) == field.kind.argument
 
 
 @ON_UPDATE
 def test_the_update_operator_takes_and_sends_it(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    argument = ARGUMENTS.get(field.name, field.name)
-    sent = run(UpdateWebsiteOperator(task_id="update", website_id=1, **{argument: sample(field)}), monkeypatch)
+    argument, value = argument_of(field, monkeypatch)
+    sent = run(UpdateWebsiteOperator(task_id="update", website_id=1, **{argument: value}), monkeypatch)
     assert same_setting(field.name, sent[field.name], sample(field))
     assert annotation(UpdateWebsiteOperator.__init__, argument) == field.kind.argument
 

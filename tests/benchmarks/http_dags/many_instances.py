@@ -87,7 +87,7 @@ def many_instances():
                 "ledger_path": f"{folder}/excluded_ips_ledger.json",
                 "audit_path": f"{folder}/audit",
                 # Without a name the ledger is that of a position in the array.
-                "list_name": f"excluded_ips of {conn_id}",
+                "list_name": f"exclude_ips of {conn_id}",
             }
             for conn_id, folder in folders.items()
         ]
@@ -113,7 +113,7 @@ def many_instances():
             task_id="sync",
             method="PUT",
             data={
-                "exclude_ips": "{{ var.value.excluded_ips }}",
+                "exclude_ips": "{{ var.value.exclude_ips }}",
                 "ledger_path": ledger_path,
                 "list_name": list_name,
                 "audit_path": audit_path,

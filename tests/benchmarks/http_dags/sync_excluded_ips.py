@@ -37,7 +37,7 @@ def sync_excluded_ips():
         method="PUT",
         endpoint="api/v1/websites/1",
         data={
-            "exclude_ips": "{{ var.value.excluded_ips }}",
+            "exclude_ips": "{{ var.value.exclude_ips }}",
             "ledger_path": "{{ params.state_path }}/excluded_ips_ledger.json",
             "audit_path": "{{ params.state_path }}/audit",
             "dry_run": "{{ params.dry_run }}",

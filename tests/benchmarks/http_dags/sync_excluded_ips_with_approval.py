@@ -43,7 +43,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
 )
 def sync_excluded_ips_with_approval():
     arguments = {
-        "exclude_ips": "{{ var.value.excluded_ips }}",
+        "exclude_ips": "{{ var.value.exclude_ips }}",
         "list_name": "office",
         "ledger_path": "{{ params.state_path }}/office_ledger.json",
         "plan_path": "{{ params.state_path }}/plans/{{ run_id }}.json",

@@ -170,7 +170,7 @@ def test_a_list_that_is_empty(service: SandboxServer, execute: Execute, tmp_path
     service.reset()
     assert list_by_operator(execute, service) == []
     assert list_by_script(service) == []
-    with pytest.raises(AirflowFailException, match="max_drop_fraction"):
+    with pytest.raises(AirflowFailException, match="max_loss_fraction"):
         execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
 
 

@@ -132,7 +132,7 @@ def test_a_ledger_is_lost(
     assert json.loads(ledger.read_text())["websites"][str(website["id"])]["entries"]["exclude_ips"] == ["203.0.113.7"]
     execute(
         SyncExcludedIpsOperator,
-        excluded_ips=["203.0.113.8"],
+        exclude_ips=["203.0.113.8"],
         mode="managed",
         ledger_path=str(ledger),
         list_name="offices",

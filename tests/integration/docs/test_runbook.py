@@ -90,7 +90,7 @@ def test_the_commands_are_those_that_the_page_on_deployment_has_run(page: Callab
     assert test in page("deployment")
     assert add in page("deployment")
     assert delete == "airflow connections delete analytics_default"
-    assert code("An empty list", "console") == ["airflow variables get excluded_ips\n"]
+    assert code("An empty list", "console") == ["airflow variables get exclude_ips\n"]
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -125,8 +125,8 @@ def test_an_empty_list(
 ) -> None:
     analytics_sandbox.add_website("shop.example.com", exclude_ips="192.0.2.1")
     assert run_sample(run_dag, "sync_excluded_ips", state_path=tmp_path.as_uri()).state == "failed"
-    with pytest.raises(AirflowFailException, match="excluded_ips is empty"):
-        execute(SyncExcludedIpsOperator, excluded_ips="")
+    with pytest.raises(AirflowFailException, match="exclude_ips is empty"):
+        execute(SyncExcludedIpsOperator, exclude_ips="")
     assert [request.method for request in analytics_sandbox.requests if request.method != "GET"] == []
 
     execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
@@ -146,12 +146,12 @@ def test_a_lost_ledger(
     task = run_code(text.replace("\nSyncExcludedIpsOperator(", "\ntask = SyncExcludedIpsOperator("))["task"]
     page_says = {"mode": task.mode, "ledger_path": task.ledger_path}
 
-    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **page_says)
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], **page_says)
     ledger.write_text("{")
     with pytest.raises(AirflowFailException, match="The ledger cannot be read"):
-        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **page_says)
+        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], **page_says)
     ledger.unlink()
-    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], adopt=task.adopt, **page_says)
-    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **page_says)
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], adopt=task.adopt, **page_says)
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], **page_says)
     [website] = analytics_sandbox.websites()
     assert website["exclude_ips"].splitlines() == ["203.0.113.9", "192.0.2.1"]

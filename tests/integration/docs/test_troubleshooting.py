@@ -45,7 +45,7 @@ class World:
     folder: Path
 
     def sync(self, addresses: list[str] | str, **arguments: Any) -> Any:
-        return self.execute(SyncExcludedIpsOperator, excluded_ips=addresses, **arguments)
+        return self.execute(SyncExcludedIpsOperator, exclude_ips=addresses, **arguments)
 
     def snapshot(self, **arguments: Any) -> Any:
         return self.execute(SnapshotWebsitesOperator, **{"base_path": str(self.folder), **arguments})
@@ -189,7 +189,7 @@ def twice(world: World) -> None:
         hook.find_website("shop.example")
 
 
-@case("more than max_drop_fraction")
+@case("more than max_loss_fraction")
 def shrunk(world: World) -> None:
     world.sandbox.seed(20)
     world.snapshot()

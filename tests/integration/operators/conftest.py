@@ -55,3 +55,9 @@ def run_tasks(run_dag: RunDag, request: pytest.FixtureRequest) -> RunTasks:
         return run_dag(dag, conf=conf).tasks
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def password_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a password of a statistics page in Airflow."""
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", '{"conn_type": "generic", "password": "s3cret-page"}')

@@ -108,7 +108,7 @@ def test_a_file_with_a_managed_list_needs_a_run(tmp_path: Path, analytics_sandbo
 
 def test_a_plan_of_a_managed_list_needs_a_name_for_it(tmp_path: Path) -> None:
     arguments: dict[str, Any] = {
-        "excluded_ips": ["192.0.2.8"],
+        "exclude_ips": ["192.0.2.8"],
         "mode": "managed",
         "ledger_path": f"{tmp_path}/ledger.json",
         "dry_run": True,
@@ -138,10 +138,12 @@ def test_the_day_of_a_snapshot_without_a_run(tmp_path: Path) -> None:
     assert (given["snapshot_date"], given["late"]) == ("2026-01-02", True)
 
 
-def test_a_password_of_a_connection_needs_a_run(analytics_sandbox: SandboxServer) -> None:
+def test_a_password_that_is_not_there_stops_the_task(analytics_sandbox: SandboxServer) -> None:
     task = CreateWebsiteOperator(
-        task_id="create", domain="a.example", privacy="password", password="{{ conn.page.password }}"
+        task_id="create", domain="a.example", privacy="password", password_from="connection:page_password_x"
     )
-    with pytest.raises(AirflowFailException, match=r"password \(value not shown\) cannot be rendered: 'conn'"):
+    with pytest.raises(
+        AirflowFailException, match="there is no password in password_from='connection:page_password_x'"
+    ):
         task.execute({})
     assert analytics_sandbox.requests == []

@@ -28,19 +28,19 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 @pytest.fixture
 def page_password(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A password in the connection ``statistics_page``."""
+    """A password in the connection ``page_password``."""
     password = "p4ge&=%s3cret/'ü"
-    monkeypatch.setenv("AIRFLOW_CONN_STATISTICS_PAGE", json.dumps({"conn_type": "generic", "password": password}))
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
     return password
 
 
-TEMPLATE = "{{ conn.statistics_page.password }}"
+REFERENCE = "connection:page_password"
 
 
-def test_a_password_may_be_a_template(
+def test_a_password_comes_from_where_airflow_has_it(
     sandbox: SandboxServer, run_tasks: RunTasks, page_password: str, task_log: Callable[[], str]
 ) -> None:
-    settings = {"privacy": 2, "password": TEMPLATE}
+    settings = {"privacy": 2, "password_from": REFERENCE}
     tasks = run_tasks(
         create=Task(CreateWebsiteOperator, domain="www.example.com", **settings),
         again=Task(CreateWebsiteOperator, domain="www.example.com", if_exists="update", **settings),
@@ -54,15 +54,13 @@ def test_a_password_may_be_a_template(
     assert page_password not in task_log()
 
 
-def test_a_native_template_without_a_value_is_no_password(
+def test_a_connection_without_a_password_is_none(
     sandbox: SandboxServer, run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the website would be created with privacy 2 and no password at all."""
-    monkeypatch.setenv("AIRFLOW_CONN_STATISTICS_PAGE", '{"conn_type": "generic"}')
-    create = Task(CreateWebsiteOperator, domain="www.example.com", privacy=2, password=TEMPLATE)
-    for native in (True, False):
-        tasks = run_tasks(dag_arguments={"render_template_as_native_obj": native}, create=create)
-        assert (tasks["create"].state, tasks["create"].try_number) == ("failed", 1)
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", '{"conn_type": "generic"}')
+    tasks = run_tasks(create=Task(CreateWebsiteOperator, domain="www.example.com", privacy=2, password_from=REFERENCE))
+    assert (tasks["create"].state, tasks["create"].try_number) == ("failed", 1)
     assert sandbox.requests == []
 
 
@@ -83,7 +81,7 @@ def test_what_an_answer_tells_of_secrets_is_not_returned(sandbox: SandboxServer,
     tasks = run_tasks(
         account=Task(GetAccountOperator),
         get=Task(GetWebsiteOperator, website_id=1),
-        update=Task(UpdateWebsiteOperator, website_id=1, privacy=2, password="s3cret-page"),
+        update=Task(UpdateWebsiteOperator, website_id=1, privacy=2, password_from=REFERENCE),
         websites=Task(ListWebsitesOperator, per_page="10"),
     )
     assert {name: task.state for name, task in tasks.items()} == dict.fromkeys(tasks, "success")
@@ -102,7 +100,7 @@ def test_what_a_new_website_tells_of_secrets_is_not_returned(sandbox: SandboxSer
     sandbox.configure(
         extra_fields={"page_password": "{password}", "note": "opened with {api_key}", "said": "{password}"}
     )
-    settings = {"domain": "new.example.com", "privacy": 2, "password": "s3cret-page"}
+    settings = {"domain": "new.example.com", "privacy": 2, "password_from": REFERENCE}
     website = run_tasks(create=Task(CreateWebsiteOperator, **settings))["create"].returned["website"]
     assert "page_password" not in website
     assert "s3cret-page" not in json.dumps(website)
@@ -142,11 +140,11 @@ again = {"retries": 1, "retry_delay": timedelta(0), "trigger_rule": "all_done"}
 with DAG("secrets", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc), default_args=again):
     (
         CreateWebsiteOperator(task_id="create", domain="www.example.com", privacy=2,
-                              password="{{ conn.statistics_page.password }}")
-        >> UpdateWebsiteOperator(task_id="update", website_id=1, password="{{ var.value.page_phrase }}")
-        >> UpdateWebsiteOperator(task_id="no_effect", website_id=1, privacy=1, password="{{ var.value.page_phrase }}")
-        >> UpdateWebsiteOperator(task_id="refused", website_id=77, password="{{ conn.statistics_page.password }}")
-        >> UpdateWebsiteOperator(task_id="broken", website_id=78, password="{{ conn.statistics_page.password }}")
+                              password_from="connection:page_password")
+        >> UpdateWebsiteOperator(task_id="update", website_id=1, password_from="variable:page_password")
+        >> UpdateWebsiteOperator(task_id="no_effect", website_id=1, privacy=1, password_from="variable:page_password")
+        >> UpdateWebsiteOperator(task_id="refused", website_id=77, password_from="connection:page_password")
+        >> UpdateWebsiteOperator(task_id="broken", website_id=78, password_from="connection:page_password")
         >> GetWebsiteOperator(task_id="unauthorized", website_id=79)
         >> GetAccountOperator(task_id="account")
         >> GetAccountOperator(task_id="bad_connection", analytics_conn_id="bad")
@@ -203,8 +201,8 @@ def test_airflow_dags_test_shows_no_secret(analytics_sandbox: SandboxServer, tmp
         AIRFLOW_CONN_BAD=json.dumps(
             {**fields, "host": f"ftp://{sandbox.api_key}", "extra": {"timeout": sandbox.api_key}}
         ),
-        AIRFLOW_CONN_STATISTICS_PAGE=json.dumps({"conn_type": "generic", "password": secrets[0]}),
-        AIRFLOW_VAR_PAGE_PHRASE=secrets[1],
+        AIRFLOW_CONN_PAGE_PASSWORD=json.dumps({"conn_type": "generic", "password": secrets[0]}),
+        AIRFLOW_VAR_PAGE_PASSWORD=secrets[1],
     )
     sent = {dict(request.form).get("password") for request in sandbox.requests}
     assert set(secrets[:2]) <= sent

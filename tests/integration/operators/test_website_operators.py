@@ -26,6 +26,8 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Arguments = dict[str, Any]
 
+PAGE_PASSWORD = "connection:page_password"
+
 
 def operations(sandbox: SandboxServer) -> list[str | None]:
     return [request.operation for request in sandbox.requests]
@@ -168,7 +170,7 @@ def test_get(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
 def test_create_where_nothing_is(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     tasks = run_tasks(
         plain=Task(CreateWebsiteOperator, domain="plain.example.com"),
-        password=Task(CreateWebsiteOperator, domain="password.example.com", privacy=2, password="s3cret-page"),
+        password=Task(CreateWebsiteOperator, domain="password.example.com", privacy=2, password_from=PAGE_PASSWORD),
         cleared=Task(CreateWebsiteOperator, domain="cleared.example.com", exclude_ips=[], exclude_params=[]),
     )
     assert all_done(tasks)
@@ -246,7 +248,7 @@ def test_update(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     sandbox.add_website("www.example.com", exclude_ips="10.0.0.1", exclude_params="a")
     tasks = run_tasks(
         one=Task(UpdateWebsiteOperator, website_id=1, email_reports=True),
-        password=Task(UpdateWebsiteOperator, domain="www.example.com", privacy="password", password="s3cret-page"),
+        password=Task(UpdateWebsiteOperator, domain="www.example.com", privacy="password", password_from=PAGE_PASSWORD),
         clear=Task(UpdateWebsiteOperator, website_id="1", exclude_ips=[], exclude_params=[]),
         empty=Task(UpdateWebsiteOperator, website_id="1", exclude_ips="{{ '' }}"),
         favorite=Task(UpdateWebsiteOperator, website_id=1, favorite="true"),

@@ -22,9 +22,10 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AuthenticationError, BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.reconcile import workers as workers_module
-from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE, NoRecorder, apply_plan
+from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE, apply_plan
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.results import Outcome, State
+from airflow_provider_analytics.reconcile.sending import NoRecorder
 from airflow_provider_analytics.reconcile.websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -71,7 +72,7 @@ def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(
     for number in range(1, 8):
         analytics_sandbox.add_website(f"{number}.example")
     distortion.failing = {("PATCH", "/websites/3"): 422, ("PATCH", "/websites/5"): 500}
-    arguments = {"excluded_ips": ["1.1.1.1"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    arguments = {"exclude_ips": ["1.1.1.1"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
     with pytest.raises(BulkError) as raised:
         execute(SyncExcludedIpsOperator, **arguments)
     assert raised.value.failures.keys() == {"3.example (id 3)", "5.example (id 5)"}
@@ -82,7 +83,7 @@ def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(
     assert execute(SyncExcludedIpsOperator, **arguments)["applied"] == 2
     assert updates(analytics_sandbox) == {"/api/v1/websites/3": 1, "/api/v1/websites/5": 1}
     assert lists(analytics_sandbox) == ["1.1.1.1"] * 7
-    assert execute(SyncExcludedIpsOperator, **{**arguments, "excluded_ips": ["2.2.2.2"]})["applied"] == 7
+    assert execute(SyncExcludedIpsOperator, **{**arguments, "exclude_ips": ["2.2.2.2"]})["applied"] == 7
     assert lists(analytics_sandbox) == ["2.2.2.2"] * 7
 
 
@@ -94,7 +95,7 @@ def test_fields_that_list_rows_lack_are_asked_for(
     distortion.hidden_in_lists = {"exclude_ips"}
     distortion.failing = {("GET", "/websites/2"): 500, ("GET", "/websites/3"): 404}
     with pytest.raises(BulkError) as raised:
-        execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"])
+        execute(SyncExcludedIpsOperator, exclude_ips=["1.1.1.1"])
     assert raised.value.failures.keys() == {"2.example (id 2)"}
     assert lists(analytics_sandbox) == ["9.9.9.9\n1.1.1.1", "9.9.9.9", "9.9.9.9", "9.9.9.9\n1.1.1.1"]
 
@@ -105,8 +106,8 @@ def test_a_list_that_is_never_shown_is_replaced_but_not_merged_into(
     analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
     distortion.hidden = {"exclude_ips"}
     with pytest.raises(AirflowFailException, match="does not show exclude_ips"):
-        execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"])
-    execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"], mode="replace")
+        execute(SyncExcludedIpsOperator, exclude_ips=["1.1.1.1"])
+    execute(SyncExcludedIpsOperator, exclude_ips=["1.1.1.1"], mode="replace")
     assert lists(analytics_sandbox) == ["1.1.1.1"]
 
 
@@ -115,13 +116,13 @@ def test_an_answer_that_shows_other_settings_is_a_failure(
 ) -> None:
     analytics_sandbox.add_website("a.example")
     distortion.shown_after_update = {"exclude_ips": "::FFFF:1.1.1.1\r\n"}
-    execute(SyncExcludedIpsOperator, excluded_ips=["1.1.1.1"])
+    execute(SyncExcludedIpsOperator, exclude_ips=["1.1.1.1"])
     # The answer to an update may show the state before it: the website is asked for once more.
     distortion.shown_after_update = {"exclude_ips": "1.1.1.1"}
-    execute(SyncExcludedIpsOperator, excluded_ips=["2.2.2.2"])
+    execute(SyncExcludedIpsOperator, exclude_ips=["2.2.2.2"])
     analytics_sandbox.configure(ignored_fields=["exclude_ips"])
     with pytest.raises(BulkError, match=r"Still differs after 3 rounds\. The service ignores it, or another process"):
-        execute(SyncExcludedIpsOperator, excluded_ips=["3.3.3.3"])
+        execute(SyncExcludedIpsOperator, exclude_ips=["3.3.3.3"])
 
 
 def test_a_refused_key_ends_the_work_at_once(analytics_sandbox: SandboxServer) -> None:
@@ -186,7 +187,12 @@ def test_deletes_look_at_the_domain_again(analytics_sandbox: SandboxServer) -> N
 
 
 def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxServer) -> None:
-    fields = {"privacy": "password", "password_from": "variable:stats", "favorite": True, "exclude_ips": ("1.1.1.1",)}
+    fields = {
+        "privacy": "password",
+        "password_from": "variable:page_password",
+        "favorite": True,
+        "exclude_ips": ("1.1.1.1",),
+    }
     change = Change("create", "n.example", None, tuple(FieldChange(name, None, one) for name, one in fields.items()))
     seen: list[Change] = []
 
@@ -195,7 +201,7 @@ def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxSe
             seen.append(change)
 
     with client_of(analytics_sandbox) as client:
-        apply_changes(client, change, passwords={"variable:stats": "s3cret-pass"}, recorder=Recorder())
+        apply_changes(client, change, passwords={"variable:page_password": "s3cret-pass"}, recorder=Recorder())
     (website,) = analytics_sandbox.websites()
     assert (website["privacy"], website["favorite"], website["exclude_ips"]) == (2, True, "1.1.1.1")
     assert analytics_sandbox.stored_password(1) == "s3cret-pass"

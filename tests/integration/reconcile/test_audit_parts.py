@@ -61,7 +61,7 @@ def test_parts_appear_while_changes_are_applied(
             seen.append(any(audited(memory, folder) == before or turn.wait(0.01) for _ in range(1000)))
 
     distortion.before = wait_for_those_before
-    arguments: dict[str, Any] = {"excluded_ips": [NEW], "max_workers": 1, "audit_path": f"memory:/{folder}"}
+    arguments: dict[str, Any] = {"exclude_ips": [NEW], "max_workers": 1, "audit_path": f"memory:/{folder}"}
     execute(SyncExcludedIpsOperator, **arguments)
     assert seen == [True] * 8
     assert audited(memory, folder) == changed(analytics_sandbox)
@@ -69,7 +69,7 @@ def test_parts_appear_while_changes_are_applied(
     assert names == [f"sync--1-1-{number:04}.jsonl" for number in range(1, 9)]
     # The same try once more, as a worker that was thought dead: nothing is overwritten.
     distortion.before = lambda method, path: None
-    execute(SyncExcludedIpsOperator, **{**arguments, "excluded_ips": ["203.0.113.8"]})
+    execute(SyncExcludedIpsOperator, **{**arguments, "exclude_ips": ["203.0.113.8"]})
     assert len(audited(memory, folder)) == 16
 
 
@@ -101,7 +101,7 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
     with pytest.raises(OSError, match="no space left"):
         execute(
             SyncExcludedIpsOperator,
-            excluded_ips=[NEW],
+            exclude_ips=[NEW],
             max_workers=1,
             audit_path=f"memory://{uuid.uuid4().hex}",
             mode="managed",
@@ -141,7 +141,7 @@ def test_a_killed_process_has_named_all_but_the_last_second(
     distortion.before = kill_at_forty_one
     with (tmp_path / "log.txt").open("w") as log, TaskProcess(log) as process:
         process.start(
-            "SyncExcludedIpsOperator", s3=s3, excluded_ips=[NEW], max_workers=1, audit_path=f"s3://{bucket}/audit"
+            "SyncExcludedIpsOperator", s3=s3, exclude_ips=[NEW], max_workers=1, audit_path=f"s3://{bucket}/audit"
         )
         process.wait()
     assert found.is_set()

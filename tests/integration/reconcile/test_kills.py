@@ -119,7 +119,7 @@ def test_a_killed_sync_converges_on_the_next_run(
         "mode": "managed",
         "ledger_path": str(tmp_path / "ledger.json"),
         "audit_path": str(tmp_path),
-        "excluded_ips": ["203.0.113.7"],
+        "exclude_ips": ["203.0.113.7"],
         "max_workers": 2,
     }
     kill("SyncExcludedIpsOperator", arguments, step, arrives)
@@ -131,7 +131,7 @@ def test_a_killed_sync_converges_on_the_next_run(
     ledger = json.loads((tmp_path / "ledger.json").read_text())
     assert [website["entries"] for website in ledger["websites"].values()] == [{"exclude_ips": ["203.0.113.7"]}] * 10
     # What the killed process added is known as added, so that the list can take it away again.
-    execute(SyncExcludedIpsOperator, **{**arguments, "excluded_ips": ["203.0.113.8"]})
+    execute(SyncExcludedIpsOperator, **{**arguments, "exclude_ips": ["203.0.113.8"]})
     assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["10.0.0.1\n203.0.113.8"] * 10
 
 

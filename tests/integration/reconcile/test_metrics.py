@@ -95,7 +95,7 @@ def test_a_sync_counts_its_websites_once_each(analytics_sandbox: SandboxServer, 
     analytics_sandbox.seed(12)
     analytics_sandbox.fault("update", times=3, status=422)
     with pytest.raises(AirflowFailException, match="3 websites failed, 9 succeeded"):
-        execute(SyncExcludedIpsOperator, excluded_ips=["198.51.100.7"], mode="merge", max_workers=1)
+        execute(SyncExcludedIpsOperator, exclude_ips=["198.51.100.7"], mode="merge", max_workers=1)
     assert (told["changes_applied"], told["changes_failed"]) == (9, 3)
     assert told["requests"] == len(analytics_sandbox.requests)
 

@@ -86,7 +86,7 @@ def create_by_operator(execute: Execute) -> None:
 
 
 def sync(execute: Execute) -> None:
-    execute(SyncExcludedIpsOperator, excluded_ips=[NEW])
+    execute(SyncExcludedIpsOperator, exclude_ips=[NEW])
 
 
 def apply(execute: Execute) -> None:
@@ -290,12 +290,15 @@ def test_what_a_create_costs(analytics_sandbox: SandboxServer, execute: Execute)
 
 
 def test_what_is_not_shown_is_named_and_not_counted_as_verified(
-    analytics_sandbox: SandboxServer, execute: Execute
+    analytics_sandbox: SandboxServer, execute: Execute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", '{"conn_type": "generic", "password": "s3cret-page"}')
     analytics_sandbox.seed(3)
     analytics_sandbox.configure(list_hides=["favorite", "email"])
-    assert execute(SyncExcludedIpsOperator, excluded_ips=[NEW])["verified"] is True
-    created = execute(CreateWebsiteOperator, domain="p.example", privacy="password", password="s3cret-page")
+    assert execute(SyncExcludedIpsOperator, exclude_ips=[NEW])["verified"] is True
+    created = execute(
+        CreateWebsiteOperator, domain="p.example", privacy="password", password_from="connection:page_password"
+    )
     assert (created["verified"], created["unverified"]) == (False, ["password"])
 
 
@@ -317,7 +320,7 @@ def test_every_iterable_is_read_once_and_kept(
     for task in (update, create, update, create):  # a retry may run the same object
         assert task.execute({})["website"]["exclude_ips"] == "192.0.2.1\n192.0.2.2"
     arguments: dict[str, Any] = {
-        "excluded_ips": make(["203.0.113.1"]),
+        "exclude_ips": make(["203.0.113.1"]),
         "websites": make(["a.example", "b.example"]),
         "except_websites": make(["b.example"]),
         "per_website": {"a.example": make(["203.0.113.2"])},

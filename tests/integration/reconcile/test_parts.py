@@ -30,7 +30,7 @@ def operations(sandbox: SandboxServer) -> Counter[str | None]:
 def sync(execute: Execute, sandbox: SandboxServer, **arguments: Any) -> tuple[Counter[str | None], dict[str, Any]]:
     """Return the requests of a dry run and its result: what is sent and checked later is another matter."""
     sandbox.clear_requests()
-    result = execute(SyncExcludedIpsOperator, excluded_ips=[NEW], dry_run=True, **arguments)
+    result = execute(SyncExcludedIpsOperator, exclude_ips=[NEW], dry_run=True, **arguments)
     return operations(sandbox), result
 
 
@@ -115,12 +115,12 @@ def test_a_part_is_synced_with_the_fewest_requests_and_its_own_ledger(
         "ledger_path": str(tmp_path / "ledger.json"),
     }
     analytics_sandbox.clear_requests()
-    result = execute(SyncExcludedIpsOperator, excluded_ips=[NEW], **arguments)
+    result = execute(SyncExcludedIpsOperator, exclude_ips=[NEW], **arguments)
     assert (result["applied"], result["verified"]) == (3, True)
     # Shown to plan, right before the update, and to check.
     assert operations(analytics_sandbox) == {"account": 1, "list": 1, "show": 10, "update": 3}
     assert set(json.loads((tmp_path / "ledger.json").read_text())["websites"]) == {"1", "2", "3"}
-    execute(SyncExcludedIpsOperator, excluded_ips=["198.18.7.2"], **arguments)
+    execute(SyncExcludedIpsOperator, exclude_ips=["198.18.7.2"], **arguments)
     lists = {website["id"]: website["exclude_ips"] or "" for website in analytics_sandbox.websites()}
     assert {number for number, entries in lists.items() if "198.18.7.2" in entries} == {1, 2, 3}
     assert not [number for number, entries in lists.items() if NEW in entries]

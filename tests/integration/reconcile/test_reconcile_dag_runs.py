@@ -87,7 +87,7 @@ def test_the_life_of_a_managed_list_on_a_thousand_websites(
     def sync(addresses: str, **arguments: Any) -> Any:
         analytics_sandbox.clear_requests()
         arguments = {"mode": "managed", "ledger_path": f"file://{tmp_path}/ledger.json", **arguments}
-        make = functools.partial(SyncExcludedIpsOperator, task_id="sync", excluded_ips=addresses, **arguments)
+        make = functools.partial(SyncExcludedIpsOperator, task_id="sync", exclude_ips=addresses, **arguments)
         return run_dag(a_dag(make)).tasks["sync"]
 
     first = sync("203.0.113.1\n203.0.113.2\n203.0.113.3\n")
@@ -125,7 +125,7 @@ def test_a_retry_repeats_only_what_still_differs(
             distortion.failing = {}
 
     distortion.before = mend_after_one
-    sync = functools.partial(SyncExcludedParamsOperator, task_id="sync", excluded_params=["gclid"])
+    sync = functools.partial(SyncExcludedParamsOperator, task_id="sync", exclude_params=["gclid"])
     outcome = run_dag(a_dag(sync)).tasks["sync"]
     assert (outcome.state, outcome.try_number) == ("success", 2)
     assert (outcome.returned["applied"], outcome.returned["unchanged"]) == (1, 19)
@@ -193,11 +193,11 @@ def test_sample_sync_excluded_ips(
     make = sample("sync_excluded_ips").sync_excluded_ips
     conf = {"state_path": f"file://{tmp_path}"}
     addresses = [f"203.0.113.{number}" for number in range(7, 20)]
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "\n".join(addresses))
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "\n".join(addresses))
     assert run_dag(make(), conf={**conf, "dry_run": True}).tasks["sync"].returned["applied"] == 0
     assert run_dag(make(), conf=conf).tasks["sync"].returned["applied"] == 1
     # The list is cut: it fails at once, until somebody triggers it with force.
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.7")
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
     refused = run_dag(make(), conf=conf).tasks["sync"]
     assert (refused.state, refused.try_number) == ("failed", 1)
     assert "12 of 14 exclude_ips" in run_dag(make(), conf={**conf, "dry_run": True}).tasks["sync"].returned["unsafe"]
@@ -214,7 +214,7 @@ def test_sample_sync_excluded_ips_in_chunks(
         analytics_sandbox.add_website(f"{number}.example", exclude_ips="9.9.9.9")
     module = sample("sync_excluded_ips_in_chunks")
     make, conf = module.sync_excluded_ips_in_chunks, {"state_path": f"file://{tmp_path}"}
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.7")
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
     outcome = run_dag(make(), conf=conf)
     assert outcome.state == "success"
     applied = [outcome.tasks[f"sync[{index}]"].returned["applied"] for index in range(module.CHUNKS)]
@@ -226,7 +226,7 @@ def test_sample_sync_excluded_ips_in_chunks(
     # Websites come and go, and the others stay in their chunks.
     analytics_sandbox.remove_website(1)
     analytics_sandbox.add_website("11.example", exclude_ips="9.9.9.9")
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", "203.0.113.8")
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
     assert run_dag(make(), conf=conf).state == "success"
     assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.8"}
 
@@ -282,7 +282,7 @@ def test_sample_sync_excluded_ips_with_approval(
     conf = {"state_path": f"file://{tmp_path}"}
 
     def run(addresses: str, **params: Any) -> Any:
-        monkeypatch.setenv("AIRFLOW_VAR_EXCLUDED_IPS", addresses)
+        monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", addresses)
         dag = make()
         monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="approve"))
         return run_dag(dag, conf={**conf, **params}).tasks
@@ -396,18 +396,16 @@ def test_a_list_may_come_from_a_file_or_from_a_task(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
     analytics_sandbox.add_website("a.example")
-    (tmp_path / "addresses.txt").write_text("# {{ dag.dag_id }}\n203.0.113.7 # office\n\n203.0.113.8\n")
-    with DAG(
-        "lists", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), template_searchpath=str(tmp_path)
-    ) as dag:
+    (tmp_path / "addresses.txt").write_text("203.0.113.7 # office\n\n203.0.113.8\n")
+    with DAG("lists", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
 
         @task
         def read_list() -> list[str]:
             return ["gclid", "fbclid"]
 
-        SyncExcludedIpsOperator(task_id="ips", excluded_ips="addresses.txt")
+        SyncExcludedIpsOperator(task_id="ips", exclude_ips_path=str(tmp_path / "addresses.txt"))
         read: Any = read_list()
-        SyncExcludedParamsOperator(task_id="params", excluded_params=read)
+        SyncExcludedParamsOperator(task_id="params", exclude_params=read)
     assert run_dag(dag).state == "success"
     (website,) = analytics_sandbox.websites()
     assert website["exclude_ips"] == "203.0.113.7\n203.0.113.8"

@@ -61,7 +61,7 @@ def test_an_entry_typed_by_hand_at_any_step_stays(
     arguments: dict[str, Any] = {"mode": mode, "max_workers": 1}
     if mode == "managed":
         arguments["ledger_path"] = str(tmp_path / "ledger.json")
-    result = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **arguments)
+    result = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], **arguments)
     distortion.before = lambda method, path: None
     if updates:
         assert BY_HAND not in lists(analytics_sandbox)[1]
@@ -76,8 +76,8 @@ def test_an_entry_typed_by_hand_at_any_step_stays(
     ]
     if mode == "managed":
         # It is not the list's own, even if the list has it from now on.
-        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", BY_HAND], **arguments)
-        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"], **arguments, force=True)
+        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", BY_HAND], **arguments)
+        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], **arguments, force=True)
         assert BY_HAND in lists(analytics_sandbox)[1]
 
 
@@ -94,11 +94,11 @@ def test_what_a_person_adds_while_the_list_adds_it_too_is_the_persons(
 
     distortion.before = type_after_the_list_was_read
     arguments = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
-    result = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1", "192.0.2.2"], **arguments)
+    result = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], **arguments)
     assert result["applied"] == 1
     ledger = json.loads((tmp_path / "ledger.json").read_text())
     assert ledger["websites"]["1"]["entries"] == {"exclude_ips": ["192.0.2.2"]}
-    execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.3"], **arguments)
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.3"], **arguments)
     assert lists(analytics_sandbox) == [{"192.0.2.1", "192.0.2.3"}]
 
 
@@ -150,7 +150,7 @@ def test_two_lists_side_by_side_converge_or_one_of_them_fails(
                 outcomes[name] = execute(
                     SyncExcludedIpsOperator,
                     task_id=name,
-                    excluded_ips=[entries[name]],
+                    exclude_ips=[entries[name]],
                     mode="managed",
                     ledger_path=str(tmp_path / f"{name}.json"),
                     force=True,
@@ -185,7 +185,7 @@ def test_a_list_that_shows_the_field_shortened_loses_nothing(
         return status, data
 
     distortion.answer = shorten  # type: ignore[method-assign]
-    result = execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"])
+    result = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"])
     assert result["verified"] is True
     assert lists(analytics_sandbox) == [{"10.0.0.1", "10.0.0.2", "192.0.2.1"}]
 
@@ -197,5 +197,5 @@ def test_an_id_that_was_given_to_another_website_meanwhile_is_not_changed(
     other = {"id": 1, "domain": "innocent.example", "exclude_ips": None}
     analytics_sandbox.fault("show", body={"data": other}, times=None)
     with pytest.raises(BulkError, match=r"not changed: id 1 now belongs to 'innocent\.example'"):
-        execute(SyncExcludedIpsOperator, excluded_ips=["192.0.2.1"])
+        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"])
     assert lists(analytics_sandbox) == [set()]

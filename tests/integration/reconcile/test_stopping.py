@@ -56,7 +56,7 @@ def arguments(analytics_sandbox: SandboxServer, tmp_path: Path) -> dict[str, Any
     for number in range(1, WEBSITES + 1):
         analytics_sandbox.add_website(f"{number}.example", exclude_ips="10.0.0.1")
     return {
-        "excluded_ips": [NEW],
+        "exclude_ips": [NEW],
         "mode": "managed",
         "ledger_path": str(tmp_path / "ledger.json"),
         "audit_path": str(tmp_path / "audit"),
@@ -118,7 +118,7 @@ def audited(arguments: dict[str, Any], action: str = "update") -> set[str]:
 def converges(execute: Execute, sandbox: SandboxServer, arguments: dict[str, Any]) -> None:
     execute(SyncExcludedIpsOperator, try_number=2, **arguments)
     assert len(changed(sandbox)) == WEBSITES
-    execute(SyncExcludedIpsOperator, try_number=3, **{**arguments, "excluded_ips": ["203.0.113.8"]})
+    execute(SyncExcludedIpsOperator, try_number=3, **{**arguments, "exclude_ips": ["203.0.113.8"]})
     assert {website["exclude_ips"] for website in sandbox.websites()} == {"10.0.0.1\n203.0.113.8"}
 
 
@@ -368,7 +368,7 @@ def test_a_task_that_takes_too_long_leaves_true_records(
 def test_a_task_that_is_killed_before_it_begins_sends_nothing(
     analytics_sandbox: SandboxServer, arguments: dict[str, Any]
 ) -> None:
-    operator = SyncExcludedIpsOperator(task_id="sync", excluded_ips=["1.1.1.1"])
+    operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=["1.1.1.1"])
     operator.on_kill()
     analytics_sandbox.clear_requests()
     with pytest.raises(StoppedError), operator.connected() as hook:

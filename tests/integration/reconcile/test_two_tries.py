@@ -38,7 +38,7 @@ BEFORE = 5
 
 
 def sync(folder: str, address: str = NEW) -> dict[str, Any]:
-    return {"excluded_ips": [address], "mode": "managed", "ledger_path": f"{folder}/ledger.json", "max_workers": 1}
+    return {"exclude_ips": [address], "mode": "managed", "ledger_path": f"{folder}/ledger.json", "max_workers": 1}
 
 
 def apply(folder: str, address: str = NEW) -> dict[str, Any]:

@@ -30,7 +30,7 @@ websites:
   old.example:
   new.example:
     privacy: password
-    password_from: connection:stats_page
+    password_from: connection:page_password
     favorite: true
 """
 
@@ -54,7 +54,7 @@ def test_plan_then_apply_then_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_STATS_PAGE", json.dumps({"conn_type": "generic", "password": "hunter2-hunter2"}))
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": "hunter2-hunter"}))
     analytics_sandbox.add_website("old.example", exclude_ips="9.9.9.9")
     analytics_sandbox.add_website("other.example")
     plan_path = f"{tmp_path}/plans/plan.json"
@@ -63,7 +63,7 @@ def test_plan_then_apply_then_nothing(
     assert (plan["creates"], plan["updates"], plan["deletes"], plan["applied"]) == (1, 1, 0, 0)
     assert plan["digest"] in plan["markdown"]
     assert Plan.from_dict(json.loads(Path(plan_path).read_text())).digest == plan["digest"]
-    assert "password_from: `connection:stats_page`" in Path(f"{plan_path}.md").read_text()
+    assert "password_from: `connection:page_password`" in Path(f"{plan_path}.md").read_text()
 
     approved = {"config_path": str(config_file), "expected_digest": plan["digest"], "plan_path": plan_path}
     applied = execute(ApplyWebsitesOperator, **approved, audit_path=f"{tmp_path}/audit")
@@ -78,7 +78,7 @@ def test_plan_then_apply_then_nothing(
         True,
         "203.0.113.7",
     )
-    assert analytics_sandbox.stored_password(new["id"]) == "hunter2-hunter2"
+    assert analytics_sandbox.stored_password(new["id"]) == "hunter2-hunter"
     (audit,) = (tmp_path / "audit").rglob("*.jsonl")
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert {(line["domain"], line["field"]) for line in lines} == {
@@ -214,8 +214,8 @@ def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(
     with pytest.raises(
         AirflowFailException, match=r"There is another plan at .* already, which somebody may be approving"
     ):
-        execute(PlanWebsitesOperator, **files, prune=True, max_removal_fraction=1)
-    forced = execute(PlanWebsitesOperator, **files, prune=True, max_removal_fraction=1, overwrite_plan=True)
+        execute(PlanWebsitesOperator, **files, prune=True, max_loss_fraction=1)
+    forced = execute(PlanWebsitesOperator, **files, prune=True, max_loss_fraction=1, overwrite_plan=True)
     with pytest.raises(AirflowFailException, match="force: given here, but not so in the approved plan"):
         execute(ApplyWebsitesOperator, **files, expected_digest=forced["digest"], force=True)
     with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
@@ -233,21 +233,25 @@ def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(
 def test_a_missing_password_stops_everything_before_it_starts(
     analytics_sandbox: SandboxServer, execute: Execute, config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_STATS_PAGE", json.dumps({"conn_type": "generic"}))
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic"}))
     analytics_sandbox.add_website("old.example")
     with pytest.raises(
-        AirflowFailException, match=r"there is no password in password_from='connection:stats_page' of new\.example"
+        AirflowFailException, match=r"there is no password in password_from='connection:page_password' of new\.example"
     ):
         execute(ApplyWebsitesOperator, config_path=str(config_file))
     assert operations(analytics_sandbox) == {"account": 1, "list": 2}
-    config_file.write_text(FILE.replace("connection:stats_page", "variable:stats_page"))
-    monkeypatch.setenv("AIRFLOW_VAR_STATS_PAGE", "from-a-variable")
+    config_file.write_text(FILE.replace("connection:page_password", "variable:page_password"))
+    monkeypatch.setenv("AIRFLOW_VAR_PAGE_PASSWORD", "from-a-variable")
     execute(ApplyWebsitesOperator, config_path=str(config_file))
     assert analytics_sandbox.stored_password(2) == "from-a-variable"
 
 
 @pytest.mark.parametrize(
-    "reference", ["connection:nope", pytest.param("variable:nope", marks=needs_variables_outside_of_tasks)]
+    "reference",
+    [
+        "connection:page_password_x",
+        pytest.param("variable:page_password_nope", marks=needs_variables_outside_of_tasks),
+    ],
 )
 def test_a_reference_that_leads_nowhere_is_named_with_its_website(
     analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, reference: str
@@ -491,7 +495,7 @@ def test_a_managed_list_in_a_file_and_the_nightly_list_do_not_fight(
 ) -> None:
     config = tmp_path / "websites.yaml"
     analytics_sandbox.add_website("a.example", privacy=1, exclude_ips="10.0.0.1")
-    nightly = {"mode": "managed", "ledger_path": f"{tmp_path}/nightly.json", "excluded_ips": ["203.0.113.7"]}
+    nightly = {"mode": "managed", "ledger_path": f"{tmp_path}/nightly.json", "exclude_ips": ["203.0.113.7"]}
     file: dict[str, Any] = {"config_path": str(config), "ledger_path": f"{tmp_path}/file.json", "list_name": "file"}
 
     def write(*addresses: str) -> None:
@@ -520,7 +524,7 @@ def test_a_managed_list_in_a_file_and_the_nightly_list_do_not_fight(
     ]
     (tmp_path / "file.json").unlink()
     write("192.0.2.2", "192.0.2.3")
-    execute(ApplyWebsitesOperator, **file, adopt="matching")
+    execute(ApplyWebsitesOperator, **file, adopt=True)
     write("192.0.2.3")
     execute(ApplyWebsitesOperator, **file)
     assert [set(website["exclude_ips"].split()) for website in analytics_sandbox.websites()] == [

@@ -37,7 +37,7 @@ with AnalyticsClient(Settings(base_url=url, api_key=key)) as client:
     origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
     print("begin", flush=True)
     while True:
-        take_snapshot(dataset_of(base), now.date(), origin, now=now, options=Options(max_drop_fraction=1))
+        take_snapshot(dataset_of(base), now.date(), origin, now=now, options=Options(max_loss_fraction=1))
         now += timedelta(seconds=1)
         print("published", flush=True)
 """

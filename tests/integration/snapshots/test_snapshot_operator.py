@@ -190,7 +190,7 @@ def test_the_day_is_that_of_the_dags_time_zone(
         {"format": "xml"},
         {"compression": "rar"},
         {"exclude_ips_as": "hide"},
-        {"max_drop_fraction": "much"},
+        {"max_loss_fraction": "much"},
         {"accept": ["counts"]},
         {"accept": 3},
         {"compare_fields": [""]},

@@ -142,7 +142,7 @@ def nights(_analytics_sandbox_server: Any, tmp_path_factory: pytest.TempPathFact
             compression=compression,
             report=True,
             accept=frozenset({"count"}),
-            max_drop_fraction=1,
+            max_loss_fraction=1,
         )
         with AnalyticsClient(settings) as client:
             source = Source(url=sandbox.url, account_id=None)

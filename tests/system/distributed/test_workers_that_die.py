@@ -219,7 +219,7 @@ class Sync:
             self.sandbox.fault("update", delay=delay, times=None)
         self.before = self.lists()
         self.dag_id, self.state = f"sync_in_{self.chunks}", f"state-{uuid.uuid4().hex}"
-        self.api.set_variable("excluded_ips", self.ADDRESS)
+        self.api.set_variable("exclude_ips", self.ADDRESS)
         self.api.unpause(self.dag_id)
         self.began = time.monotonic()
         self.run_id = self.api.trigger(self.dag_id, {"state_path": f"s3://aws_default@{BUCKET}/{self.state}"})

@@ -17,19 +17,19 @@ from airflow_provider_analytics.api.entries import EXPAND_LIMIT, Addresses, Word
     ],
 )
 def test_addresses_come_out_canonical(given_: str, canonical: str) -> None:
-    assert Addresses().parse("excluded_ips", given_) == (canonical,)
-    assert Addresses().parse("excluded_ips", [given_]) == (canonical,)
+    assert Addresses().parse("exclude_ips", given_) == (canonical,)
+    assert Addresses().parse("exclude_ips", [given_]) == (canonical,)
 
 
 def test_text_may_hold_comments_blank_lines_and_repetitions() -> None:
     text = "# offices\r\n203.0.113.7\r\n\r\n203.0.113.8 # Lyon\n::ffff:203.0.113.7\n"
-    assert Addresses().parse("excluded_ips", text) == ("203.0.113.7", "203.0.113.8")
+    assert Addresses().parse("exclude_ips", text) == ("203.0.113.7", "203.0.113.8")
 
 
 def test_every_unusable_entry_is_named_with_its_line() -> None:
     text = "203.0.113.7\nnonsense\n# fine\n300.1.1.1\n01.2.3.4\n"
-    with pytest.raises(ValueError, match="excluded_ips has 3 unusable") as raised:
-        Addresses().parse("excluded_ips", text)
+    with pytest.raises(ValueError, match="exclude_ips has 3 unusable") as raised:
+        Addresses().parse("exclude_ips", text)
     for place in ("line 2: 'nonsense'", "line 4: '300.1.1.1'", "line 5: '01.2.3.4'"):
         assert place in str(raised.value)
 
@@ -54,45 +54,45 @@ def test_every_unusable_entry_is_named_with_its_line() -> None:
 @pytest.mark.parametrize("networks", ["reject", "expand", "send"])
 def test_entries_that_no_policy_allows(entry: str, reason: str, networks: str) -> None:
     with pytest.raises(ValueError, match="line 1") as raised:
-        Addresses().parse("excluded_ips", entry, networks)
+        Addresses().parse("exclude_ips", entry, networks)
     assert reason in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [[7], [None], [["203.0.113.7"]], ["203.0.113.7\n203.0.113.8"]])
 def test_list_items_that_are_not_one_line_of_text(value: list[object]) -> None:
     with pytest.raises(ValueError, match="entry 1"):
-        Addresses().parse("excluded_ips", value)  # type: ignore[arg-type]
+        Addresses().parse("exclude_ips", value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [None, 7, b"203.0.113.7", {"203.0.113.7": 1}])
 def test_values_that_are_no_list(value: object) -> None:
     with pytest.raises(ValueError, match="allowed: a list"):
-        Addresses().parse("excluded_ips", value)  # type: ignore[arg-type]
+        Addresses().parse("exclude_ips", value)  # type: ignore[arg-type]
 
 
 def test_networks_are_refused_expanded_or_sent() -> None:
     with pytest.raises(ValueError, match="is a network; the interface promises addresses only"):
-        Addresses().parse("excluded_ips", "203.0.113.0/30")
-    assert Addresses().parse("excluded_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
-    assert Addresses().parse("excluded_ips", "203.0.113.0/30", "send") == ("203.0.113.0/30",)
+        Addresses().parse("exclude_ips", "203.0.113.0/30")
+    assert Addresses().parse("exclude_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
+    assert Addresses().parse("exclude_ips", "203.0.113.0/30", "send") == ("203.0.113.0/30",)
     with pytest.raises(ValueError, match="did you mean reject"):
-        Addresses().parse("excluded_ips", "", "rejekt")
+        Addresses().parse("exclude_ips", "", "rejekt")
 
 
 def test_expansion_is_limited_over_the_whole_list() -> None:
-    assert len(Addresses().parse("excluded_ips", ["10.0.0.0/23", "10.1.0.0/23"], "expand")) == EXPAND_LIMIT
+    assert len(Addresses().parse("exclude_ips", ["10.0.0.0/23", "10.1.0.0/23"], "expand")) == EXPAND_LIMIT
     with pytest.raises(ValueError, match="entry 3"):
-        Addresses().parse("excluded_ips", ["10.0.0.0/23", "10.1.0.0/23", "10.2.0.0/31"], "expand")
+        Addresses().parse("exclude_ips", ["10.0.0.0/23", "10.1.0.0/23", "10.2.0.0/31"], "expand")
     with pytest.raises(ValueError, match="may expand to 1,024"):
-        Addresses().parse("excluded_ips", "2001:db8::/32", "expand")
+        Addresses().parse("exclude_ips", "2001:db8::/32", "expand")
 
 
 def test_params_keep_their_case() -> None:
-    assert Words().parse("excluded_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
+    assert Words().parse("exclude_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
     with pytest.raises(ValueError, match="line 2: 'a b' contains white space"):
-        Words().parse("excluded_params", "a\na b")
-    with pytest.raises(ValueError, match=r"excluded_params='None' is not allowed.*tojson"):
-        Words().parse("excluded_params", "None")
+        Words().parse("exclude_params", "a\na b")
+    with pytest.raises(ValueError, match=r"exclude_params='None' is not allowed.*tojson"):
+        Words().parse("exclude_params", "None")
 
 
 @pytest.mark.parametrize(

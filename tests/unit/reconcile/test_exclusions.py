@@ -54,7 +54,7 @@ LINES = st.lists(ADDRESSES, max_size=6).map(tuple)
 def test_a_list_reaches_what_is_wanted_and_stays_there(
     current: tuple[str, ...], given_list: tuple[str, ...], owned: tuple[str, ...], mode: str
 ) -> None:
-    wanted = Addresses().parse("excluded_ips", given_list)
+    wanted = Addresses().parse("exclude_ips", given_list)
     after = reconcile("exclude_ips", current, wanted, mode, owned)
     keys = {Addresses().key(line) for line in after}
     before = {Addresses().key(line) for line in current}

@@ -112,7 +112,7 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
     text = str(caught.value)
     assert text.splitlines()[:3] == [
         "36 of 160 exclude_ips entries would be lost (22%).",
-        "Allowed: max_removal_fraction=0.1.",
+        "Allowed: max_loss_fraction=0.1.",
         "Nothing was sent. If this is intended, set force=True.",
     ]
     assert text.splitlines()[3] == (
@@ -270,7 +270,7 @@ def test_markdown_of_every_kind_of_change() -> None:
                 "7",
                 (
                     FieldChange("privacy", "public", "password"),
-                    FieldChange("password_from", None, "variable:stats"),
+                    FieldChange("password_from", None, "variable:page_password"),
                     FieldChange("exclude_ips", ("1.1.1.1", "2.2.2.2 # x`y|<b>"), ("1.1.1.1", "3.3.3.3")),
                 ),
             ),
@@ -287,7 +287,7 @@ def test_markdown_of_every_kind_of_change() -> None:
         "- create on 1 website: `new.example`\n"
         "- exclude_ips: add `3.3.3.3` on 1 website: `old.example (id 7)`\n"
         "- exclude_ips: remove `` 2.2.2.2 # x`y|<b> `` on 1 website: `old.example (id 7)`\n"
-        "- password_from: `variable:stats` on 1 website: `old.example (id 7)`\n"
+        "- password_from: `variable:page_password` on 1 website: `old.example (id 7)`\n"
         "- privacy: `password` on 1 website: `old.example (id 7)`\n"
         "- privacy: `private` on 1 website: `new.example`\n"
         "\n### Delete (1)\n\n"
@@ -299,7 +299,7 @@ def test_markdown_of_every_kind_of_change() -> None:
         "\n### Update (1)\n\n"
         "- `old.example (id 7)`\n"
         "    - exclude_ips: add `3.3.3.3`; remove `` 2.2.2.2 # x`y|<b> ``\n"
-        "    - password_from: `variable:stats`\n"
+        "    - password_from: `variable:page_password`\n"
         "    - privacy: `public` → `password`\n"
     )
     assert "Nothing to change." in to_markdown(Plan(()))

@@ -68,9 +68,9 @@ def test_the_json_text_of_a_list_is_the_list() -> None:
     assert parse_selectors("websites", "[]") == ()
     assert parse_selectors("websites", "[ab].example\n[cd].example") == ("[ab].example", "[cd].example")
     assert names("accept", "[]") == ()
-    assert LINE_FIELDS["exclude_ips"].parse("excluded_ips", '["192.0.2.1", "192.0.2.2"]') == ("192.0.2.1", "192.0.2.2")
+    assert LINE_FIELDS["exclude_ips"].parse("exclude_ips", '["192.0.2.1", "192.0.2.2"]') == ("192.0.2.1", "192.0.2.2")
     with pytest.raises(ValueError, match=r"entry 2: 7 is not text"):
-        LINE_FIELDS["exclude_ips"].parse("excluded_ips", '["192.0.2.1", 7]')
+        LINE_FIELDS["exclude_ips"].parse("exclude_ips", '["192.0.2.1", 7]')
 
 
 def test_the_error_says_first_what_is_wrong_and_last_how_to_go_on() -> None:

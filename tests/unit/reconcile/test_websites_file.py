@@ -41,7 +41,7 @@ websites:
   shop.example.com:
     groups: [shops]
     privacy: password
-    password_from: "variable:stats_password"
+    password_from: "variable:page_password"
     also_exclude_ips:
       - 2001:DB8::1
     favorite: true
@@ -64,7 +64,7 @@ def test_websites_override_groups_and_groups_override_defaults() -> None:
         "www.example.com": {"privacy": "private", "exclude_ips": ("203.0.113.7",)},
         "shop.example.com": {
             "privacy": "password",
-            "password_from": "variable:stats_password",
+            "password_from": "variable:page_password",
             "email": True,
             "exclude_params": ("gclid",),
             "exclude_ips": ("203.0.113.7", "2001:db8::1"),
@@ -178,7 +178,7 @@ def test_anchors_may_be_used() -> None:
 
 
 SCALARS: st.SearchStrategy[object] = st.sampled_from(
-    [None, True, 0, 2, "", "private", "password", "variable:x", "secret:x", "1.1.1.1", [], ["a"], [1], {}]
+    [None, True, 0, 2, "", "private", "password", "variable:page_password", "secret:x", "1.1.1.1", [], ["a"], [1], {}]
 )
 NAMES = ["privacy", "password_from", "email", "exclude_params", "also_exclude_ips", "favorite", "groups", "other"]
 LAYERS = st.none() | st.dictionaries(st.sampled_from(NAMES), SCALARS, max_size=3)
@@ -259,7 +259,7 @@ def test_new_websites_need_privacy_and_a_protected_one_needs_a_password() -> Non
 websites:
   new.example:
   secret.example: {privacy: password}
-  open.example: {privacy: public, password_from: "variable:x", favorite: false, exclude_ips: []}
+  open.example: {privacy: public, password_from: "variable:page_password", favorite: false, exclude_ips: []}
   www.example.com: {privacy: password}
   shown.example: {privacy: password, email: true}
 """
@@ -274,13 +274,15 @@ websites:
     ]
     assert "public statistics page" in lines[0]
     (change,) = plan(
-        "websites: {o.example: {privacy: public, password_from: 'variable:x', favorite: false, exclude_ips: []}}"
+        "websites: {o.example: {privacy: public, password_from: 'variable:page_password', favorite: false}}"
     ).changes
     assert change.settings == {"privacy": "public"}
-    (change,) = plan("websites: {o.example: {privacy: password, password_from: 'variable:x'}}").changes
-    assert change.settings == {"privacy": "password", "password_from": "variable:x"}
-    (change,) = plan("websites: {www.example.com: {privacy: password, password_from: 'connection:x'}}", RECORD).changes
-    assert change.settings == {"privacy": "password", "password_from": "connection:x"}
+    (change,) = plan("websites: {o.example: {privacy: password, password_from: 'variable:page_password'}}").changes
+    assert change.settings == {"privacy": "password", "password_from": "variable:page_password"}
+    (change,) = plan(
+        "websites: {www.example.com: {privacy: password, password_from: 'connection:page_password'}}", RECORD
+    ).changes
+    assert change.settings == {"privacy": "password", "password_from": "connection:page_password"}
 
 
 def test_duplicates_on_the_server_and_records_without_domain_are_refused() -> None:
@@ -450,7 +452,10 @@ def test_an_export_is_valid_and_plans_to_nothing(records: list[dict[str, Any]]) 
 
 
 SETTINGS = st.fixed_dictionaries(
-    {"privacy": st.sampled_from(["public", "private", "password"]), "password_from": st.just("variable:x")},
+    {
+        "privacy": st.sampled_from(["public", "private", "password"]),
+        "password_from": st.just("variable:page_password"),
+    },
     optional={
         "email": st.booleans(),
         "exclude_bots": st.booleans(),

@@ -39,13 +39,13 @@ def test_a_large_loss_is_refused(
     night = first.manifest.observed_at + NIGHT
     if trips:
         with pytest.raises(GuardError, match=f"(?s)The list has {after} websites.*{before}.*accept=\\['count'\\]"):
-            take(base, make_websites(after), night, max_drop_fraction=fraction)
+            take(base, make_websites(after), night, max_loss_fraction=fraction)
         assert read_snapshot(base, night.date()) is None
         accept = frozenset({"count"})
-        taken = take(base, make_websites(after), night, max_drop_fraction=fraction, accept=accept)
+        taken = take(base, make_websites(after), night, max_loss_fraction=fraction, accept=accept)
         assert taken.manifest.count == after
     else:
-        assert take(base, make_websites(after), night, max_drop_fraction=fraction).manifest.count == after
+        assert take(base, make_websites(after), night, max_loss_fraction=fraction).manifest.count == after
 
 
 def test_a_rerun_is_measured_against_what_it_would_replace(take: Make, make_websites: Make, base: StoragePath) -> None:
@@ -117,10 +117,10 @@ def test_values_that_do_not_fit_any_more_fail_the_run_where_they_are_too_many(
     ]
     if trips:
         with pytest.raises(GuardError, match=rf"{misfits}0.0% of the values of favorite do not fit.*\(0.0% before\)"):
-            take(base, records, night, max_drop_fraction=fraction)
+            take(base, records, night, max_loss_fraction=fraction)
         assert read_snapshot(base, night.date()) is None
     else:
-        taken = take(base, records, night, max_drop_fraction=fraction)
+        taken = take(base, records, night, max_loss_fraction=fraction)
         assert taken.manifest.fields.misfits == {"favorite": misfits}
 
 
@@ -184,8 +184,8 @@ def test_the_first_of_a_day_that_is_damaged_still_limits_the_loss_of_the_day(
     "options",
     [
         {"min_websites": -1},
-        {"max_drop_fraction": 1.1},
-        {"max_drop_fraction": -0.1},
+        {"max_loss_fraction": 1.1},
+        {"max_loss_fraction": -0.1},
         {"file_format": "xml"},
         {"compression": "rar"},
         {"exclude_ips_as": "maybe"},

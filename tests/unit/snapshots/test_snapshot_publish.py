@@ -193,7 +193,7 @@ def test_two_runs_at_once_have_one_winner(take: Make, make_websites: Make, base:
         start.wait()
         try:
             later = first.manifest.observed_at + timedelta(seconds=number)
-            results.append(take(base, make_websites(10 + number), later, max_drop_fraction=1.0))
+            results.append(take(base, make_websites(10 + number), later, max_loss_fraction=1.0))
         except StorageError as error:
             results.append(error)
 

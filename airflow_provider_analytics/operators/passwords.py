@@ -1,0 +1,44 @@
+"""Passwords of statistics pages, which are in Airflow; a file and an argument only say where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Variable, mask_secret
+
+from airflow_provider_analytics.api.checks import refused
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM, check_password_from
+
+
+def passwords_of(references: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the password of each reference, and mask it in logs.
+
+    :param references: ``connection:NAME`` or ``variable:NAME`` to the domains that need its password.
+    :raises ValueError: with all references that are not allowed, or lead to no password.
+    """
+    passwords = {reference: _password(check_password_from(reference)) for reference in references}
+    missing = []
+    for reference, domains in references.items():
+        if not passwords[reference]:
+            named = list(domains)
+            more = " and others" if len(named) > 3 else ""
+            missing.append(f"{PASSWORD_FROM}={reference!r} of {', '.join(named[:3])}{more}")
+    if missing:
+        raise ValueError(f"there is no password in {'; '.join(missing)}: set it in Airflow. Nothing was sent")
+    for password in passwords.values():
+        mask_secret(password)
+    return {reference: str(password) for reference, password in passwords.items()}
+
+
+def _password(reference: str) -> str | None:
+    kind, _, name = reference.partition(":")
+    if kind == "variable":
+        found: str | None = Variable.get(name, None)
+        return found
+    try:
+        connection = BaseHook.get_connection(name)
+    except AirflowNotFoundException:
+        return None
+    if connection.conn_type == "analytics":  # its password is an API key
+        raise refused(PASSWORD_FROM, reference, "a connection of another type than analytics")
+    return connection.password

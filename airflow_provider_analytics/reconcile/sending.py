@@ -1,0 +1,262 @@
+"""Send single changes of a plan, each worked out from what the website shows immediately before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from airflow_provider_analytics.api.domains import same_domain
+from airflow_provider_analytics.api.fields import FIELDS, normalise
+from airflow_provider_analytics.api.kinds import PASSWORD_FROM
+from airflow_provider_analytics.api.transport import may_have_been_applied
+from airflow_provider_analytics.api.verification import Expected
+from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
+    AnalyticsConnectionError,
+    AnalyticsError,
+    NotFoundError,
+    PermissionDeniedError,
+    StoppedError,
+    ValidationError,
+)
+from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
+from airflow_provider_analytics.reconcile.plan import Change, FieldChange, website_of
+from airflow_provider_analytics.reconcile.results import Result, State
+from airflow_provider_analytics.reconcile.websites import Websites
+
+#: Works the change of a website out from a record of it; None if nothing is to be changed.
+ChangeOf = Callable[[Mapping[str, Any]], Change | None]
+
+
+class Recorder(Protocol):
+    """What is told of changes while they are made; called from several threads."""
+
+    def claim(self, change: Change) -> bool:
+        """Return whether the ledger covers a change that is about to be sent.
+
+        If it does not, it is made to: the website is then fetched again before its update.
+        """
+
+    def applied(self, change: Change) -> None:
+        """Note a change that was applied; a create has the id of the new website."""
+
+    def undone(self, change: Change) -> None:
+        """Note that a change that was noted as applied is not there."""
+
+
+class NoRecorder:
+    """Records nothing."""
+
+    def claim(self, change: Change) -> bool:
+        """Return True."""
+        return True
+
+    def applied(self, change: Change) -> None:
+        """Do nothing."""
+
+    def undone(self, change: Change) -> None:
+        """Do nothing."""
+
+
+@dataclass
+class Site:
+    """A website of the plan, while its change is made.
+
+    :param todo: what is left to change.
+    :param result: what became of it.
+    :param before: its record immediately before the last update; None if it was not updated.
+    :param expected: what it should show; None if nothing was sent.
+    :param lost: a change that failed, and may have been applied nevertheless.
+    :param under_way: the change that is being sent.
+    """
+
+    todo: Change
+    result: Result
+    before: Mapping[str, Any] | None = None
+    expected: Expected | None = None
+    lost: Change | None = None
+    under_way: Change | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the website for logs and errors."""
+        return self.todo.website
+
+    @property
+    def sent(self) -> Change | None:
+        """The last change that was sent, whether it was answered or not."""
+        return self.lost or (self.result.sent[-1] if self.result.sent else None)
+
+
+class Sender:
+    """Sends single changes, each worked out from what the website shows immediately before."""
+
+    def __init__(
+        self,
+        websites: Websites,
+        change_of: ChangeOf,
+        passwords: Mapping[str, str],
+        recorder: Recorder,
+        shared: frozenset[str],
+        *,
+        ignore_gone: bool,
+    ) -> None:
+        self._newest = websites.newest
+        self._client = websites.client
+        self.change_of = change_of
+        self._passwords = passwords
+        self.recorder = recorder
+        self._shared = shared
+        self._ignore_gone = ignore_gone
+
+    def note(self, site: Site, change: Change) -> None:
+        """Note a change that was applied."""
+        site.result.sent.append(change)
+        self.recorder.applied(change)
+
+    def send(self, site: Site) -> None:
+        """Send the change of a website; its result says what became of it."""
+        try:
+            {"create": self._create, "update": self._update, "delete": self._delete}[site.todo.action](site)
+            if not site.result.sent:
+                site.result.state, site.result.why = State.UNCHANGED, ""
+        except (PermissionDeniedError, ValidationError):
+            site.result.state = State.REFUSED
+            raise
+        finally:
+            site.under_way = None
+
+    def _create(self, site: Site) -> None:
+        change = site.todo
+        settings = self._settings(change)
+        later = {name: settings.pop(name) for name in list(settings) if not FIELDS[name].on_create}
+        created = tuple(one for one in change.fields if one.field not in later)
+        site.under_way = change
+        try:
+            website_id = self._client.send_create(change.domain, settings)
+            if website_id is None:
+                found = self._client.find_created(change.domain, None, self._newest)
+                website_id = str(found["id"])
+        except AnalyticsError as error:
+            answered = isinstance(error, (AnalyticsApiError, AnalyticsConnectionError))
+            if not isinstance(error, StoppedError) and (not answered or may_have_been_applied(error)):
+                site.lost = change
+            raise
+        site.expected = Expected.of_new(change.domain, settings)
+        if not later:
+            self.note(site, replace(change, website_id=website_id))
+            return
+        # A create cannot set them.
+        self.note(site, replace(change, website_id=website_id, fields=created))
+        rest = replace(
+            change,
+            action="update",
+            website_id=website_id,
+            fields=tuple(one for one in change.fields if one.field in later),
+        )
+        self._client.change_website(website_id, lambda _: later)
+        site.expected = Expected.of_new(change.domain, {**settings, **later})
+        self.note(site, rest)
+
+    def _update(self, site: Site) -> None:
+        planned = site.todo
+        website_id = str(planned.website_id)
+        worked_out: Change | None = None
+        before: Mapping[str, Any] = {}
+        lost: list[tuple[Change, Mapping[str, Any]]] = []
+
+        def work_out(record: dict[str, Any]) -> Mapping[str, Any] | None:
+            nonlocal worked_out, before
+            self._check_domain(planned, record, "not changed")
+            worked_out, before = self.change_of(record), record
+            if worked_out is not None and not self.recorder.claim(worked_out):
+                raise _FetchAgainError
+            site.under_way = worked_out or planned
+            return self._settings(worked_out) if worked_out else None
+
+        def may_be_applied() -> None:
+            if worked_out is not None:
+                lost.append((worked_out, before))
+
+        while True:
+            try:
+                record = self._client.change_website(website_id, work_out, may_be_applied)
+            except _FetchAgainError:
+                continue
+            except NotFoundError:
+                self._client.get_account()  # with a wrong base URL, everything is "not found"
+                if not self._ignore_gone:
+                    raise
+                for change, _ in lost:
+                    self.note(site, change)
+                return
+            except Exception:
+                if lost:
+                    self._expect(site, *lost[-1])
+                    site.lost = replace(lost[-1][0], domain=planned.domain)
+                raise
+            break
+        for change, shown in lost:  # applied, as the next attempt shows, or overwritten by it
+            self._expect(site, change, shown)
+            self.note(site, change)
+        if worked_out is None:
+            site.result.record = before
+        else:
+            self._expect(site, worked_out, before)
+            if record is not None:
+                self._check_answer(site, planned, worked_out, record)
+            self.note(site, worked_out)
+
+    def _expect(self, site: Site, change: Change, before: Mapping[str, Any]) -> None:
+        settings = self._settings(change)
+        site.before = site.before or before
+        site.expected = Expected(before, settings, change.domain, shared=self._shared)
+
+    def _check_answer(self, site: Site, planned: Change, sent: Change, record: Mapping[str, Any]) -> None:
+        """Raise if the response to an update is about another domain than the one in the plan."""
+        try:
+            self._check_domain(planned, record, "it was changed, but")
+        except ValueError:
+            self.recorder.applied(replace(sent, domain=website_of(record)[0]))
+            raise
+
+    def _delete(self, site: Site) -> None:
+        planned = site.todo
+        website_id = str(planned.website_id)
+        try:
+            record = self._client.get_website(website_id)
+            self._check_domain(planned, record, "not deleted")
+            # What is deleted is what it was last, not what it was when the plan was made.
+            fields = tuple(
+                FieldChange(name, normalise(name, record[name]), None) for name in SETTABLE_FIELDS if name in record
+            )
+            change = replace(planned, fields=fields)
+            site.under_way = change
+            try:
+                self._client.send_delete(website_id)
+            except NotFoundError:
+                raise
+            except AnalyticsError as error:
+                if may_have_been_applied(error):
+                    site.lost = change
+                raise
+        except NotFoundError:
+            self._client.get_account()  # with a wrong base URL, everything is "not found"
+            return
+        self.note(site, change)
+
+    def _check_domain(self, planned: Change, record: Mapping[str, Any], verb: str) -> None:
+        """Raise if the id of a plan does not belong to the domain of the plan any more."""
+        domain = record.get("domain")
+        if planned.domain and isinstance(domain, str) and not same_domain(domain, planned.domain):
+            raise ValueError(f"{verb}: id {planned.website_id} now belongs to {domain!r}")
+
+    def _settings(self, change: Change) -> dict[str, Any]:
+        settings = change.settings
+        reference = settings.pop(PASSWORD_FROM, None)
+        return {**settings, "password": self._passwords[reference]} if reference else settings
+
+
+class _FetchAgainError(Exception):
+    """The ledger had to be written before the update: the website is fetched again."""

@@ -1,0 +1,159 @@
+"""Each of the typical changes fails a test that names the places that do not know of it.
+
+A field: ``test_fields_are_everywhere.py``. An operator: ``operators/test_operator_classes.py`` and the registry in
+``test_repository_files.py``. Here: a list parameter, an operation, a file format, a guard and a secret of a connection.
+CONTRIBUTING says where each of them goes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import contract_table
+import pytest
+from operations import OPERATIONS
+from wire_client import client_of
+
+from airflow_provider_analytics.api import listing
+from airflow_provider_analytics.api.fields import ListFilters
+from airflow_provider_analytics.api.operations import Operations
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.get_provider_info import get_provider_info
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.operators.websites import ListWebsitesOperator
+from airflow_provider_analytics.sandbox.parameters import LIST_PARAMETERS
+from airflow_provider_analytics.sandbox.routes import ROUTES
+from airflow_provider_analytics.snapshots.formats import FORMATS
+from airflow_provider_analytics.snapshots.guards import GUARDS
+
+CHECKOUT = Path(__file__).parents[2]
+
+#: List parameters that may move rows of a list of several pages, and those that do not select: for these, the order of
+#: the rows is part of the proof. Every other one is named as stable, or the list is read in both directions.
+MOVES_ROWS = {"favorite"}
+SELECTS_NOTHING = {"sort_by", "sort", "per_page"}
+
+
+def page(name: str) -> str:
+    return (CHECKOUT / "docs" / name).read_text()
+
+
+def parameters(function: Callable[..., object]) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
+def documented(thing: object) -> set[str]:
+    return set(re.findall(r":param (\w+):", inspect.getdoc(thing) or ""))
+
+
+PLACES_OF_A_LIST_PARAMETER: dict[str, Callable[[], object]] = {
+    "the proof of the list (api/listing.py)": lambda: listing.STABLE_FILTERS | MOVES_ROWS | SELECTS_NOTHING,
+    "hook.list_websites": lambda: parameters(AnalyticsHook.list_websites) & documented(AnalyticsHook.list_websites),
+    "hook.iter_websites": lambda: parameters(AnalyticsHook.iter_websites) & documented(AnalyticsHook.iter_websites),
+    "ListWebsitesOperator": lambda: parameters(ListWebsitesOperator) & documented(ListWebsitesOperator),
+    "the sandbox": lambda: {parameter.name for parameter in LIST_PARAMETERS},
+    "docs/interface.md": lambda: page("interface.md"),
+    "tests/contract": contract_table.render,
+}
+
+
+@pytest.mark.parametrize("name", ListFilters.__annotations__)
+@pytest.mark.parametrize("place", PLACES_OF_A_LIST_PARAMETER)
+def test_a_list_parameter_is_known_to(place: str, name: str) -> None:
+    assert name in PLACES_OF_A_LIST_PARAMETER[place]()  # type: ignore[operator]
+
+
+OPERATION_NAMES = sorted(name for name in vars(Operations) if not name.startswith("_"))
+#: Operation to the name that the interface and the hook have for it.
+IN_THE_HOOK = {
+    "page": "list_websites", "show": "get_website", "create": "create_website", "update": "update_website",
+    "delete": "delete_website", "account": "get_account",
+}  # fmt: skip
+IN_ROUTES = {"page": "list"}
+PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
+    "this test": lambda name: name in IN_THE_HOOK,
+    "the hook": lambda name: hasattr(AnalyticsHook, IN_THE_HOOK.get(name, "?")),
+    "an operator": lambda name: (
+        f"{IN_THE_HOOK.get(name, '?').title().replace('_', '')}Operator" in page("operators.md")
+    ),
+    "the sandbox": lambda name: IN_ROUTES.get(name, name) in {route.operation for route in ROUTES},
+    "tests/support/operations.py": lambda name: IN_ROUTES.get(name, name) in OPERATIONS,
+}
+
+
+@pytest.mark.parametrize("name", OPERATION_NAMES)
+@pytest.mark.parametrize("place", PLACES_OF_AN_OPERATION)
+def test_an_operation_is_known_to(place: str, name: str) -> None:
+    assert PLACES_OF_AN_OPERATION[place](name)
+
+
+PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
+    "SnapshotWebsitesOperator": lambda: inspect.getdoc(SnapshotWebsitesOperator) or "",
+    "docs/snapshots.md": lambda: page("snapshots.md"),
+    "docs/loading.md": lambda: page("loading.md"),
+    "the readers that are tried": lambda: (
+        CHECKOUT / "tests" / "integration" / "snapshots" / "test_snapshot_readers.py"
+    ).read_text(),
+    "the tests of formats": lambda: (
+        CHECKOUT / "tests" / "unit" / "snapshots" / "test_snapshot_formats.py"
+    ).read_text(),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("place", PLACES_OF_A_FORMAT)
+def test_a_file_format_is_known_to(place: str, name: str) -> None:
+    assert re.search(rf"\b{name}\b", PLACES_OF_A_FORMAT[place]())
+
+
+PLACES_OF_A_GUARD: dict[str, Callable[[], str]] = {
+    "SnapshotWebsitesOperator": lambda: inspect.getdoc(SnapshotWebsitesOperator) or "",
+    "docs/snapshots.md": lambda: page("snapshots.md"),
+    "its check (snapshots/)": lambda: "".join(
+        re.sub(r"GUARDS = \{.*?\n\}", "", path.read_text(), flags=re.DOTALL)
+        for path in (CHECKOUT / "airflow_provider_analytics" / "snapshots").glob("*.py")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GUARDS)
+@pytest.mark.parametrize("place", PLACES_OF_A_GUARD)
+def test_a_guard_is_known_to(place: str, name: str) -> None:
+    assert re.search(rf"[`\"]{name}[`\"]", PLACES_OF_A_GUARD[place]())
+
+
+MARKER = "a-marker-of-32-characters-1234567"
+#: Settings that authenticate: what :class:`Settings` does not show.
+SECRETS = [one.name for one in dataclasses.fields(Settings) if not one.repr]
+OF_SECRETS: dict[str, dict[str, Any]] = {
+    "api_key": {"api_key": MARKER},
+    "headers": {"headers": {"X-Any": MARKER}},
+    "proxies": {"proxies": {"https": f"http://user:{MARKER}@proxy:3128"}},
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+class TestASecretOfAConnection:
+    """Another way to authenticate begins with a setting that is not shown."""
+
+    def test_it_has_an_example_here(self, name: str) -> None:
+        assert name in OF_SECRETS
+
+    def test_it_is_hidden_in_every_text(self, name: str) -> None:
+        with client_of("https://stats.example", **OF_SECRETS[name]) as client:
+            assert MARKER not in client.redact(f"a {MARKER} b")
+            assert MARKER not in str(client.for_output({"x": f"a {MARKER} b"}))
+            assert MARKER not in repr(client.settings)
+
+    def test_the_form_and_the_docs_name_it(self, name: str) -> None:
+        (form,) = get_provider_info()["connection-types"]
+        named = {"api_key": "API key"}.get(name, name)
+        assert named in str(form)
+        assert named in page("connection.md")
+        assert named in page("security.md")
