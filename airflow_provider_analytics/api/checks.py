@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import json
 from collections.abc import Iterable, Mapping
@@ -104,9 +105,21 @@ def text_list(name: str, text: str) -> list[Any] | None:
             found = json.loads(plain)
             if isinstance(found, list):
                 return found
-    if plain == "None" or (plain.startswith("[") and plain.endswith("]") and ("'" in plain or plain == "[]")):
+    if _is_python(plain):
         raise refused(name, text, "a list, or its JSON text: use the filter tojson in the template")
     return None
+
+
+def _is_python(text: str) -> bool:
+    """Return whether a text is Python's spelling of a list, a tuple, a set or None. The glob ``[ab]`` is none of it."""
+    if text == "None":
+        return True
+    if text[:1] + text[-1:] not in ("[]", "()", "{}"):
+        return False
+    try:
+        return isinstance(ast.literal_eval(text), (list, tuple, set))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return "'" in text
 
 
 def once(value: object) -> Any:
@@ -128,7 +141,8 @@ def names(name: str, value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
-        value = text_list(name, value) or value
+        listed = text_list(name, value)
+        value = value if listed is None else listed
     if isinstance(value, str):
         return tuple(part for part in map(str.strip, value.split(",")) if part)
     if isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):

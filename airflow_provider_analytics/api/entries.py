@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from airflow_provider_analytics.api.checks import one_of, refused, short_repr
+from airflow_provider_analytics.api.checks import one_of, refused, short_repr, text_list
 
 Entries = tuple[str, ...]
 
@@ -64,6 +64,7 @@ class EntryType(ABC):
     def parse(self, argument: str, value: Iterable[str] | str, networks: str = "reject") -> Entries:
         """Return the entries of a list, or of a text with one entry per line, normalised and without duplicates.
 
+        A text may also be a list in JSON, as templates render one with ``tojson``.
         ``#`` at the beginning of a line or after white space starts a comment; a text may hold blank lines.
 
         :param argument: name of the argument, for messages.
@@ -72,6 +73,8 @@ class EntryType(ABC):
         :raises ValueError: if it is neither a list nor a text, or ``networks`` is invalid.
         :raises UnusableEntriesError: if entries are invalid; the message lists all of them with their numbers.
         """
+        if isinstance(value, str) and (found := text_list(argument, value)) is not None:
+            value = found
         place = "line" if isinstance(value, str) else "entry"
         if isinstance(value, str):
             value = value.splitlines()

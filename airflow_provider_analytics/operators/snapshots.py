@@ -103,10 +103,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         fields of the records. (templated)
     :param ignore_fields: names of fields that do not count. (templated)
     :param min_websites: smallest number of websites allowed; default 0. (templated)
-    :param max_loss_fraction: largest fraction of the last snapshot's websites that may be gone; default 0.3; checked
-        from 10 websites up, and if none is left. (templated)
-    :param max_misfit_fraction: largest fraction of the values of a field that may not fit its type, and would be null;
-        default 1: any. (templated)
+    :param max_loss_fraction: largest fraction that may be lost of the websites, and of the values of a field; default
+        0.3; checked from 10 websites up, and if none is left. (templated)
     :param accept: names of the guards that are not checked in this run, as a list or separated by commas: ``count``,
         ``source``, ``fields``, ``clock``, ``version``. (templated)
     :param force: check none of the guards. (templated)
@@ -119,8 +117,10 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     :return: a dict: ``path`` of the data, ``manifest``, ``digest``, ``dataset``, ``snapshot_date``, ``observed_at``,
         ``late``, ``count``; ``first`` (whether no earlier day is published), the day of the snapshot before
         (``previous``; None if there is none or it is damaged) and the numbers of websites ``removed``,
-        ``privacy_changed``, ``changed`` and ``added`` since; ``fields`` that are ``new``, ``missing`` or have
-        ``misfits``; the data ``files``, the file with all ``changes`` and the ``report``.
+        ``privacy_changed``, ``changed`` and ``added`` since; the snapshot of the same day that this one replaced
+        (``replaced``: its ``observed_at`` and ``count``, and the same numbers; None if there is none); ``fields`` that
+        are ``new``, ``missing`` or have ``misfits``; the data ``files``, the file with all ``changes`` and the
+        ``report``.
     :raises AirflowFailException: without a retry, if an argument is not allowed, a guard trips, the list is late and
         may not be filed, or the connection cannot be used.
     :raises AirflowSkipException: if the list is late, may not be filed, and ``late="skip"``.
@@ -143,7 +143,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         "ignore_fields",
         "min_websites",
         "max_loss_fraction",
-        "max_misfit_fraction",
         "accept",
         "force",
         "report",
@@ -169,7 +168,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         ignore_fields: Iterable[str] = (),
         min_websites: int = 0,
         max_loss_fraction: float = MAX_LOSS_FRACTION,
-        max_misfit_fraction: float = 1.0,
         accept: Iterable[str] = (),
         force: bool = False,
         report: bool = False,
@@ -193,7 +191,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.ignore_fields = ignore_fields
         self.min_websites = min_websites
         self.max_loss_fraction = max_loss_fraction
-        self.max_misfit_fraction = max_misfit_fraction
         self.accept = accept
         self.force = force
         self.report = report
@@ -298,7 +295,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             ),
             min_websites=whole_number("min_websites", self.min_websites, at_least=0),
             max_loss_fraction=fraction("max_loss_fraction", self.max_loss_fraction),
-            max_misfit_fraction=fraction("max_misfit_fraction", self.max_misfit_fraction),
             accept=frozenset(one_of("accept", name, GUARDS) for name in accept),
             report=flag("report", self.report),
         )
@@ -411,9 +407,8 @@ class CompareSnapshotsOperator(BaseOperator):
     :param compare_fields: names of the fields that count as changes; default: those of the current snapshot; ``*``
         stands for all fields of the records. (templated)
     :param ignore_fields: names of fields that do not count; default: those of the current snapshot. (templated)
-    :param max_changes: maximum number of changes returned; default 50. (templated)
     :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``removed``,
-        ``privacy_changed``, ``changed`` and ``added``, the first ``changes`` and whether there are more
+        ``privacy_changed``, ``changed`` and ``added``, the first 50 ``changes`` and whether there are more
         (``truncated``), and the files with all changes (``jsonl``, ``markdown``). If there is no earlier snapshot
         (``first``), or it is damaged, ``previous`` is None and the numbers are 0.
     :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, an argument is not
@@ -430,7 +425,6 @@ class CompareSnapshotsOperator(BaseOperator):
         "on_change",
         "compare_fields",
         "ignore_fields",
-        "max_changes",
     )
 
     def __init__(
@@ -443,7 +437,6 @@ class CompareSnapshotsOperator(BaseOperator):
         on_change: str = "report",
         compare_fields: Iterable[str] | None = None,
         ignore_fields: Iterable[str] = (),
-        max_changes: int = 50,
         **kwargs: Unpack[TaskArguments],
     ) -> None:
         super().__init__(**kwargs)
@@ -454,11 +447,10 @@ class CompareSnapshotsOperator(BaseOperator):
         self.on_change = on_change
         self.compare_fields = compare_fields
         self.ignore_fields = ignore_fields
-        self.max_changes = max_changes
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the snapshots, write both files, and return the counts and the first changes."""
-        from airflow_provider_analytics.api.checks import names, one_of, whole_number
+        from airflow_provider_analytics.api.checks import names, one_of
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_words
         from airflow_provider_analytics.snapshots.layout import dataset_of
@@ -471,7 +463,6 @@ class CompareSnapshotsOperator(BaseOperator):
                 previous=_date(self.previous),
                 compare_fields=names("compare_fields", self.compare_fields),
                 ignore_fields=names("ignore_fields", self.ignore_fields),
-                max_changes=whole_number("max_changes", self.max_changes, at_least=0),
             )
         if result["previous"] is None:
             reason = "is the first snapshot" if result["first"] else "cannot be compared, as the one before is damaged"
@@ -602,7 +593,7 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
     from airflow_provider_analytics.snapshots.diff import COUNTS
 
     manifest, partition = snapshot.manifest, snapshot.partition
-    previous = manifest.previous
+    previous, replaced = manifest.previous, manifest.replaced
     return {
         "path": str(partition.data),
         "manifest": str(partition.manifest),
@@ -615,6 +606,12 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
         "first": manifest.first,
         "previous": previous.snapshot_date.isoformat() if previous else None,
         **{name: getattr(previous, name) if previous else None for name in COUNTS},
+        "replaced": replaced
+        and {
+            "observed_at": replaced.observed_at.isoformat(),
+            "count": replaced.count,
+            **{name: getattr(replaced, name) for name in COUNTS},
+        },
         "fields": {
             "new": manifest.fields.new[:MAX_FIELDS],
             "missing": manifest.fields.missing,

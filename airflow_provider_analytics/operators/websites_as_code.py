@@ -37,6 +37,7 @@ class _Settings(NamedTuple):
     ledger_path: str | None
     list_name: str | None
     adopt: bool
+    only_missing: bool = False
 
     def differing(self, scope: Mapping[str, Any]) -> list[str]:
         """Return the arguments that are given and are others than those of a plan."""
@@ -60,6 +61,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
     )
     #: Only operators that plan have it.
     adopt: bool = False
+    only_missing: bool = False
     #: Only operators that write have it.
     file_mode: str = "600"
 
@@ -99,6 +101,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
             self.ledger_path,
             self.list_name,
             flag("adopt", self.adopt),
+            flag("only_missing", self.only_missing),
         )
 
     def _plan(
@@ -121,7 +124,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
         workers = whole_number("max_workers", self.max_workers, at_least=1)
-        source = WebsitesAsCode(self._file(), settings.prune)
+        source = WebsitesAsCode(self._file(), settings.prune, settings.only_missing)
         if source.managed and to_apply_in is not None:
             require_run_to_apply(to_apply_in, ledger=True)
         # A plan that was made for another service or account is another plan.
@@ -207,6 +210,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     :param list_name: for lists in mode ``managed``: their name in the ledger. (templated)
     :param adopt: for lists in mode ``managed``: let them own the entries that they have in common with
         the websites, whoever added them. (templated)
+    :param only_missing: create the websites that do not exist, and leave all others as they are. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for example for the body of an
@@ -227,6 +231,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         "file_mode",
         "force",
         "adopt",
+        "only_missing",
     )
 
     def __init__(
@@ -243,6 +248,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         ledger_path: str | None = None,
         list_name: str | None = None,
         adopt: bool = False,
+        only_missing: bool = False,
         max_workers: int = 8,
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
@@ -263,6 +269,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         self.file_mode = file_mode
         self.force = force
         self.adopt = adopt
+        self.only_missing = only_missing
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to ``plan_path``."""
@@ -317,6 +324,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param ledger_path: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
     :param list_name: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
     :param adopt: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
+    :param only_missing: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param file_mode: permissions of ledger and audit trail on a disk of the worker: ``600`` (default: for its
@@ -338,6 +346,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         "plan_path",
         "force",
         "adopt",
+        "only_missing",
         "audit_path",
         "file_mode",
     )
@@ -355,6 +364,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         ledger_path: str | None = None,
         list_name: str | None = None,
         adopt: bool = False,
+        only_missing: bool = False,
         max_workers: int = 8,
         audit_path: str | None = None,
         file_mode: str = "600",
@@ -376,6 +386,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         self.plan_path = plan_path
         self.force = force
         self.adopt = adopt
+        self.only_missing = only_missing
         self.audit_path = audit_path
         self.file_mode = file_mode
 
@@ -521,6 +532,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param dataset: ``dataset`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
+    :param websites: domains, patterns such as ``*.example.com``, or ids of the websites; default: all. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``config_path``, the number of ``websites``, their ``origin``, and ``left_out``, the number of
@@ -537,6 +549,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         "base_path",
         "snapshot_date",
         "dataset",
+        "websites",
         "max_workers",
         "analytics_conn_id",
     )
@@ -549,6 +562,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         base_path: str | None = None,
         snapshot_date: str | None = None,
         dataset: str = "websites",
+        websites: Iterable[str | int] | str | int | None = None,
         max_workers: int = 8,
         analytics_conn_id: str = "analytics_default",
         **kwargs: Unpack[TaskArguments],
@@ -559,12 +573,14 @@ class ExportWebsitesOperator(AnalyticsOperator):
         self.base_path = base_path
         self.snapshot_date = snapshot_date
         self.dataset = dataset
+        self.websites = websites
         self.max_workers = max_workers
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
         from airflow_provider_analytics.hooks.object_storage import names_in, write_text
         from airflow_provider_analytics.operators.planning import SHOWN_CHANGES
+        from airflow_provider_analytics.reconcile.selection import choose, parse_selectors
         from airflow_provider_analytics.reconcile.websites_export import export_folder, export_websites
 
         with self.connected() as hook:
@@ -574,12 +590,14 @@ class ExportWebsitesOperator(AnalyticsOperator):
                     base_path=self.base_path,
                     snapshot_date=self.snapshot_date,
                 )
+            selectors = None if self.websites is None else parse_selectors("websites", self.websites)
             records, origin = self._recorded() if self.base_path else self._current(hook)
+            records, restore = choose(records, selectors, ()), bool(self.base_path)
             if self.groups is None:
-                text, left_out = export_websites(records, origin=origin)
+                text, left_out = export_websites(records, origin=origin, restore=restore)
                 texts = {self.config_path: text}
             else:
-                files, left_out = export_folder(records, self.groups, origin=origin)
+                files, left_out = export_folder(records, self.groups, origin=origin, restore=restore)
                 texts = {f"{self.config_path.rstrip('/')}/{name}": text for name, text in files.items()}
                 others = {one for one in names_in(self.config_path, "config_path") if one.endswith(".yaml")} - set(
                     files

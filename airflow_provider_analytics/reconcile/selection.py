@@ -28,7 +28,8 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
     :raises ValueError: if the value is neither, or a selector is blank or neither text nor a number.
     """
     if isinstance(value, str):
-        value = text_list(field, value) or [line for line in map(without_comment, value.splitlines()) if line]
+        found = text_list(field, value)
+        value = [line for line in map(without_comment, value.splitlines()) if line] if found is None else found
     elif isinstance(value, int):
         value = [value]
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
@@ -141,4 +142,7 @@ def raise_unmatched(unmatched: Sequence[str], *, allow_no_match: bool) -> None:
     if unmatched and not allow_no_match:
         more = f"; and {len(unmatched) - _SHOWN:,} more" if len(unmatched) > _SHOWN else ""
         listed = "; ".join(readable(one, _SHOWN_CHARACTERS) for one in unmatched[:_SHOWN])
-        raise ValueError(f"no website matches {listed}{more}. Correct them, or set allow_no_match=True")
+        raise ValueError(
+            f"no website matches {listed}{more}. Correct the domain, pattern or id. Only if a selector may match "
+            "nothing, set allow_no_match=True"
+        )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key, matches
 from airflow_provider_analytics.reconcile.desired import Desired, Place, Problem
@@ -23,10 +24,16 @@ class WebsitesAsCode:
 
     :param file: the file.
     :param prune: also delete the websites that are not in the file, unless they are protected.
+    :param only_missing: only create websites; those that exist are left as they are.
     """
 
     file: WebsitesFile
     prune: bool = False
+    only_missing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.prune and self.only_missing:
+            raise refused_together("one of the two", prune=True, only_missing=True)
 
     @property
     def managed(self) -> Sequence[str]:
@@ -71,7 +78,7 @@ class WebsitesAsCode:
                 f"several websites have the domain {by_domain[key].domain}: ids {', '.join(ids)}. Delete all but one",
             )
             for key, ids in found.items()
-            if len(ids) > 1
+            if len(ids) > 1 and not self.only_missing
         ]
         if created:
             problems += [
@@ -82,7 +89,7 @@ class WebsitesAsCode:
         idle = [one for one in self.file.protected if not any(matches(one, name) for name in names)]
         return Desired(
             problems_error,
-            by_domain=by_domain,
+            by_domain={domain_key(one.domain): one for one in created} if self.only_missing else by_domain,
             created=created,
             doomed=frozenset(doomed),
             spared=spared,

@@ -10,8 +10,8 @@ import yaml
 
 from airflow_provider_analytics.api.checks import refused, short_repr
 from airflow_provider_analytics.api.domains import domain_key, matches
-from airflow_provider_analytics.api.entries import Addresses
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
+from airflow_provider_analytics.api.entries import Addresses, EntryType
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, raw_lines
 from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
@@ -23,18 +23,23 @@ _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _REST = "websites"
 
 
-def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tuple[str, list[str]]:
+def export_websites(
+    records: Iterable[Mapping[str, Any]], *, origin: str, restore: bool = False
+) -> tuple[str, list[str]]:
     """Return the text of a file that describes the records, and the websites and settings that it lacks.
 
-    Planned against the same records, the file changes nothing. Comments at the top list what is missing: fields that a
-    record does not show or whose value is not allowed in a file, and passwords, which no record shows. A website whose
+    Planned against the same records, the file changes nothing: a list with a line that a file cannot hold is left out.
+    To restore, it only lacks that line. Comments at the top list what is missing: lines, fields that a record does not
+    show or whose value is not allowed in a file, and passwords, which no record shows. A website whose
     domain a file cannot hold is never deleted by a plan.
 
     :param origin: source of the records, for the first line.
+    :param restore: the records are of the past, such as those of a snapshot.
     :raises ValueError: if several records have the same domain.
     """
     websites: dict[str, dict[str, Any]] = {}
-    notes, left_out = [], []
+    passwords: list[str] = []
+    left_out: list[str] = []
     networks = False
     seen: dict[str, str] = {}
     for record in sorted(records, key=lambda record: domain_key(website_of(record)[0])):
@@ -52,16 +57,22 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tup
             continue
         settings = websites[domain] = {}
         for field in SETTABLE_FIELDS:
-            value = normalise(field, record.get(field))
+            lines = raw_lines(field, record.get(field))
+            value = normalise(field, record.get(field)) if lines is None else lines
             try:
-                settings[field], network = _exported(field, value, shown=field in record)
+                settings[field], network, lost = _exported(field, value, shown=field in record, restore=restore)
                 networks |= network
+                left_out += [f"{domain}: {field}: {line}" for line in lost]
             except ValueError as error:
                 left_out.append(f"{domain}: {field} omitted, {error}")
         if settings.get("privacy") == "password":
-            notes.append(f"{domain}: set {PASSWORD_FROM} before it is created again")
-    if notes:
-        notes.append(f"'defaults: {{{PASSWORD_FROM}: variable:page_password_NAME}}' sets one for all of these websites")
+            passwords.append(domain)
+    notes = []
+    if passwords:
+        notes.append(
+            f"Passwords of {len(passwords):,}: set {PASSWORD_FROM} before they are created again, such as 'defaults: "
+            f"{{{PASSWORD_FROM}: variable:page_password_NAME}}' for all of them: {', '.join(passwords)}"
+        )
     head = [
         f"# Websites of {origin}.",
         "# Not included, and not restored by this file: ids, statistics, passwords.",
@@ -73,7 +84,7 @@ def export_websites(records: Iterable[Mapping[str, Any]], *, origin: str) -> tup
 
 
 def export_folder(
-    records: Iterable[Mapping[str, Any]], groups: Mapping[str, Sequence[str]], *, origin: str
+    records: Iterable[Mapping[str, Any]], groups: Mapping[str, Sequence[str]], *, origin: str, restore: bool = False
 ) -> tuple[dict[str, str], list[str]]:
     """Return the text of each file of a folder that describes the records, and what the folder lacks.
 
@@ -96,27 +107,41 @@ def export_folder(
         parts[next(found, _REST)].append(record)
     texts, left_out = {}, []
     for name, part in parts.items():
-        texts[f"{name}.yaml"], missing = export_websites(part, origin=origin)
+        texts[f"{name}.yaml"], missing = export_websites(part, origin=origin, restore=restore)
         left_out += missing
     return texts, left_out
 
 
-def _exported(field: str, value: Any, *, shown: bool) -> tuple[Any, bool]:
-    """Return a value as written in the file, and whether it contains a network."""
+def _exported(field: str, value: Any, *, shown: bool, restore: bool) -> tuple[Any, bool, list[str]]:
+    """Return a value as written in the file, whether it contains a network, and the lines that the file lacks."""
     if not shown:
         raise ValueError("the record does not show it")
     if field not in LINE_FIELDS:
         try:
-            return FIELDS[field].kind.parse(field, value), False
+            return FIELDS[field].kind.parse(field, value), False, []
         except ValueError:
             raise ValueError(f"its value {short_repr(value)} is not documented") from None
     if not isinstance(value, tuple):
         raise ValueError("its value is not a list")
-    if MASK in value:
-        raise ValueError("its value contains a secret of the connection")
-    if not all(map(is_plain, value)):  # a file is reviewed by people
-        raise ValueError("its value contains characters that do not show")
     entry_type = LINE_FIELDS[field]
-    entries = tuple(dict.fromkeys(key for key in map(entry_type.key, value) if key))
-    entry_type.parse(field, entries, "send")
-    return list(entries), isinstance(entry_type, Addresses) and any("/" in entry for entry in entries)
+    entries: dict[str, None] = {}
+    lost = []
+    for number, line in enumerate(value, start=1):
+        try:
+            if entry := _entry(entry_type, line):
+                entries[entry] = None
+        except ValueError as error:
+            lost.append(f"line {number} omitted: {short_repr(line)} {error}")
+    if lost and not (restore and entries):
+        raise ValueError(f"{len(lost):,} of its {len(value):,} lines are not usable: {lost[0]}")
+    return list(entries), isinstance(entry_type, Addresses) and any("/" in entry for entry in entries), lost
+
+
+def _entry(entry_type: EntryType, line: str) -> str:
+    """Return the entry of a line; empty for a comment."""
+    if line == MASK:
+        raise ValueError("contains a secret of the connection")
+    if not is_plain(line):  # a file is reviewed by people
+        raise ValueError("contains characters that do not show")
+    entry = entry_type.key(line)
+    return entry_type.check_line(entry) if entry else ""

@@ -11,6 +11,7 @@ import logging
 import shutil
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -28,7 +29,14 @@ from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import Compared, Manifest
 from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, read_partition
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.storage import make_directory, new_token, put_file, storage_errors, temporary_folder
+from airflow_provider_analytics.storage import (
+    make_directory,
+    new_token,
+    put_file,
+    read_bytes,
+    storage_errors,
+    temporary_folder,
+)
 
 #: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; an absent field is null.
 Change = dict[str, Any]
@@ -38,6 +46,8 @@ KINDS = ("removed", "changed", "added")
 COUNTS = ("removed", "privacy_changed", "changed", "added")
 #: All fields of the records, in ``compare_fields``.
 EVERY_FIELD = "*"
+#: Maximum number of changes in a return value; the files have all of them.
+_SHOWN_CHANGES = 50
 #: Limits of a bounded change: entries of a list, characters of a text.
 _SHOWN_ENTRIES = 10
 _SHOWN_CHARACTERS = 200
@@ -149,18 +159,17 @@ def diff_snapshots(
     previous: date | None = None,
     compare_fields: tuple[str, ...] = (),
     ignore_fields: tuple[str, ...] = (),
-    max_changes: int = 50,
 ) -> dict[str, Any]:
     """Compare two published snapshots, write all changes as JSON Lines and Markdown, and return counts and first ones.
 
-    Both files are written beside the manifest of the newer snapshot.
+    Both files are written beside the manifest of the newer snapshot. If its run compared the same pair by the same
+    fields, its own file of changes is the JSON Lines file, and the snapshots are not compared again.
 
     :param dataset: the dataset.
     :param current: day of the newer snapshot; default: the newest published one.
     :param previous: day of the older snapshot; default: the newest published one before ``current``, if it is whole.
     :param compare_fields: names of the fields that count; default: those of the newer snapshot.
     :param ignore_fields: names of fields that do not; default: those of the newer snapshot.
-    :param max_changes: maximum number of changes returned.
     :raises ValueError: if no snapshot is published, a given day has none, or ``previous`` is not before ``current``.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
@@ -197,19 +206,20 @@ def diff_snapshots(
         compared = after.manifest.compared
         selection = Selection(compare_fields or tuple(compared.fields), ignore_fields or tuple(compared.ignored))
         selection = selection.between(before.manifest, after.manifest.exclude_ips_as)
-        counts = write_changes(diff(before.rows(), after.rows(), selection), lines)
-        write_markdown(page, lines, before=str(previous_day), after=str(current_day), counts=counts)
         target = after.partition.about
+        known = _known_changes(before, after, selection, lines)
+        counts = known or write_changes(diff(before.rows(), after.rows(), selection), lines)
+        write_markdown(page, lines, before=str(previous_day), after=str(current_day), counts=counts)
         with storage_errors(f"write the changes to {target}"):
             make_directory(target)
-            for written in (lines, page):
+            for written in (page,) if known else (lines, page):
                 put_file(written, target / written.name, new_token(datetime.now(UTC)))
         return result | {
             "previous": previous_day.isoformat(),
             **counts,
-            "changes": [bounded(change) for change in islice(read_changes(lines), max_changes)],
-            "truncated": sum(counts[kind] for kind in KINDS) > max_changes,
-            "jsonl": str(target / lines.name),
+            "changes": [bounded(change) for change in islice(read_changes(lines), _SHOWN_CHANGES)],
+            "truncated": sum(counts[kind] for kind in KINDS) > _SHOWN_CHANGES,
+            "jsonl": str(target / ((known and after.manifest.changes) or lines.name)),
             "markdown": str(target / page.name),
         }
 
@@ -242,6 +252,28 @@ def list_difference(before: object, after: object) -> tuple[list[str], list[str]
     """Return the entries removed from a list and those added to it."""
     old, new = (list(value) if isinstance(value, (list, tuple)) else [] for value in (before, after))
     return [entry for entry in old if entry not in new], [entry for entry in new if entry not in old]
+
+
+def _known_changes(before: Snapshot, after: Snapshot, selection: Selection, lines: Path) -> dict[str, int] | None:
+    """Copy the changes that the run of the later snapshot found to a local file, and return their numbers.
+
+    None if it compared with another snapshot or by other fields, or if its file is not whole.
+    """
+    manifest = after.manifest
+    found, compared = manifest.previous, manifest.compared
+    as_then = Selection(tuple(compared.fields), tuple(compared.ignored))
+    as_then = as_then.between(before.manifest, manifest.exclude_ips_as)
+    if found is None or manifest.changes is None or found.digest != before.digest or selection != as_then:
+        return None
+    with storage_errors(f"read {after.partition.about / manifest.changes}"):
+        content = read_bytes(after.partition.about / manifest.changes)
+    lines.write_bytes(content or b"")
+    counts = {name: getattr(found, name) for name in COUNTS}
+    try:
+        kinds = Counter(change["change"] for change in read_changes(lines))
+    except (ValueError, KeyError, TypeError):
+        return None
+    return counts if content is not None and all(kinds[kind] == counts[kind] for kind in KINDS) else None
 
 
 def _published(dataset: Dataset, day: date) -> Snapshot:

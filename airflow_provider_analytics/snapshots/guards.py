@@ -10,41 +10,41 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import GuardError, StorageError
-from airflow_provider_analytics.snapshots.manifest import Manifest, Source
+from airflow_provider_analytics.snapshots.manifest import Counted, Fields, Manifest, Source
 from airflow_provider_analytics.snapshots.rows import FieldReport
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
 from airflow_provider_analytics.thresholds import loses_too_much
 
 #: Name of each guard to what it compares.
 GUARDS = {
-    "count": "the number of websites with min_websites and with the last snapshot",
+    "count": "the number of websites with min_websites, the last snapshot and the first one of the day",
     "source": "service, account and filters with those of the last snapshot",
-    "fields": "the values that do not fit their field with max_misfit_fraction",
+    "fields": "the fields without usable values with those of the last snapshot",
     "clock": "the clock with the time of the last snapshot",
     "version": "the version of the last manifest with the one that this package writes",
 }
 
 
-def check_count(count: int, last_good: Manifest | None, *, min_websites: int, max_loss_fraction: float) -> None:
+def check_count(count: int, earlier: Iterable[Counted], *, min_websites: int, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if there are fewer websites than expected.
 
-    :param last_good: manifest of the last published snapshot, or None.
+    :param earlier: the snapshots with which the number is compared.
     :param min_websites: smallest number of websites allowed.
-    :param max_loss_fraction: largest loss allowed, as a fraction of the last snapshot. None left of some is too few
+    :param max_loss_fraction: largest loss allowed, as a fraction of each of them. None left of some is too few
         however many there were, unless it is 1.
     """
     if count < min_websites:
         raise refused("count", f"The list has {count} websites, fewer than min_websites={min_websites}.")
-    if last_good is None:
-        return
-    lost = last_good.count - count
-    if loses_too_much(lost, last_good.count, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
-        raise refused(
-            "count",
-            f"The list has {count} websites, the snapshot of {last_good.snapshot_date} has {last_good.count}: "
-            f"{lost / last_good.count:.1%} fewer, more than max_loss_fraction={max_loss_fraction}.",
-        )
+    for one in earlier:
+        lost = one.count - count
+        if loses_too_much(lost, one.count, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
+            raise refused(
+                "count",
+                f"The list has {count} websites, the snapshot of {one.observed_at:%Y-%m-%d %H:%M} UTC has "
+                f"{one.count}: {lost / one.count:.1%} fewer, more than max_loss_fraction={max_loss_fraction}.",
+            )
 
 
 def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | None) -> None:
@@ -61,15 +61,35 @@ def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | 
         )
 
 
-def check_fields(report: FieldReport, max_misfit_fraction: float) -> None:
-    """Raise :class:`GuardError` if the values of a field fit its type in too few records."""
-    if report.worst and report.worst[1] > max_misfit_fraction:
-        name, found = report.worst
-        raise refused(
-            "fields",
-            f"{found:.1%} of the values of {name} do not fit its type, more than "
-            f"max_misfit_fraction={max_misfit_fraction}; they would be null.",
-        )
+def check_fields(report: FieldReport, last_good: Manifest | None, max_loss_fraction: float) -> None:
+    """Raise :class:`GuardError` if a documented field has lost its values since the last snapshot.
+
+    A value is lost if it does not fit its type. All of them are lost if no record has the field. A first snapshot, and
+    a field that had no values before, are no loss: the log and the manifest name such fields.
+
+    :param max_loss_fraction: largest fraction of the values that may be lost, from 10 websites up. To lose all of them
+        is too much however many there were, unless it is 1.
+    """
+    if last_good is None or not last_good.count or not report.websites:
+        return
+    for name in RECORD_FIELDS:
+        before = _unusable(name, last_good.count, last_good.fields)
+        now = _unusable(name, report.websites, Fields(new=[], missing=report.missing, misfits=dict(report.misfits)))
+        lost_all = before < now == 1 and max_loss_fraction < 1
+        if lost_all or loses_too_much(round((now - before) * report.websites), report.websites, max_loss_fraction):
+            what = (
+                f"No website has the field {name} any more"
+                if name in report.missing
+                else f"{now:.1%} of the values of {name} do not fit its type ({before:.1%} before)"
+            )
+            raise refused(
+                "fields", f"{what}: it would be null, and had values in the snapshot of {last_good.snapshot_date}."
+            )
+
+
+def _unusable(name: str, websites: int, fields: Fields) -> float:
+    """Return the fraction of the websites that have no usable value of a field."""
+    return 1.0 if name in fields.missing else fields.misfits.get(name, 0) / websites
 
 
 def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:

@@ -65,8 +65,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 class Completeness(msgspec.Struct, frozen=True, kw_only=True):
     """The proof that the list is complete.
 
-    :param method: ``one page``, ``total`` or ``both directions``; airflow_provider_analytics/api/listing.py describes
-        what each of them proves.
+    :param method: ``one page``, ``closed reading`` or ``both directions``;
+        airflow_provider_analytics/api/listing.py describes what each of them proves.
     :param total: number of websites according to the service; null if it does not show one.
     :param pages: number of pages, in the attempt that was proven complete.
     """
@@ -100,10 +100,25 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     ignored: list[str]
 
 
-class Previous(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest published snapshot of an earlier day, and the changes since.
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot and its number of websites.
 
     :param snapshot_date: its day.
+    :param observed_at: when reading its list began.
+    :param count: number of websites.
+    """
+
+    snapshot_date: date
+    observed_at: Moment
+    count: int
+
+
+class Previous(Counted, frozen=True, kw_only=True):
+    """An earlier snapshot, and the changes since.
+
+    :param snapshot_date: its day.
+    :param observed_at: when reading its list began.
+    :param count: its number of websites.
     :param digest: SHA-256 of its manifest.
     :param removed: number of websites removed since.
     :param privacy_changed: number of websites whose privacy changed since; they are part of ``changed``.
@@ -111,7 +126,6 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
     :param added: number of websites added since.
     """
 
-    snapshot_date: date
     digest: str
     removed: int
     privacy_changed: int
@@ -143,8 +157,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param fields: differences between the records and the documented fields.
     :param compared: the fields that count as changes.
     :param first: true if no snapshot of an earlier day was published.
-    :param previous: the snapshot before; null if there is none, or if it is damaged.
-    :param changes: name of the JSON Lines file with all changes since, beside the manifest; null without ``previous``.
+    :param previous: the snapshot of the latest earlier day; null if there is none, or if it is damaged.
+    :param replaced: the snapshot of the same day that this one replaces; null if there is none, or if it is damaged.
+    :param baseline: the snapshots whose numbers limit the loss of later ones of the same day: the last one of an
+        earlier day and the first one of the day; only this one, if the guard ``count`` was accepted.
+    :param changes: name of the JSON Lines file with all changes since ``previous``, beside the manifest; else since
+        ``replaced``; null without both.
     :param report: name of the HTML report, beside the manifest; null if there is none.
     """
 
@@ -170,6 +188,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     compared: Compared
     first: bool
     previous: Previous | None
+    replaced: Previous | None
+    baseline: list[Counted]
     changes: str | None
     report: str | None
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 from airflow_provider_analytics.exceptions import MAX_MESSAGE, GuardError
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.snapshots import catalog
-from airflow_provider_analytics.snapshots.layout import Dataset, Partition
+from airflow_provider_analytics.snapshots.layout import DATASET, Dataset, Partition, dataset_of
 from airflow_provider_analytics.snapshots.publish import files_of_snapshot, has_manifest, leftovers, remove_files
-from airflow_provider_analytics.storage import StoragePath, is_link, names
+from airflow_provider_analytics.snapshots.reader import is_published, newest_day
+from airflow_provider_analytics.snapshots.run_day import parse_day
+from airflow_provider_analytics.storage import StoragePath, is_link, names, remove, storage_errors
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +133,31 @@ def prune(dataset: Dataset, pruning: Pruning, *, dry_run: bool = False) -> None:
         what = "the snapshot" if day in pruning.removed else "what dead runs left"
         listed = readable(", ".join(path.name for path in files), MAX_MESSAGE)
         log.info("%s %s of %s: %s", "Would remove" if dry_run else "Removed", what, day, listed)
+
+
+def remove_snapshot(
+    base: StoragePath | str, day: date | str, dataset: str = DATASET, *, now: datetime | None = None
+) -> list[StoragePath]:
+    """Remove the snapshot of a day, whole or damaged, and return its files; ``_latest.json`` names the newest one left.
+
+    :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
+    :param day: the day, also as text: ``2026-11-20``.
+    :param dataset: name of the dataset; default ``websites``.
+    :raises ValueError: if the day or the name is not allowed, or the day has no snapshot.
+    :raises StorageError: if the storage fails; what was removed stays removed.
+    """
+    found = dataset_of(base, dataset)
+    partition = found.partition(parse_day(day) if isinstance(day, str) else day)
+    if not is_published(partition):
+        raise ValueError(f"No snapshot of {partition.day} is published in {found.data}")
+    files = files_of_snapshot(partition, now or datetime.now(UTC))
+    remove_files(partition, files)
+    if newest_day(found):
+        catalog.point_to_latest(found)
+    else:
+        with storage_errors(f"remove {found.latest}"):
+            remove(found.latest)
+    return files
 
 
 def _check_is_ours(dataset: Dataset, days: Sequence[date]) -> None:

@@ -76,14 +76,6 @@ class FieldReport:
     misfits: Counter[str] = field(default_factory=Counter)
 
     @property
-    def worst(self) -> tuple[str, float] | None:
-        """The field with the most values that do not fit its type, and their fraction; None if all fit."""
-        if not self.misfits:
-            return None
-        ((name, count),) = self.misfits.most_common(1)
-        return name, count / self.websites
-
-    @property
     def new(self) -> list[str]:
         """Fields that are not documented."""
         return sorted(self.seen - {"id", *RECORD_FIELDS})

@@ -22,12 +22,13 @@ from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import Redactor, readable
 from airflow_provider_analytics.snapshots import formats, guards, rows
-from airflow_provider_analytics.snapshots.diff import Selection, diff, in_words, read_changes, write_changes
+from airflow_provider_analytics.snapshots.diff import COUNTS, Selection, diff, in_words, read_changes, write_changes
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import (
     VERSION,
     Column,
     Completeness,
+    Counted,
     Fields,
     File,
     Manifest,
@@ -62,8 +63,7 @@ class Options:
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param selection: the fields that count as changes.
     :param min_websites: smallest number of websites allowed.
-    :param max_loss_fraction: largest loss allowed, as a fraction of the last snapshot.
-    :param max_misfit_fraction: largest fraction of the values of a field that may not fit its type.
+    :param max_loss_fraction: largest loss allowed: of websites, and of the values of a field.
     :param accept: names of the guards that are not checked, see :data:`guards.GUARDS`.
     :param report: also write an HTML report.
     """
@@ -74,7 +74,6 @@ class Options:
     selection: Selection = field(default_factory=Selection)
     min_websites: int = 0
     max_loss_fraction: float = MAX_LOSS_FRACTION
-    max_misfit_fraction: float = 1.0
     accept: frozenset[str] = frozenset()
     report: bool = False
 
@@ -84,7 +83,6 @@ class Options:
         one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
         whole_number("min_websites", self.min_websites, at_least=0)
         fraction("max_loss_fraction", self.max_loss_fraction)
-        fraction("max_misfit_fraction", self.max_misfit_fraction)
         for name in self.accept:
             one_of("accept", name, guards.GUARDS)
         if self.report:
@@ -120,11 +118,20 @@ class Earlier:
     :param last_good: manifest that the guards compare with: that of the same day, else of the latest earlier day whose
         manifest can be read; None if there is none.
     :param is_first: whether no earlier day is published.
+    :param replaced: the snapshot of the same day; None if there is none, or if its manifest is damaged.
     """
 
     previous: Snapshot | None
+    replaced: Snapshot | None
     last_good: Manifest | None
     is_first: bool
+
+    @property
+    def baseline(self) -> list[Counted]:
+        """The snapshots whose numbers limit the loss."""
+        if self.replaced:
+            return self.replaced.manifest.baseline
+        return [_counted(self.last_good)] if self.last_good else []
 
 
 @dataclass(frozen=True)
@@ -221,7 +228,7 @@ def look_back(dataset: Dataset, day: date, now: datetime, options: Options) -> E
         last_good = next((snapshot for snapshot in older if snapshot), None)
     if guards.applies("clock", options.accept):
         guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
-    return Earlier(previous, last_good.manifest if last_good else None, is_first=previous_day is None)
+    return Earlier(previous, replaced, last_good.manifest if last_good else None, is_first=previous_day is None)
 
 
 def read(
@@ -262,12 +269,12 @@ def check(reading: Reading, earlier: Earlier, options: Options) -> None:
     if guards.applies("count", options.accept):
         guards.check_count(
             reading.count,
-            earlier.last_good,
+            [*([_counted(earlier.last_good)] if earlier.last_good else []), *earlier.baseline],
             min_websites=options.min_websites,
             max_loss_fraction=options.max_loss_fraction,
         )
     if guards.applies("fields", options.accept):
-        guards.check_fields(reading.fields, options.max_misfit_fraction)
+        guards.check_fields(reading.fields, earlier.last_good, options.max_loss_fraction)
 
 
 def describe(
@@ -289,6 +296,13 @@ def describe(
     )
     changes = data.with_name(f"_changes-{token}.jsonl")
     previous = _changes_since(earlier.previous, data, options, changes)
+    since_replaced = changes.with_name(f"_replaced-{token}.jsonl") if previous else changes
+    replaced = _changes_since(earlier.replaced, data, options, since_replaced)
+    this = Counted(snapshot_date=day, observed_at=reading.observed_at, count=reading.count)
+    if not guards.applies("count", options.accept):
+        baseline = [this]
+    else:
+        baseline = earlier.baseline if earlier.replaced else [*earlier.baseline, this]
     report = data.with_name(f"_report-{token}.html")
     manifest = Manifest(
         version=VERSION,
@@ -314,14 +328,16 @@ def describe(
         compared=options.selection.as_manifest(),
         first=earlier.is_first,
         previous=previous,
-        changes=changes.name if previous else None,
+        replaced=replaced,
+        baseline=baseline,
+        changes=changes.name if previous or replaced else None,
         report=report.name if options.report else None,
     )
     if options.report:
         from airflow_provider_analytics.snapshots.report import render_report
 
         page = render_report(
-            manifest, _stored_rows(data), read_changes(changes) if previous else (), history(dataset, day)
+            manifest, _stored_rows(data), read_changes(changes) if previous or replaced else (), history(dataset, day)
         )
         report.write_text(page, encoding="utf-8")
     beside = {path.name: path for path in (changes, report) if path.name in manifest.file_names}
@@ -340,11 +356,19 @@ def history(dataset: Dataset, before: date) -> list[tuple[date, int]]:
 
 def what_changed(manifest: Manifest) -> str:
     """Return the changes since the snapshot before as text for a log line."""
-    if manifest.previous is None:
-        return "the first snapshot" if manifest.first else "not compared, as the snapshot before is damaged"
-    previous = manifest.previous
-    counts = {name: getattr(previous, name) for name in ("removed", "privacy_changed", "changed", "added")}
-    return f"since {previous.snapshot_date}: {in_words(counts)}"
+    found = []
+    if replaced := manifest.replaced:
+        found.append(
+            f"replaces the snapshot of {replaced.observed_at:%H:%M} UTC ({replaced.count:,} websites): "
+            f"{in_words(_counts(replaced))}"
+        )
+    if previous := manifest.previous:
+        found.append(f"since {previous.snapshot_date}: {in_words(_counts(previous))}")
+    elif not manifest.first:
+        found.append("not compared with the day before, because its snapshot is damaged")
+    elif not replaced:
+        found.append("the first snapshot")
+    return "; ".join(found)
 
 
 def drift(fields: Fields) -> str | None:
@@ -365,7 +389,22 @@ def _changes_since(previous: Snapshot | None, data: Path, options: Options, chan
     except (StorageError, ValueError) as error:  # ValueError: its format needs an extra that is not installed
         log.warning("Not compared with the snapshot of %s: %s", previous.manifest.snapshot_date, error)
         return None
-    return Previous(snapshot_date=previous.manifest.snapshot_date, digest=previous.digest, **counts)
+    counted = _counted(previous.manifest)
+    return Previous(
+        snapshot_date=counted.snapshot_date,
+        observed_at=counted.observed_at,
+        count=counted.count,
+        digest=previous.digest,
+        **counts,
+    )
+
+
+def _counted(manifest: Manifest) -> Counted:
+    return Counted(snapshot_date=manifest.snapshot_date, observed_at=manifest.observed_at, count=manifest.count)
+
+
+def _counts(since: Previous) -> dict[str, int]:
+    return {name: getattr(since, name) for name in COUNTS}
 
 
 def _readable(dataset: Dataset, day: date, options: Options) -> Snapshot | None:

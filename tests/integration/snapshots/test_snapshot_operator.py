@@ -191,7 +191,6 @@ def test_the_day_is_that_of_the_dags_time_zone(
         {"compression": "rar"},
         {"exclude_ips_as": "hide"},
         {"max_loss_fraction": "much"},
-        {"max_misfit_fraction": "much"},
         {"accept": ["counts"]},
         {"accept": 3},
         {"compare_fields": [""]},

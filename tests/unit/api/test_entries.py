@@ -48,8 +48,7 @@ def test_every_unusable_entry_is_named_with_its_line() -> None:
         pytest.param("203.0.113.7/24", "the network is 203.0.113.0/24", id="bits behind the prefix"),
         pytest.param("fe80::1%eth0", "scope", id="scope"),
         pytest.param("203.0.113.*", "is not an IP address", id="wildcard"),
-        pytest.param("None", "Jinja", id="empty template"),
-        pytest.param("['203.0.113.7']", "Jinja", id="list as text"),
+        pytest.param("None # what a template made", "Jinja", id="empty template"),
     ],
 )
 @pytest.mark.parametrize("networks", ["reject", "expand", "send"])
@@ -92,7 +91,7 @@ def test_params_keep_their_case() -> None:
     assert Words().parse("exclude_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
     with pytest.raises(ValueError, match="line 2: 'a b' contains white space"):
         Words().parse("exclude_params", "a\na b")
-    with pytest.raises(ValueError, match="line 1: 'None'"):
+    with pytest.raises(ValueError, match=r"exclude_params='None' is not allowed.*tojson"):
         Words().parse("exclude_params", "None")
 
 

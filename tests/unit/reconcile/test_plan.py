@@ -217,9 +217,47 @@ def test_return_values_and_markdown_are_bounded() -> None:
     assert (len(short["changes"]), short["changes_left_out"]) == (20, 4980)
     assert len(json.dumps(short)) < 3000
     text = to_markdown(many)
-    assert "and 4,900 more" in text
-    assert "and 230 more" in text
+    assert "`0000.example (id 0)`, " in text
+    assert "and 4,980 more" in text
+    assert all(f"`{entry}`" in text for entry in addresses(250))
     assert len(text) < 60_000
+
+
+def test_the_text_to_approve_begins_with_every_effect_however_long_the_plan() -> None:
+    def gone(number: int) -> Change:
+        return Change("delete", f"gone-{number}.example", f"9{number}", (FieldChange("privacy", "private", None),))
+
+    updates = [update(number, (), ("203.0.113.7",)) for number in range(300)]
+    emails = [Change("update", f"e{n}.example", f"8{n}", (FieldChange("email", False, True),)) for n in range(2)]
+    plan = Plan((*updates, *emails, *(gone(number) for number in range(120)), opening(1), opening(2)))
+    text = to_markdown(plan)
+    effects = text.split("### Effects\n\n")[1].split("\n\n###")[0].splitlines()
+    assert [effect.split(":")[0] for effect in effects] == [
+        "- delete on 120 websites",
+        *["- privacy"],
+        *["- exclude_ips", "- email"],
+    ]
+    assert effects[1] == "- privacy: `public` on 2 websites: `1.example (id 1)`, `2.example (id 2)`"
+    assert effects[2].startswith("- exclude_ips: add `203.0.113.7` on 300 websites: `0000.example (id 0)`, ")
+    assert "- email: `True` on 2 websites: `e0.example (id 80)`, `e1.example (id 81)`" in effects
+    assert len(text) < 10_000
+    # Where nothing is equal, each kind still has its share, and every effect is named.
+    own = [update(number, (), (f"10.0.{number // 200}.{number % 200}",)) for number in range(500)]
+    text = to_markdown(Plan((*own, *(gone(number) for number in range(120)), opening(1))))
+    assert text.count("    - exclude_ips") == 98
+    assert all(f"`10.0.{number // 200}.{number % 200}`" in text for number in range(500))
+
+
+def test_a_delete_and_a_create_that_look_like_a_rename_are_said_to_be_one() -> None:
+    def plan(gone: list[str], new: list[str]) -> str:
+        deletes = [Change("delete", domain, str(number), ()) for number, domain in enumerate(gone)]
+        return to_markdown(Plan((*deletes, *(Change("create", domain, None, ()) for domain in new))))
+
+    said = "`shop.example (id 0)` → `shop.test` looks like a rename. A domain cannot be changed"
+    assert said in plan(["shop.example"], ["shop.test", "other.org"])
+    assert "statistics stay with the old domain and are lost" in plan(["old.shop.example"], ["new.shop.example"])
+    assert "rename" not in plan(["one.shop.example", "two.shop.example"], ["new.shop.example"])
+    assert "rename" not in plan(["shop.example"], ["blog.test"])
 
 
 def test_markdown_of_every_kind_of_change() -> None:
@@ -244,6 +282,14 @@ def test_markdown_of_every_kind_of_change() -> None:
         "**1 to create, 1 to update, 1 to delete**, 12 websites compared.\n"
         "\n"
         f"Digest `{plan.digest}`\n"
+        "\n### Effects\n\n"
+        "- delete on 1 website: `gone.example (id 8)`\n"
+        "- create on 1 website: `new.example`\n"
+        "- exclude_ips: add `3.3.3.3` on 1 website: `old.example (id 7)`\n"
+        "- exclude_ips: remove `` 2.2.2.2 # x`y|<b> `` on 1 website: `old.example (id 7)`\n"
+        "- password_from: `variable:page_password` on 1 website: `old.example (id 7)`\n"
+        "- privacy: `password` on 1 website: `old.example (id 7)`\n"
+        "- privacy: `private` on 1 website: `new.example`\n"
         "\n### Delete (1)\n\n"
         "- `gone.example (id 8)`\n"
         "    - privacy: `public`\n"

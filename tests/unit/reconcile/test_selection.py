@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_analytics.reconcile.selection import parse_selectors, select
+from airflow_provider_analytics.api.checks import names
+from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.reconcile.selection import choose, parse_selectors, select
 
 WEBSITES: list[dict[str, Any]] = [
     {"id": 1, "domain": "www.example.com"},
@@ -53,3 +55,36 @@ def test_selectors_may_come_as_text() -> None:
     for bad in ([None], [True], [""], {"a": 1}, None, "None", "['a.example']"):
         with pytest.raises(ValueError, match="websites"):
             parse_selectors("websites", bad)  # type: ignore[arg-type]
+
+
+LISTS = ["['a.example', 'b.example']", "('a.example', 'b.example')", "{'a.example'}", "None", "[None]", "['a.example']"]
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_what_a_template_made_of_a_list_in_python_is_refused(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"except_websites=.* is not allowed; allowed: a list, or its JSON text.*tojson"
+    ):
+        parse_selectors("except_websites", text)
+    with pytest.raises(ValueError, match="exclude_params"):
+        LINE_FIELDS["exclude_params"].parse("exclude_params", text)
+    with pytest.raises(ValueError, match="accept"):
+        names("accept", text)
+
+
+def test_the_json_text_of_a_list_is_the_list() -> None:
+    assert parse_selectors("websites", '["a.example", 7]') == ("a.example", "7")
+    assert parse_selectors("websites", "[]") == ()
+    assert parse_selectors("websites", "[ab].example\n[cd].example") == ("[ab].example", "[cd].example")
+    assert names("accept", "[]") == ()
+    assert LINE_FIELDS["exclude_ips"].parse("exclude_ips", '["192.0.2.1", "192.0.2.2"]') == ("192.0.2.1", "192.0.2.2")
+    with pytest.raises(ValueError, match=r"entry 2: 7 is not text"):
+        LINE_FIELDS["exclude_ips"].parse("exclude_ips", '["192.0.2.1", 7]')
+
+
+def test_the_error_says_first_what_is_wrong_and_last_how_to_go_on() -> None:
+    with pytest.raises(
+        ValueError, match=r"no website matches websites: 'x.example'. Correct the domain, .* Only if"
+    ) as e:
+        choose([], ("x.example",), ())
+    assert str(e.value).endswith("may match nothing, set allow_no_match=True")

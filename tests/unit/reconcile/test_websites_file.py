@@ -520,12 +520,16 @@ def test_an_export_says_what_it_cannot_say() -> None:
     head = [line for line in text.splitlines() if line.startswith("#")]
     assert "ids, statistics, passwords" in head[1]
     assert "id 2: omitted" in head[2]
-    assert "exclude_params omitted" in head[3]
+    assert (
+        "www.example.com: exclude_params omitted, 1 of its 2 lines are not usable: line 1 omitted: 'a b' contains"
+        in head[3]
+    )
     assert len(left_out) == 2
     # What the file could not say is not deleted.
     odd = {"id": 2, "domain": "http://broken"}
     assert plan(text, {**RECORD, "privacy": 2}, odd, prune=True).count("delete") == 0
-    assert "www.example.com: set password_from before it is created again" in head[4]
+    assert head[4].startswith("# Passwords of 1: set password_from before they are created again")
+    assert head[4].endswith(": www.example.com")
     assert "networks: send" in text
     with pytest.raises(ValueError, match="ids 1, 3"):
         export_websites([RECORD, {**RECORD, "id": 3}], origin="x")

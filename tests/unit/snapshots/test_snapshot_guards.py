@@ -99,27 +99,85 @@ def test_each_guard_is_accepted_by_its_own_name(take: Make, make_websites: Make,
     records = make_websites(10, privacy="a secret")
     for accept, tripped in ((set(), "source"), ({"source"}, "count"), ({"source", "count"}, "fields")):
         with pytest.raises(GuardError, match=rf"accept=\['{tripped}'\]"):
-            take(base, records, night, accept=frozenset(accept), source=source, max_misfit_fraction=0.5)
+            take(base, records, night, accept=frozenset(accept), source=source)
     every = frozenset({"source", "count", "fields"})
-    taken = take(base, records, night, accept=every, source=source, max_misfit_fraction=0.5)
+    taken = take(base, records, night, accept=every, source=source)
     assert taken.manifest.fields.misfits == {"privacy": 10}
 
 
 @pytest.mark.parametrize(
-    ("misfits", "fraction", "trips"), [(1, 0.1, False), (2, 0.1, True), (1, 0, True), (10, 1, False)]
+    ("misfits", "fraction", "trips"), [(3, 0.3, False), (4, 0.3, True), (1, 0, True), (10, 1, False), (10, 0.99, True)]
 )
-def test_values_that_do_not_fit_fail_the_run_where_they_are_too_many(
+def test_values_that_do_not_fit_any_more_fail_the_run_where_they_are_too_many(
     take: Make, make_websites: Make, base: StoragePath, misfits: int, fraction: float, trips: bool
 ) -> None:
+    night = take(base, make_websites(10)).manifest.observed_at + NIGHT
     records = [
         record | {"favorite": "maybe"} if place < misfits else record for place, record in enumerate(make_websites(10))
     ]
     if trips:
-        with pytest.raises(GuardError, match=rf"{misfits}0.0% of the values of favorite do not fit.*{fraction}"):
-            take(base, records, max_misfit_fraction=fraction)
+        with pytest.raises(GuardError, match=rf"{misfits}0.0% of the values of favorite do not fit.*\(0.0% before\)"):
+            take(base, records, night, max_loss_fraction=fraction)
+        assert read_snapshot(base, night.date()) is None
     else:
-        taken = take(base, records, max_misfit_fraction=fraction)
+        taken = take(base, records, night, max_loss_fraction=fraction)
         assert taken.manifest.fields.misfits == {"favorite": misfits}
+
+
+@pytest.mark.parametrize("websites", [2, 253])
+def test_a_field_that_vanishes_is_not_published(
+    take: Make, make_websites: Make, base: StoragePath, websites: int
+) -> None:
+    first = take(base, make_websites(websites))
+    renamed = [
+        {"visibility" if name == "privacy" else name: value for name, value in record.items()}
+        for record in make_websites(websites)
+    ]
+    for moment in (first.manifest.observed_at + timedelta(hours=1), first.manifest.observed_at + NIGHT):
+        with pytest.raises(GuardError, match=r"(?s)No website has the field privacy any .*2026-11-20.*\['fields'\]"):
+            take(base, renamed, moment)
+    kept = read_snapshot(base, first.manifest.snapshot_date)
+    assert kept is not None
+    assert kept.digest == first.digest
+    accepted = take(base, renamed, first.manifest.observed_at + NIGHT, accept=frozenset({"fields"}))
+    assert accepted.manifest.fields.missing == ["privacy"]
+    take(base, renamed, first.manifest.observed_at + 2 * NIGHT)  # accepted once, it is the new normal
+
+
+def test_a_field_that_the_service_never_had_is_no_loss(take: Make, make_websites: Make, base: StoragePath) -> None:
+    records = [{name: value for name, value in one.items() if name != "favorite"} for one in make_websites(20)]
+    first = take(base, records)
+    take(base, records, first.manifest.observed_at + NIGHT)
+    take(base, [], first.manifest.observed_at + 2 * NIGHT, accept=frozenset({"count"}))
+    take(base, records, first.manifest.observed_at + 3 * NIGHT)
+
+
+@pytest.mark.parametrize("days_before", [0, 1])
+def test_a_list_does_not_erode_within_a_day(
+    take: Make, make_websites: Make, base: StoragePath, days_before: int
+) -> None:
+    morning = take(base, make_websites(100)).manifest.observed_at + days_before * NIGHT
+    take(base, make_websites(75), morning + timedelta(hours=1))
+    with pytest.raises(GuardError, match="The list has 56 websites, the snapshot of 2026-11-20 12:00 UTC has 100"):
+        take(base, make_websites(56), morning + timedelta(hours=2))
+    accepted = take(base, make_websites(56), morning + timedelta(hours=3), accept=frozenset({"count"}))
+    assert accepted.manifest.count == 56
+    take(base, make_websites(50), morning + timedelta(hours=4))  # accepted once, for the rest of the day
+    with pytest.raises(GuardError, match=r"The list has 36 websites, .* has 56"):
+        take(base, make_websites(36), morning + timedelta(hours=5))
+    assert take(base, make_websites(36), morning + NIGHT).manifest.count == 36
+
+
+def test_the_first_of_a_day_that_is_damaged_still_limits_the_loss_of_the_day(
+    take: Make, make_websites: Make, base: StoragePath
+) -> None:
+    first = take(base, make_websites(100))
+    grown = take(base, make_websites(300), first.manifest.observed_at + timedelta(hours=1))
+    base.fs.rm_file(grown.files[0].path)
+    with pytest.raises(GuardError, match="has 300"):
+        take(base, make_websites(100), first.manifest.observed_at + timedelta(hours=2))
+    after = take(base, make_websites(100), first.manifest.observed_at + timedelta(hours=3), accept=frozenset({"count"}))
+    assert after.manifest.replaced is None  # its data is damaged, so it is not compared
 
 
 @pytest.mark.parametrize(
@@ -131,7 +189,6 @@ def test_values_that_do_not_fit_fail_the_run_where_they_are_too_many(
         {"file_format": "xml"},
         {"compression": "rar"},
         {"exclude_ips_as": "maybe"},
-        {"max_misfit_fraction": 2},
         {"accept": frozenset({"counts"})},
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -11,10 +12,12 @@ import jsonschema
 import pytest
 
 from airflow_provider_analytics import __version__
+from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.exceptions import GuardError, StorageError
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import json_schema
 from airflow_provider_analytics.snapshots.reader import newest_day, read_partition
+from airflow_provider_analytics.snapshots.take import what_changed
 from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
@@ -57,6 +60,8 @@ def test_it_points_at_the_snapshot_before_and_counts_what_changed(
     jsonschema.validate(stored(second), SCHEMA)
     assert stored(second)["previous"] == {
         "snapshot_date": "2026-11-20",
+        "observed_at": "2026-11-20T12:00:00Z",
+        "count": 20,
         "digest": first.digest,
         "removed": 3,
         "privacy_changed": 1,
@@ -64,6 +69,39 @@ def test_it_points_at_the_snapshot_before_and_counts_what_changed(
         "added": 1,
     }
     assert stored(second)["first"] is False
+
+
+def test_the_words_for_the_proof_are_those_of_the_code() -> None:
+    code = Path(listing.__file__).read_text()
+    methods = re.findall(r'^ +method = "(.+)"$', code, re.MULTILINE)
+    assert len(methods) == 3
+    described = SCHEMA["$defs"]["Completeness"]["description"]
+    assert set(re.findall(r"``(.+?)``", described)) == set(methods)
+
+
+def test_several_snapshots_a_day_are_compared_with_the_one_they_replace(
+    take: Make, make_websites: Make, base: StoragePath
+) -> None:
+    records = make_websites(60)
+    first = take(base, records)
+    second = take(base, [*records[1:], {"id": 99, "domain": "new"}], first.manifest.observed_at + timedelta(hours=1))
+    replaced = stored(second)["replaced"]
+    assert (replaced["count"], replaced["removed"], replaced["added"]) == (60, 1, 1)
+    assert replaced["digest"] == first.digest
+    assert stored(second)["previous"] is None
+    assert what_changed(second.manifest) == (
+        "replaces the snapshot of 12:00 UTC (60 websites): 1 removed, 0 changed, 1 added"
+    )
+    changes = base.fs.cat_file((second.partition.about / second.manifest.changes).path).splitlines()
+    assert [json.loads(line)["change"] for line in changes] == ["removed", "added"]
+    night = take(base, records, first.manifest.observed_at + NIGHT)
+    third = take(base, records[:-2], first.manifest.observed_at + NIGHT + timedelta(hours=1))
+    assert night.manifest.replaced is None
+    assert what_changed(third.manifest) == (
+        "replaces the snapshot of 12:00 UTC (60 websites): 2 removed, 0 changed, 0 added; "
+        "since 2026-11-20: 3 removed, 0 changed, 1 added"
+    )
+    jsonschema.validate(stored(third), SCHEMA, format_checker=jsonschema.FormatChecker())
 
 
 def test_a_manifest_of_a_newer_version_stops_the_next_run(take: Make, make_websites: Make, base: StoragePath) -> None:

@@ -76,7 +76,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[st
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6])
 def test_a_death_at_any_step_leaves_the_old_or_the_new_snapshot(
     take: Make, make_websites: Make, base: StoragePath, step: int, after: bool
 ) -> None:
@@ -86,12 +86,12 @@ def test_a_death_at_any_step_leaves_the_old_or_the_new_snapshot(
         begun = dying(patch, step, after=after)
         with pytest.raises(DiesError):
             take(base, make_websites(31), later)
-        # The draft, the data, the manifest, the marker, and what is left of the first snapshot.
-        assert begun == ["put_bytes", "put_file", "put_bytes", "put_bytes", "remove"][:step]
+        # The draft, the changes, the data, the manifest, the marker, and what is left of the first snapshot.
+        assert begun == ["put_bytes", "put_file", "put_file", "put_bytes", "put_bytes", "remove"][:step]
     read = read_snapshot(base, first.manifest.snapshot_date)
     assert read is not None
     assert sum(1 for _ in read.rows()) == read.manifest.count
-    is_new = step > 3 or (step == 3 and after)
+    is_new = step > 4 or (step == 4 and after)
     assert read.manifest.count == (31 if is_new else 30)
     # The retry heals it; what the dead run left goes once it is too old to belong to a run that is still writing.
     healed = take(base, make_websites(32), later + HOUR)
