@@ -1,4 +1,4 @@
-"""Run the suites on every supported Airflow and Python, from the installed wheel, and write docs/compatibility.md.
+"""Run the suites on every supported Airflow and Python, from the installed wheel, and fill in docs/compatibility.md.
 
 The wheel is built once. Each cell of the matrix has a virtual environment of its own, with the pins of
 ``constraints/airflow-<version>.txt``; the tests run in a copy of this checkout that has no package in it, so that
@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -142,7 +143,8 @@ def main() -> int:
         say(f"Not run for want of time: {'; '.join(str(cell) for cell in left_out)}")
     if not (arguments.airflow or arguments.python or deadline is not None):
         run_on = f"Run on {datetime.now(UTC):%Y-%m-%d}{QUICK_MEANS if quick else ''}."
-        DOCUMENT.write_text("\n".join([HEAD, run_on, "", *table, ""]))
+        runs = "\n".join([run_on, "", *table, ""])
+        DOCUMENT.write_text(_RUNS.sub(lambda found: found[1] + runs + found[2], DOCUMENT.read_text("utf-8")), "utf-8")
         say(f"Wrote {DOCUMENT.relative_to(CHECKOUT)}")
     return 0 if all(result.is_good for cell, result in results.items() if cell.is_pinned) else 1
 
@@ -365,15 +367,8 @@ def must(command: Sequence[str | Path]) -> None:
 
 # The table
 
-HEAD = """\
-# Compatibility
-
-Written by `make test-matrix`, which builds the wheel, installs it beside each Airflow with the pins of
-[`constraints/`](https://github.com/airflow-provider-analytics/airflow-provider-analytics/tree/main/constraints),
-and runs the tests from a folder without this checkout's package. Numbers are tests that passed; those that kill
-processes are left out, as what they hold does not depend on Airflow. *Discovery* means that Airflow lists the provider
-and its connection type.
-"""
+#: Where the table stands in the document.
+_RUNS = re.compile(r"(<!-- begin runs, written by `make test-matrix` -->\n).*?(<!-- end runs -->)", re.DOTALL)
 
 
 QUICK_MEANS = " with `--quick`: without the tests that are marked as slow, but for those that run a sample DAG"

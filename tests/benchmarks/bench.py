@@ -2,7 +2,7 @@
 
 Printed are ratios, never bare times: ours and theirs take turns (A B A B) in one run, and of the ratios of the pairs
 the median is given, with the smallest and the largest. ``build/benchmarks`` gets all measurements as JSON and a plot;
-with ``--document`` the tables and pictures of docs/performance.md and the line in README.md are written anew.
+with ``--document`` the tables and pictures of docs/performance.md, docs/internals/performance.md and the line in docs/comparison.md are written anew.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from canned import API_KEY, canned
 from airflow_provider_analytics.reconcile.apply import SETTLE_SECONDS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: As README links to it: the package page has no relative links.
-PERFORMANCE = "https://github.com/airflow-provider-analytics/airflow-provider-analytics/blob/main/docs/performance.md"
 WORKS = Path(__file__).with_name("works.py")
 #: Milliseconds until the canned server answers, in the comparisons on the clock.
 LATENCY = 20
@@ -482,7 +480,7 @@ def write(bench: Bench, folder: Path) -> None:
 def document(bench: Bench, folder: Path) -> None:
     """Write the tables, the pictures and the line of the documents."""
     docs = CHECKOUT / "docs"
-    fill(docs / "performance.md", "table", [machine(), "", *table(bench.results)])
+    fill(docs / "internals" / "performance.md", "table", [machine(), "", *table(bench.results)])
     fill(docs / "performance.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
     for name in ("performance.png", "performance_snapshot.png"):
         (docs / "images" / name).write_bytes((folder / name).read_bytes())
@@ -491,9 +489,9 @@ def document(bench: Bench, folder: Path) -> None:
     memory = next(ratio for (work, _), ratio in found.items() if "peak memory" in work)
     lines = [
         f"Against `HttpHook` and `HttpOperator`: {get} of the CPU time for a website, {memory} of the memory for a",
-        f"list of 100,000 ([how it is measured]({PERFORMANCE})).",
+        "list of 100,000 ([how it is measured](internals/performance.md)).",
     ]
-    fill(CHECKOUT / "README.md", "ratios", lines)
+    fill(docs / "comparison.md", "ratios", lines)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The two DAGs of README.md through the nights of its table: the one that people write, and the one of this package."""
+"""The DAGs of docs/comparison.md and README.md through the nights of the table in README.md."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 pytest.importorskip("airflow.providers.http", reason="the DAG that people write needs the http provider")
 pytestmark = pytest.mark.slow
 
-TEXT = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-THEIRS, OURS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+ROOT = Path(__file__).parents[2]
+TEXT, COMPARISON = (ROOT.joinpath(name).read_text("utf-8") for name in ("README.md", "docs/comparison.md"))
+[THEIRS], [OURS] = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (COMPARISON, TEXT))
 #: The rows of the table: what happens, and what becomes of each DAG.
 NIGHTS = re.findall(
-    r"^\| (\w.*?) \| (\w.*?) \| (\w.*?) \|$", TEXT.partition("| in that night |")[2].partition("\n\n")[0], re.M
+    r"^\| (\w.*?) \| (\w.*?) \| (\w.*?) \|$", TEXT.partition("| What happens |")[2].partition("\n\n")[0], re.M
 )
 OFFICE, BY_HAND = "192.0.2.7", "198.51.100.1"
 
@@ -84,17 +85,25 @@ def shops(sandbox: SandboxServer) -> int:
 
 def test_every_night_of_the_table_is_here() -> None:
     assert NIGHTS == [
-        ("the answer to the create is lost", "green, two websites", "red, then green by the retry: one website"),
         (
-            "30 of 60 websites are shown",
-            "green, 30 published, 30 without the address",
-            "red with `IncompleteListError`, nothing sent or published",
+            "The response to a create is lost",
+            "succeeds with two websites",
+            "fails, then the retry succeeds: one website",
         ),
-        ("an address was entered by hand", "green, the address is gone", "green, the address is there"),
         (
-            "the service answers with an error that repeats the header",
-            "red, the key is in the log",
-            "red, `***` is in the log",
+            "The service returns 30 of 60 websites",
+            "succeeds, publishes 30, updates 30",
+            "fails with `IncompleteListError`, sends and publishes nothing",
+        ),
+        (
+            "Someone has added an address manually",
+            "succeeds, the address is gone",
+            "succeeds, the address is kept",
+        ),
+        (
+            "An error response repeats the API key",
+            "fails, the key is in the log",
+            "fails, `***` is in the log",
         ),
     ]
 

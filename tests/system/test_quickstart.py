@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 QUICKSTART, OPERATORS, TESTING = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("quickstart", "operators", "testing")
 )
-#: Where a user finds the constraints, which is another host.
-CONSTRAINTS = "https://raw.githubusercontent.com/airflow-provider-analytics/airflow-provider-analytics/main/constraints"
+#: What a user clones, which is on another host.
+REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics"
 
 
 def steps(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -61,30 +61,37 @@ def test_every_expected_output_belongs_to_a_command() -> None:
 
 
 def test_the_readme_begins_as_the_quickstart_does() -> None:
-    [(commands, _)] = steps((ROOT / "README.md").read_text(encoding="utf-8"))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [(commands, _)] = steps(readme)
     assert commands == next(steps(QUICKSTART))[0]
+    # The others are targets of the Makefile, and a request of the interface.
+    of_service, of_checkout = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    assert of_service.endswith("/api/v1/account\n")
+    targets = re.findall(r"^make ([\w-]+)", of_checkout, re.MULTILINE)
+    assert targets == ["demo", "test"]
+    assert all(f"\n{target}: " in (ROOT / "Makefile").read_text() for target in targets)
 
 
 @pytest.mark.skipif(f"=={AIRFLOW_VERSION}" not in QUICKSTART, reason="the quickstart is run with the Airflow it names")
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_the_quickstart(uv: str, wheel: Path, environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_quickstart(uv: str, environment: dict[str, str], tmp_path: Path) -> None:
     folder, programs = tmp_path / "empty", tmp_path / "programs"
     folder.mkdir()
     programs.mkdir()
     (programs / "python3").symlink_to(Path(sys.executable).resolve())
-    assert CONSTRAINTS in QUICKSTART
     # uv does what pip does, in a tenth of the time.
     wrapper = shlex.quote(f'#!/bin/sh\nexec {shlex.quote(uv)} pip "$@"\n')
-    make, install = next(steps(QUICKSTART))[0].splitlines()
+    clone, make, install = next(steps(QUICKSTART))[0].splitlines()
+    assert clone == f"git clone {REPOSITORY}"
     text = QUICKSTART.replace(f"{make}\n{install}", f"{make}\nprintf %s {wrapper} > venv/bin/pip\n{install}")
-    text = text.replace(CONSTRAINTS, str(ROOT / "constraints")).replace("8500", str(free_port()))
+    text = text.replace(clone, f"git clone {shlex.quote(str(ROOT))} {Path(REPOSITORY).name}")
+    text = text.replace("8500", str(free_port()))
     run_all(
         text,
         folder,
         {
             **environment,
             "PATH": f"{programs}:{environment['PATH']}",
-            "UV_FIND_LINKS": str(wheel.parent),  # where this package is found before it is published
             "NO_PROXY": "127.0.0.1",
         },
     )

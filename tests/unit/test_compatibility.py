@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.repository
 
 ROOT = Path(__file__).parents[2]
-TABLE = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
+TABLE = (ROOT / "docs" / "compatibility.md").read_text("utf-8").partition("<!-- begin runs")[2]
 
 
 def rows() -> dict[tuple[str, str], list[str]]:

@@ -20,7 +20,7 @@ BASE = "https://raw.githubusercontent.com/airflow-provider-analytics/airflow-pro
 def test_the_documents_show_the_pictures_that_are_made() -> None:
     shown = {
         (text.parent / picture.removeprefix(BASE)).resolve()
-        for text in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+        for text in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
         for alternative, picture in re.findall(r"!\[(.*)\]\((.*?\.(?:png|gif))\)", text.read_text("utf-8"))
         if alternative
     }

@@ -21,6 +21,7 @@ RUN_BY = {
     "README.md": {
         "python": "tests/integration/test_readme_dags.py",
         "console": "tests/system/test_quickstart.py",
+        "sh": "tests/system/test_quickstart.py",
     },
     "docs/quickstart.md": {
         "console": "tests/system/test_quickstart.py",
@@ -31,7 +32,7 @@ RUN_BY = {
         "python": "tests/integration/operators/test_by_itself.py",
         "console": "tests/system/test_quickstart.py",
     },
-    "docs/hook.md": {"python": "tests/integration/hooks/test_hook_over_a_socket.py"},
+    "docs/reference/hook.md": {"python": "tests/integration/hooks/test_hook_over_a_socket.py"},
     "docs/testing.md": {
         "python": "tests/system/test_quickstart.py",
         "console": "tests/system/test_quickstart.py",
@@ -41,7 +42,7 @@ RUN_BY = {
 
 
 def test_it_is_short() -> None:
-    assert len(README.splitlines()) < 150
+    assert len(README.splitlines()) <= 90
 
 
 def test_each_link_to_this_repository_is_absolute_and_has_its_file() -> None:
@@ -72,7 +73,7 @@ def headings(file: Path) -> set[str]:
 
 def test_all_documents_are_named() -> None:
     named = {target.removeprefix(f"{PAGES}docs/") for _, target in LINKS if target.startswith(f"{PAGES}docs/")}
-    assert named == {file.name for file in (ROOT / "docs").glob("*.md")}
+    assert named == {*(file.name for file in (ROOT / "docs").glob("*.md")), "reference/hook.md"}
 
 
 @pytest.mark.parametrize("document", RUN_BY)

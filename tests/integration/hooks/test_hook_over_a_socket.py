@@ -281,8 +281,8 @@ def test_command_line_and_secrets_backend_give_the_same_client(tmp_path: Path) -
 
 
 def test_the_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
-    """The code of docs/hook.md."""
-    text = (Path(__file__).parents[3] / "docs" / "hook.md").read_text(encoding="utf-8")
+    """The code of docs/reference/hook.md."""
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "hook.md").read_text(encoding="utf-8")
     analytics_sandbox.add_website("open.example", privacy=0)
     analytics_sandbox.add_website("closed.example", privacy=1)
     found: dict[str, Any] = {}
