@@ -16,6 +16,7 @@ from airflow_versions import needs_deadlines, needs_exceptions_in_callbacks, reg
 from dag_runs import RunDag
 from mail import Inbox, mail_server
 
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Blocks = Callable[[str, str], list[str]]
@@ -66,7 +67,7 @@ def test_several_connections(
     connect("client_b", password="revoked")
     connect("client_c")
     monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_INSTANCES", '["client_a", "client_b", "client_c"]')
-    [code] = blocks("several_connections", "python")
+    _, code = blocks("deployment", "python")
     tasks = run_dag(module_of(code).every_instance()).tasks
     assert {name: task.state for name, task in tasks.items()} == {
         "instances": "success",
@@ -76,6 +77,38 @@ def test_several_connections(
     }
     assert sorted(path.name for path in (tmp_path / "analytics").iterdir()) == ["client_a", "client_c"]
     assert tasks["snapshot[0]"].label == "client_a"
+
+
+def test_the_production_dag(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, blocks: Blocks, module_of: Any, tmp_path: Path
+) -> None:
+    analytics_sandbox.seed(3)
+    code, _ = blocks("deployment", "python")
+    outcome = run_dag(module_of(code).production_snapshot())
+    assert {name: task.state for name, task in outcome.tasks.items()} == {"snapshot": "success", "prune": "success"}
+    assert len(list((tmp_path / "analytics").glob("websites/dt=*/*.jsonl"))) == 1
+
+
+def test_a_page_that_becomes_public_is_named(
+    run_dag: RunDag,
+    analytics_sandbox: SandboxServer,
+    blocks: Blocks,
+    module_of: Any,
+    inbox: Inbox,
+    execute: Callable[..., Any],
+    tmp_path: Path,
+    task_log: Callable[[], str],
+) -> None:
+    website = analytics_sandbox.add_website("shop.example.com", privacy=1)
+    analytics_sandbox.add_website("blog.example.com", privacy=0)
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
+    base_path = f"{tmp_path.as_uri()}/analytics"
+    execute(SnapshotWebsitesOperator, base_path=base_path, partition_date=yesterday, late="label")
+    module = module_of(blocks("alerting", "python")[2])
+    assert run_dag(module.alert_when_public()).state == "success"
+    analytics_sandbox.change_website(website["id"], privacy=0)
+    assert run_dag(module.alert_when_public()).tasks["check"].state == "failed"
+    assert "1 statistics pages are now public: shop.example.com" in task_log()
 
 
 @needs_exceptions_in_callbacks
