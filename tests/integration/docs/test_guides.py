@@ -108,7 +108,7 @@ def test_a_page_that_becomes_public_is_named(
     assert run_dag(module.alert_when_public()).state == "success"
     analytics_sandbox.change_website(website["id"], privacy=0)
     assert run_dag(module.alert_when_public()).tasks["check"].state == "failed"
-    assert "1 statistics pages are now public: shop.example.com" in task_log()
+    assert "Statistics pages became public: shop.example.com" in task_log()
 
 
 @needs_exceptions_in_callbacks
