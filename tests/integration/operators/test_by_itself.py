@@ -22,7 +22,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 TEXT = (Path(__file__).parents[3] / "docs" / "operators.md").read_text(encoding="utf-8")
 _, SECTIONS = TEXT.split("\n## Each operator\n")
-ALONE, IN_A_RUN = SECTIONS.split("\n### What needs a run\n")
+ALONE, IN_A_RUN = SECTIONS.split("\n### Operators that need a run\n")
 
 
 def code(text: str, folder: Path) -> str:
