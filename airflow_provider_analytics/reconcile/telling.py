@@ -85,14 +85,14 @@ def kept_nowhere_else(site: Site, changed: Sequence[Site]) -> bool:
 
     def kept(name: str, other: Site) -> bool:
         before = other.before or {}
-        if name in other.result.besides or not shows(name, before) or name not in shown:
+        is_sent = any(one.field == name for sent in other.result.sent for one in sent.fields)
+        if is_sent or name in other.result.besides or not shows(name, before) or name not in shown:
             return False
         if name in LINE_FIELDS:
             lines = normalise(name, before[name])
             kinds = _kinds(_lost(name, site.before or {}, shown))
             return kinds <= _kinds(lines) if kinds else len(lines) > 1
-        is_sent = any(one.field == name for sent in other.result.sent for one in sent.fields)
-        return not is_sent and bool(normalise(name, before[name]) != normalise(name, shown[name]))
+        return bool(normalise(name, before[name]) != normalise(name, shown[name]))
 
     return not any(kept(name, other) for name in site.result.besides for other in others)
 
