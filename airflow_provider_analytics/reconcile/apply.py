@@ -28,7 +28,7 @@ SETTLE_SECONDS = 1.0
 ATTEMPTS_ALONE = 3
 #: Maximum number of websites of a kind that are changed alone, one after the other, and of those of them that tell
 #: nothing: another process changes them at the same time, or they cannot be read.
-MAX_FIRST = 3
+MAX_FIRST = 6
 MAX_SILENT = 5
 #: Number of websites that people may have edited between two reads; if fields that were not sent differ on more, it is
 #: the service that changes them.
