@@ -28,7 +28,7 @@ SETTLE_SECONDS = 1.0
 ATTEMPTS_ALONE = 3
 #: Maximum number of websites of a kind that are changed alone, one after the other, and of those of them that tell
 #: nothing: another process changes them at the same time, or they cannot be read.
-MAX_FIRST = 3
+MAX_FIRST = 6
 MAX_SILENT = 5
 #: Number of websites that people may have edited between two reads; if fields that were not sent differ on more, it is
 #: the service that changes them.
@@ -49,6 +49,7 @@ def apply_plan(
     plan: Plan,
     change_of: ChangeOf,
     *,
+    records: Iterable[Mapping[str, Any]] = (),
     shared: Iterable[str] = (),
     passwords: Mapping[str, str] | None = None,
     recorder: Recorder | None = None,
@@ -68,6 +69,7 @@ def apply_plan(
     was sent, what may have been, and what interrupted it: the caller raises that, once it has recorded the rest.
 
     :param change_of: works the change of a website out from a record of it.
+    :param records: what the plan was made of: they say which website tells most.
     :param shared: list fields in which entries of others stay.
     :param passwords: ``password_from`` reference to password.
     :param recorder: is told of the changes.
@@ -76,7 +78,7 @@ def apply_plan(
     sender = Sender(
         websites, change_of, passwords or {}, recorder or NoRecorder(), frozenset(shared), ignore_gone=ignore_gone
     )
-    application = _Application(websites, plan, sender, Looking(websites, ignore_gone=ignore_gone))
+    application = _Application(websites, plan, records, sender, Looking(websites, ignore_gone=ignore_gone))
     interrupted: BaseException | None = None
     try:
         application.run()
@@ -97,12 +99,19 @@ class _UnfaithfulError(Exception):
 class _Application:
     """The steps of :func:`apply_plan`; every result is right at every moment."""
 
-    def __init__(self, websites: Websites, plan: Plan, sender: Sender, looking: Looking) -> None:
+    def __init__(
+        self,
+        websites: Websites,
+        plan: Plan,
+        records: Iterable[Mapping[str, Any]],
+        sender: Sender,
+        looking: Looking,
+    ) -> None:
         self._workers = websites.workers
         self._client = websites.client
         self._sender = sender
         self._looking = looking
-        self._records = {str(record["id"]): record for record in websites.records}
+        self._records = {str(record["id"]): record for record in records}
         results = results_of(plan.changes)
         self._sites = [Site(result.planned, result) for result in results.values()]
         self._breaker = Breaker()
@@ -143,6 +152,9 @@ class _Application:
             left = [site for site in self._sites if site.sent and site.result.state is State.NOT_TRIED]
             self._judge(self._looking.at(left), is_last=True)
             return
+        except BaseException:
+            self._note_doubts()
+            raise
         todo = [site for site in self._sites if not site.result.sent and site.result.state is State.NOT_TRIED]
         for round_number in range(1, ROUNDS + 1):
             self._send(todo)
@@ -205,6 +217,17 @@ class _Application:
                 self._client.wait(SETTLE_SECONDS)  # if another process changes the websites, let it get ahead
         if verified and not doubted:
             self._trusted.update(site.name for site in sites)
+
+    def _note_doubts(self) -> None:
+        """Note websites that are not as expected, although the work ended before a second one could tell why.
+
+        The next try would find nothing to change on them.
+        """
+        for site, look in self._doubted:
+            self._note(site, look)
+            if look.differences:
+                site.result.state = State.FAILED
+                site.result.why = f"{_told(look.differences)}. Before: {_values(site.before or {})}"
 
     def _put_back(self, doubted: Sequence[tuple[Site, Shown]]) -> None:
         """Put websites back as they were, and note that the service is not to be trusted with the others."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.api.entries import Entries
-from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.api.fields import LINE_FIELDS, count_entries
 from airflow_provider_analytics.reconcile.plan import Change, Plan, short
 from airflow_provider_analytics.thresholds import loses_too_much
 
@@ -22,9 +22,9 @@ _FEW = 3
 def guarded(plan: Plan, max_loss_fraction: float, *, force: bool = False, last_list: LastList | None = None) -> Plan:
     """Return the plan with what the guards say of it.
 
-    Compared are deleted websites with all compared websites; websites whose statistics page becomes public with those
-    whose page is not; and per list field the entries by which lists get shorter with all entries. Totals below
-    :data:`thresholds.MIN_COUNTED` are not checked.
+    Compared are deleted websites with all compared websites; and of those that stay, websites whose statistics page
+    becomes public with those whose page is not, and per list field the entries by which lists get shorter with all
+    entries. Totals below :data:`thresholds.MIN_COUNTED` are not checked.
 
     :param max_loss_fraction: largest fraction allowed, 0 to 1.
     :param force: whether the guards are overridden.
@@ -105,7 +105,9 @@ class Watch:
 
 def _fewer(change: Change | None, name: str) -> int:
     fields = change.fields if change else ()
-    return sum(max(0, len(one.removed) - len(one.added)) for one in fields if one.field == name)
+    return sum(
+        max(0, count_entries(name, one.before) - count_entries(name, one.after)) for one in fields if one.field == name
+    )
 
 
 #: The list of the last run, and that of this run.

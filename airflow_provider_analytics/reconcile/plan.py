@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise, raw_lines
+from airflow_provider_analytics.api.fields import LINE_FIELDS, count_entries, normalise, raw_lines
 from airflow_provider_analytics.api.kinds import PASSWORD_FROM, Privacy
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import readable
@@ -129,8 +129,9 @@ class Plan:
 
     :param changes: the changes, sorted by domain.
     :param websites: number of websites compared, including unchanged ones.
-    :param entries: list field to the number of distinct entries per compared website, summed up.
-    :param closed: number of compared websites whose statistics page is not public, as far as their records show.
+    :param entries: list field to the number of distinct entries per compared website that stays, summed up.
+    :param closed: number of compared websites that stay and whose statistics page is not public, as far as their
+        records show.
     :param protected: websites that are not in the file and are not deleted, and why.
     :param warnings: what else a person has to know, a sentence each.
     :param scope: what the plan is bound to, such as service, account and settings; a part of the digest.
@@ -161,14 +162,18 @@ class Plan:
         warnings: Iterable[str] = (),
     ) -> Plan:
         """Return the plan of these changes, with the counts of the compared records."""
+        changes = tuple(changes)
+        deleted = {change.website_id for change in changes if change.action == "delete"}
         websites = closed = 0
         entries = dict.fromkeys(LINE_FIELDS, 0)
         for record in compared:
             websites += 1
+            if str(record["id"]) in deleted:  # what it has would hide how much the others lose
+                continue
             closed += normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label
             for name in LINE_FIELDS:
-                entries[name] += len(_without(raw_lines(name, record.get(name)), ()))
-        return cls(tuple(changes), websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
+                entries[name] += count_entries(name, raw_lines(name, record.get(name)))
+        return cls(changes, websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
 
     @property
     def digest(self) -> str:
@@ -220,7 +225,7 @@ class Plan:
         An entry that is replaced by another one is not lost. Deleted websites do not count.
         """
         lost = [
-            (website, len(_without(change.before, ())) - len(_without(change.after, ())))
+            (website, count_entries(name, change.before) - count_entries(name, change.after))
             for website in self.changes
             if website.action != "delete"
             for change in website.fields

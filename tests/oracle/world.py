@@ -245,9 +245,10 @@ class World:
         deleted = sum(goal.delete for goal in goals.values())
         if len(before) >= GUARDED_FROM and deleted > MAX_LOSS * len(before):
             return f"{deleted} of {len(before)} websites deleted"
-        for name in LISTS:
+        # Lists in another form show fewer entries than they have.
+        for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
             listed = [(before[one][name], goal) for one, goal in goals.items() if name in goal.fields]
-            total = sum(len(entries(value)) for value, _ in listed)
+            total = sum(len(entries(before[one][name])) for one, goal in goals.items() if not goal.delete)
             lost = sum(
                 max(0, len(entries(value)) - len(goal.fields[name]))
                 for value, goal in listed
@@ -394,7 +395,7 @@ class World:
                 if not goal.delete and not removed:
                     raise ViolationError(f"{name} was deleted, which nobody asked for")
                 continue
-            if goal.delete and outcome.is_green and website_id not in edited:
+            if goal.delete and outcome.is_green and website_id not in edited and not self._says_gone(step):
                 raise ViolationError(f"{name} is still there after a green delete")
             # What was away for a moment may not have been in the list.
             was_away = any(one.do in ("add", "delete") for one in self.edits if one.website_id == website_id)
@@ -440,6 +441,11 @@ class World:
         there = set(lines(now[name]))
         return {*lines(record[name]), *kept} - untyped <= there <= {*lines(record[name]), *typed}
 
+    def _says_gone(self, step: Step) -> bool:
+        """Whether a service that keeps what is deleted said once that it is gone: a delete is verified by one read."""
+        faults = [details[0] for _, what, *details in step.get("meanwhile", ()) if what == "fault"]
+        return self.dialect.get("deletes") == "keep" and {"status": 404} in faults
+
     def _as_wanted(self, website_id: int, name: str, goal: Goal, record: Record, now: Record) -> bool:
         mine = [one for one in self.edits if one.website_id == website_id and one.field == name]
         value = goal.fields[name]
@@ -450,6 +456,8 @@ class World:
         typed = {one.value for one in mine if one.do == "type"}
         kept = {one.value for one in mine if one.do == "type" and not self._may_be_overwritten(one)} - untyped
         wanted = {entry(one) for one in value}
+        if not wanted and self.dialect.get("lists_as") == "null":
+            return True  # it shows an empty list: nobody can see another one
         mode = goal.modes.get(name, "replace")
         if not wanted - {entry(one) for one in untyped} <= entries(now[name]):
             return False
@@ -647,6 +655,7 @@ def _may_stay_red(outcome: Outcome) -> bool:
         for part in (
             "websites have the domain",  # somebody else has made the second one
             "already exists, with id",  # if_exists="fail"
+            "If the service writes it so",  # it has stored another spelling of the domain
             "DomainNotFoundError",
             "max_loss_fraction",
             "in a form that is not one entry per line",  # the service had cut an entry
