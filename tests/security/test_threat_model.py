@@ -1,4 +1,4 @@
-"""The threat model in docs/security.md names every file of attacks, and only tests that exist."""
+"""The threat model in docs/internals/threat_model.md names every file of attacks, and only tests that exist."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-DOCUMENT = HERE.parent.parent / "docs" / "security.md"
+DOCUMENT = HERE.parent.parent / "docs" / "internals" / "threat_model.md"
 
 
 def test_the_threat_model_names_every_file_of_attacks() -> None:
