@@ -178,7 +178,7 @@ def test_the_tests_that_the_pages_name_exist(page: Callable[[str], str]) -> None
     existing = {
         name for path in TESTS.rglob("test_*.py") for name in re.findall(r"^ *def (test_\w+)", path.read_text(), re.M)
     }
-    for name in ("comparison", "security"):
+    for name in ("comparison", "internals/threat_model"):
         named = set(re.findall(r"`(test_\w+)`", page(name)))
         assert named
         assert named <= existing, name
