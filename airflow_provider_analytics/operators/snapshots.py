@@ -9,13 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, Asset, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
 from airflow_provider_analytics.assets import asset_uri, openlineage_name
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
 from airflow_provider_analytics.operators.base import (
     AnalyticsOperator,
     FailWithoutRetry,
+    ShortErrorsOperator,
     permanent_failure,
     require_run,
 )
@@ -386,7 +387,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         return self.get_openlineage_facets_on_complete(task_instance)
 
 
-class CompareSnapshotsOperator(BaseOperator):
+class CompareSnapshotsOperator(ShortErrorsOperator):
     """Compare two snapshots: websites removed, changed and added, field by field (docs/snapshots.md).
 
     All changes are written to ``_since-<previous>.jsonl`` and ``.md`` beside the manifest of the current snapshot; the
@@ -480,7 +481,7 @@ class CompareSnapshotsOperator(BaseOperator):
         return result
 
 
-class PruneSnapshotsOperator(BaseOperator):
+class PruneSnapshotsOperator(ShortErrorsOperator):
     """Remove old snapshots: keep the newest of so many days, weeks and months (docs/snapshots.md).
 
     Only days, weeks and months that have a snapshot count, so that nothing expires during a pause. The newest snapshot
