@@ -37,6 +37,12 @@ ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
 BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 
 
+def show_digest(context):
+    """Show the digest of the plan in the form: the answer then says which plan was approved."""
+    digest = context["ti"].xcom_pull(task_ids="plan")["digest"]
+    context["task"].params["digest"] = Param(digest, type="string", description="The plan that you approve")
+
+
 @dag(
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
@@ -75,11 +81,13 @@ def sync_excluded_ips_with_approval():
         task_id="approve",
         subject="Change the excluded IP addresses?",
         body="{{ ti.xcom_pull(task_ids='plan')['markdown'] }}",
+        pre_execute=show_digest,
         response_timeout=timedelta(days=1),  # Airflow 3.3 does not accept a pendulum.duration here
     )
     apply = SyncExcludedIpsOperator(
         task_id="apply",
-        expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
+        expected_digest=approve.output,  # None if the task was only marked as success: then nothing is applied
+        refuse_own_approval=False,  # True where nobody may approve a run that they have started (Airflow 3.2 or newer)
         audit_path="{{ params.state_path }}/audit",
         retries=2,
         **arguments,

@@ -94,6 +94,20 @@ def fraction(name: str, value: object) -> float:
     return number
 
 
+def positive_number(name: str, value: object) -> float:
+    """Parse a number above 0, given as number or text.
+
+    :raises ValueError: for any other value.
+    """
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else 0.0
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise refused(name, value, "a number above 0, such as 24")
+    return number
+
+
 def text_list(name: str, text: str) -> list[Any] | None:
     """Return the list that a text is in JSON, as templates render one with ``tojson``; None for any other text.
 

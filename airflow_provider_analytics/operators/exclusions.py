@@ -53,6 +53,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         "plan_path",
         "overwrite_plan",
         "expected_digest",
+        "approval_valid_hours",
+        "refuse_own_approval",
         "max_workers",
         "audit_path",
         "file_mode",
@@ -77,7 +79,9 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         dry_run: bool,
         plan_path: str | None,
         overwrite_plan: bool,
-        expected_digest: str | None,
+        expected_digest: str | Mapping[str, Any] | None,
+        approval_valid_hours: float,
+        refuse_own_approval: bool,
         max_workers: int,
         audit_path: str | None,
         file_mode: str,
@@ -107,6 +111,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         self.plan_path = plan_path
         self.overwrite_plan = overwrite_plan
         self.expected_digest = expected_digest
+        self.approval_valid_hours = approval_valid_hours
+        self.refuse_own_approval = refuse_own_approval
         self.max_workers = max_workers
         self.audit_path = audit_path
         self.file_mode = file_mode
@@ -114,14 +120,22 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
         from airflow_provider_analytics.operators.audit import audit_trail
-        from airflow_provider_analytics.operators.planning import parse_file_mode, read_approved, write_plan
+        from airflow_provider_analytics.operators.planning import note_use, parse_file_mode, read_approved, write_plan
 
         with self.connected() as hook:
             dry_run = flag("dry_run", self.is_dry_run)
             if dry_run and self.expected_digest is not None:
                 raise ValueError("dry_run=True with expected_digest is not allowed: one plans, the other applies")
             self._require_run(context, dry_run=dry_run)
-            approved = None if dry_run else read_approved(self.plan_path, self.expected_digest)
+            approved = None
+            if not dry_run:
+                approved = read_approved(
+                    self.plan_path,
+                    self.expected_digest,
+                    context,
+                    valid_hours=self.approval_valid_hours,
+                    refuse_own=flag("refuse_own_approval", self.refuse_own_approval),
+                )
             planned = self._plan(hook, context, approved, dry_run=dry_run)
             outcome = None
             if dry_run:
@@ -142,6 +156,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             result = self._result(planned, outcome, dry_run=dry_run)
             if outcome:
                 outcome.raise_failures()
+                note_use(self.plan_path, approved, context, self.file_mode)
         return result
 
     def _require_run(self, context: Context, *, dry_run: bool) -> None:
@@ -362,8 +377,12 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         with ``expected_digest``, where the approved plan is. A URL or an absolute path. (templated)
     :param overwrite_plan: with ``dry_run``, replace another plan at ``plan_path``; else that is an error, since
         somebody may be approving it. (templated)
-    :param expected_digest: ``digest`` of the approved plan: all of it is applied, and nothing else, or nothing. None
-        applies any plan within the guards. (templated)
+    :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
+        (docs/websites_as_code.md): all of it is applied, and nothing else, or nothing. None applies any plan within the
+        guards. (templated)
+    :param approval_valid_hours: hours after which an approval has expired; default 24. (templated)
+    :param refuse_own_approval: whether the person who started the run must not be the one who approved; needs the
+        output of an ``ApprovalOperator``. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param file_mode: permissions of ledger, plan and audit trail on a disk of the worker: ``600`` (default: for its
@@ -411,7 +430,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         dry_run: bool = False,
         plan_path: str | None = None,
         overwrite_plan: bool = False,
-        expected_digest: str | None = None,
+        expected_digest: str | Mapping[str, Any] | None = None,
+        approval_valid_hours: float = 24,
+        refuse_own_approval: bool = False,
         max_workers: int = 8,
         audit_path: str | None = None,
         file_mode: str = "600",
@@ -435,6 +456,8 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
             plan_path=plan_path,
             overwrite_plan=overwrite_plan,
             expected_digest=expected_digest,
+            approval_valid_hours=approval_valid_hours,
+            refuse_own_approval=refuse_own_approval,
             max_workers=max_workers,
             audit_path=audit_path,
             file_mode=file_mode,
@@ -485,8 +508,12 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         with ``expected_digest``, where the approved plan is. A URL or an absolute path. (templated)
     :param overwrite_plan: with ``dry_run``, replace another plan at ``plan_path``; else that is an error, since
         somebody may be approving it. (templated)
-    :param expected_digest: ``digest`` of the approved plan: all of it is applied, and nothing else, or nothing. None
-        applies any plan within the guards. (templated)
+    :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
+        (docs/websites_as_code.md): all of it is applied, and nothing else, or nothing. None applies any plan within the
+        guards. (templated)
+    :param approval_valid_hours: hours after which an approval has expired; default 24. (templated)
+    :param refuse_own_approval: whether the person who started the run must not be the one who approved; needs the
+        output of an ``ApprovalOperator``. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param file_mode: permissions of ledger, plan and audit trail on a disk of the worker: ``600`` (default: for its
@@ -523,7 +550,9 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         dry_run: bool = False,
         plan_path: str | None = None,
         overwrite_plan: bool = False,
-        expected_digest: str | None = None,
+        expected_digest: str | Mapping[str, Any] | None = None,
+        approval_valid_hours: float = 24,
+        refuse_own_approval: bool = False,
         max_workers: int = 8,
         audit_path: str | None = None,
         file_mode: str = "600",
@@ -547,6 +576,8 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
             plan_path=plan_path,
             overwrite_plan=overwrite_plan,
             expected_digest=expected_digest,
+            approval_valid_hours=approval_valid_hours,
+            refuse_own_approval=refuse_own_approval,
             max_workers=max_workers,
             audit_path=audit_path,
             file_mode=file_mode,

@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -238,7 +238,8 @@ def write_plan(path: str, plan: Plan, secrets: Redactor, *, overwrite: bool, fil
             f"There is another plan at {path} already, which somebody may be approving: start a new run. Give each run "
             "a plan_path of its own, or set overwrite_plan=True if plans are approved by their digest."
         )
-    write_text(path, "plan_path", json.dumps(plan.to_dict(), indent=1) + "\n", mode)
+    data = {"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}
+    write_text(path, "plan_path", json.dumps(data, indent=1) + "\n", mode)
     write_text(markdown_path(path), "plan_path", to_markdown(plan, limit=None), mode)
 
 
@@ -247,40 +248,83 @@ def markdown_path(plan_path: str) -> str:
     return f"{plan_path}.md"
 
 
-def read_approved(plan_path: str | None, expected_digest: str | None) -> ApprovedPlan | None:
-    """Return the approved plan, or None if neither argument is given.
+def read_approved(
+    plan_path: str | None,
+    expected_digest: object,
+    context: Context,
+    *,
+    valid_hours: object,
+    refuse_own: bool,
+) -> ApprovedPlan | None:
+    """Return the approved plan, or None if neither path nor digest is given.
 
+    :param expected_digest: what :meth:`Approval.parse` takes.
+    :param valid_hours: hours for which an approval is valid.
+    :param refuse_own: whether the person who started the run must not be the one who approved.
     :raises ValueError: if only one of them is given, or there is no plan.
-    :raises GuardError: if the plan is not the approved one, or must not be applied.
+    :raises GuardError: if the plan is not the approved one, the approval does not count, or the plan must not be
+        applied.
     """
+    from airflow_provider_analytics.api.checks import positive_number
     from airflow_provider_analytics.hooks.object_storage import read_text
-    from airflow_provider_analytics.reconcile.approval import ApprovedPlan
+    from airflow_provider_analytics.reconcile.approval import Approval, ApprovedPlan
     from airflow_provider_analytics.reconcile.plan import Plan
 
     if plan_path is None and expected_digest is None:
         return None
     if not plan_path or not expected_digest:
         raise refused_together(
-            "both, to apply an approved plan, or neither", expected_digest=expected_digest, plan_path=plan_path
+            "both, to apply an approved plan (an approval that was only marked as success has no digest), or neither",
+            expected_digest=expected_digest,
+            plan_path=plan_path,
         )
+    valid = timedelta(hours=positive_number("approval_valid_hours", valid_hours))
+    approval = Approval.parse(expected_digest)
+    if refuse_own:
+        try:
+            started_by = context["dag_run"].triggering_user_name
+        except (KeyError, AttributeError):
+            raise ValueError(
+                "refuse_own_approval=True needs a run, and Airflow 3.2 or newer, which tells tasks who started it"
+            ) from None
+        approval.raise_if_own(started_by)
     text = read_text(plan_path, "plan_path")
     if text is None:
         raise ValueError(f"plan_path={plan_path!r}: there is no such file; allowed: the plan_path of the plan task")
     try:
         data = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"plan_path={plan_path!r}: this is not a complete plan: {error}. Plan again") from error
+        planned_at = datetime.fromisoformat(data["planned_at"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"plan_path={plan_path!r}: this is not a complete plan: {error!r}. Plan again") from error
     try:
         plan = Plan.from_dict(data)
     except ValueError as error:
         raise ValueError(f"plan_path={plan_path!r}: {error}") from error
-    if plan.digest != expected_digest:
+    if plan.digest != approval.digest:
         raise GuardError(
             f"The plan is not the approved one: that at {plan_path} has the digest {plan.digest}, expected_digest is "
-            f"{expected_digest}. Plan again. Nothing was sent."
+            f"{approval.digest}. Plan again. Nothing was sent."
         )
+    approval.raise_unless_valid(planned_at, datetime.now(UTC), valid)
+    use = approval.use(planned_at)
+    used = read_text(used_path(plan_path), "plan_path")
     plan.raise_if_unsafe("plan again with force=True")
-    return ApprovedPlan(plan)
+    return ApprovedPlan(plan, use, used.removeprefix(use).rstrip() if used and used.startswith(use) else None)
+
+
+def used_path(plan_path: str) -> str:
+    """Return where is written that a plan was applied."""
+    return f"{plan_path}.used"
+
+
+def note_use(plan_path: str | None, approved: ApprovedPlan | None, context: Context, file_mode: str) -> None:
+    """Write that an approved plan was applied as a whole, so that nothing more is sent for it."""
+    from airflow_provider_analytics.hooks.object_storage import write_text
+
+    if plan_path and approved:
+        task = f", by {task_name(context)} in run {context['ti'].run_id}" if "ti" in context else ""
+        text = f"{approved.use}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC{task}\n"
+        write_text(used_path(plan_path), "plan_path", text, parse_file_mode(file_mode))
 
 
 def result_of(

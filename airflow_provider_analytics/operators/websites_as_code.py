@@ -309,13 +309,17 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             task_id="apply",
             config_path="/opt/airflow/dags/websites.yaml",
             plan_path="s3://analytics-state/plans/{{ run_id }}.json",
-            expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
+            expected_digest="{{ params.approved_digest }}",
         )
 
     :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
-    :param expected_digest: ``digest`` of the approved plan; with ``plan_path``. (templated)
+    :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
+        (docs/websites_as_code.md); with ``plan_path``. (templated)
     :param plan_path: ``plan_path`` of :class:`PlanWebsitesOperator`; with ``expected_digest``. (templated)
+    :param approval_valid_hours: hours after which an approval has expired; default 24. (templated)
+    :param refuse_own_approval: whether the person who started the run must not be the one who approved; needs the
+        output of an ``ApprovalOperator``. (templated)
     :param prune: also delete websites that are not in the file; with ``plan_path``, that of the plan. (templated)
     :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
         be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up; with
@@ -344,6 +348,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         *_WebsitesAsCodeOperator.template_fields,
         "expected_digest",
         "plan_path",
+        "approval_valid_hours",
+        "refuse_own_approval",
         "force",
         "adopt",
         "only_missing",
@@ -356,8 +362,10 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         *,
         config_path: str | None = None,
         config: Config | None = None,
-        expected_digest: str | None = None,
+        expected_digest: str | Mapping[str, Any] | None = None,
         plan_path: str | None = None,
+        approval_valid_hours: float = 24,
+        refuse_own_approval: bool = False,
         prune: bool = False,
         max_loss_fraction: float = MAX_LOSS_FRACTION,
         force: bool = False,
@@ -384,6 +392,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         )
         self.expected_digest = expected_digest
         self.plan_path = plan_path
+        self.approval_valid_hours = approval_valid_hours
+        self.refuse_own_approval = refuse_own_approval
         self.force = force
         self.adopt = adopt
         self.only_missing = only_missing
@@ -396,6 +406,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.operators.passwords import passwords_of
         from airflow_provider_analytics.operators.planning import (
+            note_use,
             parse_file_mode,
             read_approved,
             require_run_to_apply,
@@ -406,7 +417,13 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         with self.connected() as hook:
             settings, force = self._settings(), flag("force", self.force)
             require_run_to_apply(context, audit_path=self.audit_path)
-            approved = read_approved(self.plan_path, self.expected_digest)
+            approved = read_approved(
+                self.plan_path,
+                self.expected_digest,
+                context,
+                valid_hours=self.approval_valid_hours,
+                refuse_own=flag("refuse_own_approval", self.refuse_own_approval),
+            )
             if approved:
                 settings = self._approved_settings(approved.plan, settings, force=force)
             of_approved = approved.plan if approved else None
@@ -421,6 +438,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
                 to_markdown(planned.plan),
             )
             outcome.raise_failures()
+            note_use(self.plan_path, approved, context, self.file_mode)
         return result
 
     def _approved_settings(self, approved: Plan, settings: _Settings, *, force: bool) -> _Settings:

@@ -6,9 +6,13 @@ deleted. An approved effect that is already there, after a crash or because some
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, same_setting
 from airflow_provider_analytics.exceptions import GuardError
@@ -23,14 +27,84 @@ _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"),
 _SHOWN = 5
 
 
+@dataclass(frozen=True)
+class Approval:
+    """That a person approved a plan.
+
+    :param digest: digest of the plan.
+    :param at: when it was approved; None if nobody knows, as with a digest that a person has typed.
+    :param by: name of the person, if it is known.
+    """
+
+    digest: str
+    at: datetime | None = None
+    by: str | None = None
+
+    @classmethod
+    def parse(cls, value: object) -> Approval:
+        """Return the approval of a digest, or of the output of Airflow's ``ApprovalOperator``.
+
+        The output has to have the digest among its ``params_input``: so it is what the person saw in the form. A task
+        that was marked as success has no output.
+
+        :raises ValueError: if it is neither.
+        :raises GuardError: if the plan was not approved.
+        """
+        if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value.strip()):
+            return cls(value.strip())
+        if not isinstance(value, Mapping) or not isinstance(value.get("chosen_options"), list):
+            raise refused("expected_digest", value, "the digest of a plan, or the output of an ApprovalOperator")
+        if value["chosen_options"] != ["Approve"]:
+            raise GuardError(f"The plan was not approved, but answered with {short(value['chosen_options'])}.")
+        digest = (value.get("params_input") or {}).get("digest")
+        if not isinstance(digest, str):
+            raise refused(
+                "expected_digest", value, "the output of an ApprovalOperator whose form has the digest as a param"
+            )
+        at, by = value.get("responded_at"), value.get("responded_by_user")
+        if isinstance(at, str):
+            at = datetime.fromisoformat(at)
+        if not isinstance(at, datetime):
+            raise refused("expected_digest", value, "the output of an ApprovalOperator, with responded_at")
+        name = by.get("name") if isinstance(by, Mapping) else None
+        return cls(digest, at if at.tzinfo else at.replace(tzinfo=UTC), name)
+
+    def use(self, planned_at: datetime) -> str:
+        """Return what tells this approval from others: one can be used once."""
+        return f"{self.digest} of {(self.at or planned_at).isoformat()}"
+
+    def raise_unless_valid(self, planned_at: datetime, now: datetime, valid: timedelta) -> None:
+        """Raise :class:`GuardError` if the approval has expired.
+
+        :param planned_at: when the plan was made, which counts where nobody knows when it was approved.
+        """
+        at = self.at or planned_at
+        if now - at > valid:
+            raise GuardError(
+                f"The approval has expired: it is of {at:%Y-%m-%d %H:%M %Z}, and is valid for "
+                f"{valid.total_seconds() / 3600:g} hours.",
+                "Plan again. Nothing was sent.",
+            )
+
+    def raise_if_own(self, triggered_by: str | None) -> None:
+        """Raise :class:`GuardError` unless the person who approved is known not to have started the run."""
+        if self.by is None or self.by == triggered_by:
+            told = f"{self.by!r} has also started the run" if self.by else "it is not known who approved the plan"
+            raise GuardError(f"The approval does not count: {told}.", "Another person has to approve it.")
+
+
 class ApprovedPlan:
     """A plan that somebody approved.
 
     :param plan: the plan as it was approved.
+    :param use: see :meth:`Approval.use`.
+    :param used: when and by whom it was applied as a whole; None if it was not.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, use: str = "", used: str | None = None) -> None:
         self.plan = plan
+        self.use = use
+        self.used = used
         self._known = {_website(change): change for change in plan.changes if change.website_id}
         self._created = {domain_key(change.domain): change for change in plan.changes if not change.website_id}
 
@@ -40,6 +114,8 @@ class ApprovedPlan:
         :param planned: the plan for the service as it is now.
         :param records: the current records of all websites that the approved plan is about.
         """
+        if self.used and planned.changes:
+            raise GuardError(f"The approval was used already{self.used}, and something differs again.", "Plan again.")
         problems = [problem for change in planned.changes if (problem := self._not_approved(change))]
         if problems:
             raise GuardError(_told("Planned now, but not approved", problems))

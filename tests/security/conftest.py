@@ -43,7 +43,7 @@ def execute() -> Execute:
             start_date=None,
             xcom_push=lambda **_: None,
         )
-        dag_run = SimpleNamespace(run_type="manual", run_after=datetime.now(UTC))
+        dag_run = SimpleNamespace(run_type="manual", run_after=datetime.now(UTC), triggering_user_name="Ann")
         with DAG("dag", schedule=None) as dag:
             task = operator(task_id=task_id, **arguments)
         events = defaultdict[Any, SimpleNamespace](SimpleNamespace)

@@ -57,7 +57,7 @@ def test_ledgers_plans_and_audit_trails_are_for_their_owner_unless_an_argument_s
     )
     found = modes(tmp_path)
     written = {name for name in found if (tmp_path / name).is_file()}
-    assert len(written) == 4
+    assert len(written) == 5
     assert {found[name] for name in written} == {files}
     assert {found[name] for name in found.keys() - written} == {folders}
 

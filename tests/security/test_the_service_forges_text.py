@@ -114,7 +114,7 @@ def test_no_record_forges_a_log_a_plan_or_a_report(
     changed = {**RECORD, "privacy": FORGED, "exclude_params": "x"}
     with serving(changed) as server:
         connect(server.url)
-        execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-02", accept=["source", "count"])
+        execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-02", accept=["source", "count", "fields"])
     execute(CompareSnapshotsOperator, base_path=base)
     pages = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".md", ".html", ".yaml")]
     assert len(pages) == 5

@@ -279,7 +279,9 @@ def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
         dag_id=asked.dag_id,
         dag_run_id=asked.run_id,
         task_id=asked.task_id,
-        update_hitl_detail_payload=UpdateHITLDetailPayload(chosen_options=[option]),
+        update_hitl_detail_payload=UpdateHITLDetailPayload(
+            chosen_options=[option], params_input={name: param["value"] for name, param in waiting.params.items()}
+        ),
         user=person,
         session=session,
         **more,

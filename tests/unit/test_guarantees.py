@@ -11,7 +11,7 @@ pytestmark = pytest.mark.repository
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "guarantees.md").read_text()
-PROMISES = re.split(r"^## ", DOCUMENT.partition("\n## Decisions")[0], flags=re.MULTILINE)[1:]
+PROMISES = re.split(r"^## ", DOCUMENT.partition("\n## Conditions")[0], flags=re.MULTILINE)[1:]
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda text: text.partition("\n")[0])

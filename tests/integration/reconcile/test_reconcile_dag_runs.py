@@ -252,18 +252,47 @@ def test_sample_onboard_website(run_dag: RunDag, analytics_sandbox: SandboxServe
     assert (website["domain"], website["privacy"], website["favorite"]) == ("new.example", 1, True)
 
 
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str | None]]:
+    """Let a person answer each question of a run: ``answer("Approve")`` returns the texts, as they are asked."""
+
+    def begin(option: str) -> list[str | None]:
+        from airflow.models.hitl import HITLDetail
+        from airflow.utils.session import create_session
+
+        shown: list[str | None] = []
+
+        def press_the_button(seconds: float) -> None:
+            """Do what the button in the UI does, in the moment in which the run waits for it."""
+            if threading.current_thread() is not threading.main_thread():
+                sleep(seconds)
+                return
+            with create_session() as session:
+                waiting = [one for one in session.query(HITLDetail) if one.responded_at is None]
+                if not waiting:
+                    return
+                (detail,) = waiting
+                shown.append(detail.body)
+                answer_approval(detail, option, "Ann", session)
+
+        sleep = time.sleep
+        monkeypatch.setattr(time, "sleep", press_the_button)
+        return shown
+
+    return begin
+
+
+@pytest.mark.slow  # imports the whole of Airflow's public API
 @pytest.mark.sample("websites_as_code")
-@needs_approvals
+@needs_answers_in_dag_test
 def test_sample_websites_as_code(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, answer: Callable[[str], list[str | None]]
 ) -> None:
+    answer("Approve")
     make = sample("websites_as_code").websites_as_code
     conf = {"state_path": f"file://{tmp_path}"}
     for dry_run, expected in ((True, ["skipped"] * 2), (False, ["success"] * 2), (False, ["skipped"] * 2)):
-        dag = make()
-        # Nobody is there to press the button: the approval counts as given.
-        monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="approve"))
-        outcome = run_dag(dag, conf={**conf, "dry_run": dry_run})
+        outcome = run_dag(make(), conf={**conf, "dry_run": dry_run})
         assert outcome.state == "success"
         assert [outcome.tasks[name].state for name in ("approve", "apply")] == expected
     assert {website["domain"]: website["favorite"] for website in analytics_sandbox.websites()} == {
@@ -277,9 +306,29 @@ def test_sample_websites_as_code(
 
 @pytest.mark.sample("sync_excluded_ips_with_approval")
 @needs_approvals
-def test_sample_sync_excluded_ips_with_approval(
+def test_an_approval_that_was_only_marked_as_success_applies_nothing(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
+    dag = sample("sync_excluded_ips_with_approval").sync_excluded_ips_with_approval()
+    monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="approve"))
+    tasks = run_dag(dag, conf={"state_path": f"file://{tmp_path}"}).tasks
+    assert (tasks["approve"].state, tasks["apply"].state, tasks["apply"].try_number) == ("success", "failed", 1)
+    assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["9.9.9.9"]
+
+
+@pytest.mark.slow  # imports the whole of Airflow's public API
+@pytest.mark.sample("sync_excluded_ips_with_approval")
+@needs_answers_in_dag_test
+def test_sample_sync_excluded_ips_with_approval(
+    run_dag: RunDag,
+    analytics_sandbox: SandboxServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Callable[[str], list[str | None]],
+) -> None:
+    answer("Approve")
     for number in range(150):
         analytics_sandbox.add_website(f"{number}.example", exclude_ips="9.9.9.9")
     make = sample("sync_excluded_ips_with_approval").sync_excluded_ips_with_approval
@@ -287,18 +336,16 @@ def test_sample_sync_excluded_ips_with_approval(
 
     def run(addresses: str, **params: Any) -> Any:
         monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", addresses)
-        dag = make()
-        monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="approve"))
-        return run_dag(dag, conf={**conf, **params}).tasks
+        return run_dag(make(), conf={**conf, **params}).tasks
 
     tasks = run("203.0.113.7\n203.0.113.8\n203.0.113.9")
     assert (tasks["apply"].returned["applied"], tasks["apply"].returned["verified"]) == (150, True)
     assert tasks["apply"].returned["digest"] == tasks["plan"].returned["digest"]
-    # The text of the approval is cut at a hundred changes, and says where the whole plan is.
-    end = tasks["plan"].returned["markdown"].splitlines()[-3:]
-    assert end[0] == "- and 50 more"
-    whole = Path(end[2].removeprefix("The whole plan: `file://").removesuffix("`"))
-    assert whole.read_text().count("exclude_ips: add") == 150
+    # The text of the approval shows equal changes once, names a hundred of the websites, and says where the rest is.
+    text = tasks["plan"].returned["markdown"]
+    assert (text.count("exclude_ips: add"), "and 50 more" in text) == (2, True)
+    whole = Path(text.splitlines()[-1].removeprefix("The whole plan: `file://").removesuffix("`"))
+    assert all(f"`{number}.example " in whole.read_text() for number in range(150))
     # What a guard refuses is not put up for approval, unless somebody wants it.
     assert {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"} == {
         "anything_to_approve": "failed",
@@ -354,36 +401,17 @@ def test_sample_notify_on_drift(
 
 @pytest.mark.slow  # imports the whole of Airflow's public API
 @needs_answers_in_dag_test
-@pytest.mark.parametrize(("answer", "state", "websites"), [("Approve", "success", 3), ("Reject", "skipped", 0)])
+@pytest.mark.parametrize(("option", "state", "websites"), [("Approve", "success", 3), ("Reject", "skipped", 0)])
 def test_somebody_answers_the_sample_websites_as_code(
     run_dag: RunDag,
     analytics_sandbox: SandboxServer,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    answer: str,
+    answer: Callable[[str], list[str | None]],
+    option: str,
     state: str,
     websites: int,
 ) -> None:
-    from airflow.models.hitl import HITLDetail
-    from airflow.utils.session import create_session
-
-    shown: list[str | None] = []
-
-    def press_the_button(seconds: float) -> None:
-        """Do what the button in the UI does, in the moment in which the run waits for it."""
-        if threading.current_thread() is not threading.main_thread():
-            sleep(seconds)
-            return
-        with create_session() as session:
-            waiting = [one for one in session.query(HITLDetail) if one.responded_at is None]
-            if not waiting:
-                return
-            (detail,) = waiting
-            shown.append(detail.body)
-            answer_approval(detail, answer, "Ann", session)
-
-    sleep = time.sleep
-    monkeypatch.setattr(time, "sleep", press_the_button)
+    shown = answer(option)
     outcome = run_dag(sample("websites_as_code").websites_as_code(), conf={"state_path": f"file://{tmp_path}"})
     assert (outcome.state, outcome.tasks["apply"].state) == ("success", state)
     assert len(analytics_sandbox.websites()) == websites

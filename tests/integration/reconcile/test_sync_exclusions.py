@@ -484,7 +484,8 @@ def test_ten_thousand_websites_with_a_hundred_differences(analytics_sandbox: San
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], exclude_ips=None if website["id"] % 100 == 0 else "203.0.113.7")
     result = execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"])
-    assert operations(analytics_sandbox) == {"list": 102, "show": 201, "update": 100}
+    # Two websites are tried alone, and looked at again at the end: together their records show every setting.
+    assert operations(analytics_sandbox) == {"list": 102, "show": 202, "update": 100}
     assert (result["websites"], result["applied"], result["unchanged"]) == (10_000, 100, 9_900)
     assert len(json.dumps(result)) < 3000
 
@@ -566,7 +567,7 @@ def test_further_entries_may_be_the_text_of_an_object(analytics_sandbox: Sandbox
     ("arguments", "message"),
     [
         pytest.param(
-            {"plan_path": "/tmp/p.json"}, "allowed: both, to apply an approved plan, or neither", id="plan only"
+            {"plan_path": "/tmp/p.json"}, "allowed: both, to apply an approved plan.* or neither", id="plan only"
         ),
         pytest.param({"expected_digest": "0" * 64}, "allowed: both, to apply an approved plan", id="digest only"),
         pytest.param(

@@ -104,13 +104,13 @@ def test_only_the_approved_plan_is_applied(
     digest = execute(PlanWebsitesOperator, **files)["digest"]
     config_file.write_text("websites: {old.example: {privacy: private, email: true}}")
     for expected in (digest, "None"):
-        with pytest.raises(AirflowFailException, match="not the approved one"):
+        with pytest.raises(AirflowFailException, match=r"not the approved one|expected_digest='None' is not allowed"):
             execute(ApplyWebsitesOperator, **files, expected_digest=expected)
     # An empty template must not apply what nobody approved.
     for arguments in ({"expected_digest": ""}, {}, {"expected_digest": None}):
-        with pytest.raises(AirflowFailException, match="allowed: both, to apply an approved plan, or neither"):
+        with pytest.raises(AirflowFailException, match="allowed: both, to apply an approved plan"):
             execute(ApplyWebsitesOperator, **files, **arguments)
-    with pytest.raises(AirflowFailException, match="allowed: both, to apply an approved plan, or neither"):
+    with pytest.raises(AirflowFailException, match="allowed: both, to apply an approved plan"):
         execute(ApplyWebsitesOperator, config_path=str(config_file), expected_digest=digest)
     assert analytics_sandbox.websites() == [website]
     assert execute(ApplyWebsitesOperator, config_path=str(config_file))["applied"] == 1
@@ -134,7 +134,7 @@ def test_after_a_failure_the_rest_of_the_approved_plan_is_applied(
     assert execute(ApplyWebsitesOperator, **arguments)["applied"] == 2
     assert [(one["privacy"], one["favorite"]) for one in analytics_sandbox.websites()] == [(1, True)] * 4
     config.write_text(json.dumps({"websites": {**websites, "1.example": {"email": True}}}))
-    with pytest.raises(AirflowFailException, match=r"not approved: 1\.example \(id 1\): email True"):
+    with pytest.raises(AirflowFailException, match=r"The approval was used already, .* something differs again"):
         execute(ApplyWebsitesOperator, **arguments)
     with pytest.raises(AirflowFailException, match="has the digest"):
         execute(ApplyWebsitesOperator, **{**arguments, "expected_digest": "0" * 64})
