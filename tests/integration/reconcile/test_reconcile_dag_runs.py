@@ -392,7 +392,7 @@ def test_sample_notify_on_drift(
     assert (mail["To"], mail["From"]) == ("team@example.com", "airflow@example.com")
     assert "2 to create, 1 to update, 0 to delete" in mail["Subject"]
     assert (
-        "update www.example.com (id 1): exclude_ips +1 -0, favorite False -&gt; True, privacy public -&gt; private"
+        "update www.example.com (id 1): exclude_ips + 203.0.113.7, favorite False -&gt; True, privacy public -&gt; private"
         in text
     )
     assert "create shop.example.com" in text
