@@ -326,6 +326,7 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, 
                 if error.errno != errno.ENOSYS:
                     raise
                 put_bytes(path, content, token)  # a server that has no such condition
+        now = read_stored(path)
     else:
         with _locked(path, mode) as is_ours:
             if read_stored(path).content != seen.content:
@@ -334,7 +335,7 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, 
                 put_bytes(path, content, token)
             elif not _replaced(Path(path.path), content, token, mode, is_ours):
                 return None
-    now = read_stored(path)
+            now = read_stored(path)  # before the next one may write
     return now if now.content == content else None
 
 

@@ -516,6 +516,13 @@ class AnalyticsClient:
                 still = {"website": "still exists, although the service answered the delete with 'not found'"}
                 raise NotAppliedError(website_id, still) from error
 
+    def website_or_none(self, website_id: str) -> Record | None:
+        """Return a website by its id, or None if it does not exist: one answer that says so may be wrong."""
+        try:
+            return self.get_website(website_id)
+        except NotFoundError:
+            return None if self.is_gone(website_id) else self.get_website(website_id)
+
     def is_gone(self, website_id: str) -> bool:
         """Return whether a website does not exist any more; where a show does not tell, the complete list does."""
         try:

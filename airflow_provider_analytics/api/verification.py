@@ -92,16 +92,22 @@ class Expected:
             difference = _difference(name, shown[name], wanted, shared=name in self.shared or not is_sent)
             if difference:
                 (lacking if is_sent else besides)[name] = difference
-        known = (self.before, self.sent)
-        by_others = any(self._entries(name, shown) - self._entries(name, *known) for name in LINE_FIELDS)
+        by_others = any(self._strange(name, shown) for name in LINE_FIELDS)
         domain = shown.get("domain")
         is_other = bool(self.domain) and isinstance(domain, str) and not same_domain(domain, self.domain)
         return Comparison(lacking, besides, tuple(unverified), str(domain) if is_other else None, by_others)
 
+    def _strange(self, name: str, shown: Mapping[str, Any]) -> bool:
+        """Return whether a list has entries that neither were there before nor were sent.
+
+        A service that writes entries in another case, or cuts them, is nobody else.
+        """
+        known = self._entries(name, self.before, self.sent)
+        return not all(any(other.startswith(one) for other in known) for one in self._entries(name, shown))
+
     @staticmethod
     def _entries(name: str, *records: Mapping[str, Any]) -> set[str]:
         lines = (normalise(name, record[name]) for record in records if shows(name, record))
-        # A service that writes entries in another case is nobody else.
         return {LINE_FIELDS[name].key(line).casefold() for one in lines for line in one} - {""}
 
 

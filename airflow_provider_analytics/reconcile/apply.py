@@ -28,7 +28,7 @@ SETTLE_SECONDS = 1.0
 ATTEMPTS_ALONE = 3
 #: Maximum number of websites of a kind that are changed alone, one after the other, and of those of them that tell
 #: nothing: another process changes them at the same time, or they cannot be read.
-MAX_FIRST = 3
+MAX_FIRST = 6
 MAX_SILENT = 5
 #: Number of websites that people may have edited between two reads; if fields that were not sent differ on more, it is
 #: the service that changes them.
@@ -143,6 +143,9 @@ class _Application:
             left = [site for site in self._sites if site.sent and site.result.state is State.NOT_TRIED]
             self._judge(self._looking.at(left), is_last=True)
             return
+        except BaseException:
+            self._note_doubts()
+            raise
         todo = [site for site in self._sites if not site.result.sent and site.result.state is State.NOT_TRIED]
         for round_number in range(1, ROUNDS + 1):
             self._send(todo)
@@ -205,6 +208,17 @@ class _Application:
                 self._client.wait(SETTLE_SECONDS)  # if another process changes the websites, let it get ahead
         if verified and not doubted:
             self._trusted.update(site.name for site in sites)
+
+    def _note_doubts(self) -> None:
+        """Note websites that are not as expected, although the work ended before a second one could tell why.
+
+        The next try would find nothing to change on them.
+        """
+        for site, look in self._doubted:
+            self._note(site, look)
+            if look.differences:
+                site.result.state = State.FAILED
+                site.result.why = f"{_told(look.differences)}. Before: {_values(site.before or {})}"
 
     def _put_back(self, doubted: Sequence[tuple[Site, Shown]]) -> None:
         """Put websites back as they were, and note that the service is not to be trusted with the others."""

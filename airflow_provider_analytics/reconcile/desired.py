@@ -97,9 +97,8 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
     )
     new = tuple(entry for entry in desired if entry not in present)
     after = kept + new
-    if not any(key(line) for line in after):
-        # Do not leave comments behind: the service may not support them and read them as entries. A list that
-        # held only comments before is not changed.
+    if mode == "replace" and not any(key(line) for line in after):
+        # Comments belong to what was removed. A list that held only comments before is not changed.
         after = () if unwanted else current
     return after
 

@@ -26,6 +26,9 @@ from airflow_provider_analytics.reconcile.websites import Websites
 
 log = logging.getLogger(__name__)
 
+#: Maximum number of websites that the error of a stop names.
+_SHOWN = 10
+
 
 class Source(Protocol):
     """What is wanted, before the websites are known: a list, or a file."""
@@ -242,6 +245,10 @@ class Planned:
         """Return what to raise after a stop."""
         unclear = f", {len(outcome.unclear):,} may have been" if outcome.unclear else ""
         told = f"Stopped: {outcome.applied:,} of {len(self.plan.changes):,} websites changed{unclear}"
+        failed = [f"{website}: {why}" for website, why in outcome.failures.items()]
+        if failed:
+            more = f"; and {len(failed) - _SHOWN:,} more" if len(failed) > _SHOWN else ""
+            told += f". Not as expected: {'; '.join(failed[:_SHOWN])}{more}"
         log.warning("%s", told)
         if isinstance(by, AuthenticationError):
             by.so_far = f"{told}."

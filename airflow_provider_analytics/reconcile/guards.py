@@ -22,9 +22,9 @@ _FEW = 3
 def guarded(plan: Plan, max_loss_fraction: float, *, force: bool = False, last_list: LastList | None = None) -> Plan:
     """Return the plan with what the guards say of it.
 
-    Compared are deleted websites with all compared websites; websites whose statistics page becomes public with those
-    whose page is not; and per list field the entries by which lists get shorter with all entries. Totals below
-    :data:`thresholds.MIN_COUNTED` are not checked.
+    Compared are deleted websites with all compared websites; and of those that stay, websites whose statistics page
+    becomes public with those whose page is not, and per list field the entries by which lists get shorter with all
+    entries. Totals below :data:`thresholds.MIN_COUNTED` are not checked.
 
     :param max_loss_fraction: largest fraction allowed, 0 to 1.
     :param force: whether the guards are overridden.

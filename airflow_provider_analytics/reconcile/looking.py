@@ -150,6 +150,8 @@ class Looking:
             stays = record is not None and not is_other
             return Shown(record=record, why="still exists after it was deleted" if stays else "", is_stale=stays)
         if record is None:
+            if site.todo.action == "update" and not self._client.is_gone(website_id):
+                return Shown(why="Changed, but not verified: it was not found once.", is_unread=True)
             if self._ignore_gone and site.todo.action == "update":
                 return Shown()
             return Shown(why="It does not exist: another process deleted it.", is_stale=site.todo.action == "create")

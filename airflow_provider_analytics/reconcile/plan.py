@@ -138,8 +138,9 @@ class Plan:
 
     :param changes: the changes, sorted by domain.
     :param websites: number of websites compared, including unchanged ones.
-    :param entries: list field to the number of distinct entries per compared website, summed up.
-    :param closed: number of compared websites whose statistics page is not public, as far as their records show.
+    :param entries: list field to the number of distinct entries per compared website that stays, summed up.
+    :param closed: number of compared websites that stay and whose statistics page is not public, as far as their
+        records show.
     :param protected: websites that are not in the file and are not deleted, and why.
     :param warnings: what else a person has to know, a sentence each.
     :param scope: what the plan is bound to, such as service, account and settings; a part of the digest.
@@ -170,14 +171,18 @@ class Plan:
         warnings: Iterable[str] = (),
     ) -> Plan:
         """Return the plan of these changes, with the counts of the compared records."""
+        changes = tuple(changes)
+        deleted = {change.website_id for change in changes if change.action == "delete"}
         websites = closed = 0
         entries = dict.fromkeys(LINE_FIELDS, 0)
         for record in compared:
             websites += 1
+            if str(record["id"]) in deleted:  # what it has would hide how much the others lose
+                continue
             closed += normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label
             for name in LINE_FIELDS:
                 entries[name] += len(_without(raw_lines(name, record.get(name)), ()))
-        return cls(tuple(changes), websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
+        return cls(changes, websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
 
     @property
     def digest(self) -> str:

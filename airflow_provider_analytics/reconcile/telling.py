@@ -31,9 +31,9 @@ def kinds_of(planned: Sequence[Site]) -> Iterator[list[Site]]:
 
 
 class Telling(NamedTuple):
-    """What a website has that a service may change besides.
+    """What a website shows of a service, once it was changed.
 
-    :param values: fields whose values are no defaults.
+    :param values: fields whose values are no defaults, and those that are sent.
     :param lines: kinds of lines in its lists: services that drop lines drop those of a kind, or those behind the first.
     :param length: number of lines.
     """
@@ -56,7 +56,8 @@ def telling_of(sites: Sequence[Site], records: Mapping[str, Mapping[str, Any]]) 
         values = {name: normalise(name, record[name]) for name in COMPARED if shows(name, record)}
         lines = [line for name in LINE_FIELDS for line in values.get(name, ())]
         named = frozenset(name for name, value in values.items() if value not in (FIELDS[name].default, False, ()))
-        found[site.name] = Telling(named, _kinds(lines), len(lines))
+        sent = frozenset(f"{one.field} is sent" for one in site.todo.fields)
+        found[site.name] = Telling(named | sent, _kinds(lines), len(lines))
     longest = max(found, key=lambda name: found[name].length)
     if found[longest].length > LONG_LIST:
         found[longest] = found[longest]._replace(lines=found[longest].lines | {"many"})
@@ -74,25 +75,31 @@ def _lost(name: str, before: Mapping[str, Any], shown: Mapping[str, Any]) -> lis
     return [line for line in normalise(name, before[name]) if line not in normalise(name, shown[name])]
 
 
+def _is_sent(name: str, site: Site) -> bool:
+    return any(one.field == name for sent in site.result.sent for one in sent.fields)
+
+
 def kept_nowhere_else(site: Site, changed: Sequence[Site]) -> bool:
     """Return whether what a website shows besides may be the doing of the service.
 
     A person is the likely cause only if another changed website kept what the service could have changed, too: a value
-    that was not sent, and is another one than this website shows now; or lines of the kind that this website lost.
+    that was not sent, and is another one than this website shows now; or lines of the kind that this website lost. Of
+    a list, it has to be sent on both websites, or on none.
     """
     shown = site.result.record or {}
     others = [other for other in changed if other is not site and other.before is not None and other.result.sent]
 
     def kept(name: str, other: Site) -> bool:
         before = other.before or {}
+        if _is_sent(name, other) != _is_sent(name, site):  # it was treated in another way
+            return False
         if name in other.result.besides or not shows(name, before) or name not in shown:
             return False
         if name in LINE_FIELDS:
             lines = normalise(name, before[name])
             kinds = _kinds(_lost(name, site.before or {}, shown))
             return kinds <= _kinds(lines) if kinds else len(lines) > 1
-        is_sent = any(one.field == name for sent in other.result.sent for one in sent.fields)
-        return not is_sent and bool(normalise(name, before[name]) != normalise(name, shown[name]))
+        return bool(normalise(name, before[name]) != normalise(name, shown[name]))
 
     return not any(kept(name, other) for name in site.result.besides for other in others)
 

@@ -130,10 +130,8 @@ def _look_up(client: AnalyticsClient, selectors: Sequence[str], workers: int) ->
             if found is None:
                 unknown.append(selector)
             return [found] if found else []
-        try:
-            return [client.get_website(selector)]
-        except NotFoundError:
-            return []
+        found = client.website_or_none(selector)
+        return [found] if found else []
 
     failures: dict[str, str] = {}
     work_items = Work(selectors, work, str, failures)
@@ -176,9 +174,8 @@ def complete_records(
     )
 
     def work(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        try:
-            fetched = client.get_website(record["id"])
-        except NotFoundError:
+        fetched = client.website_or_none(str(record["id"]))
+        if fetched is None:
             return None
         row, shown = website_of(record)[0], website_of(fetched)[0]
         if row and shown and domain_key(row) != domain_key(shown):

@@ -136,6 +136,7 @@ class Bench:
             self._lists(server.url)
             self._snapshots(server.url)
         self._comparison()
+        self._files()
         self._parsing()
         self._tasks()
         self._growth()
@@ -193,6 +194,18 @@ class Bench:
             naive, ours = self.turns(f"comparison_{own}", ("naive_comparison", size), ("our_comparison", size))
             work = f"sync of {self.sizes.compared:,} websites x 200 addresses, 100 differ, {lists}: comparison, CPU"
             self.add(work, "naive `ipaddress` sets", _ratios(ours, naive), goal)
+
+    def _files(self) -> None:
+        size = {"websites": self.sizes.compared // 2}
+        plain, ours = self.turns("files", ("plain_yaml", size), ("validated", size))
+        work = f"`validate` of a file of {size['websites']:,} websites, CPU"
+        self.add(work, "PyYAML's parser in C, which checks nothing", _ratios(ours, plain), 3)
+        airflow, ours = self.alone(
+            "start",
+            ("started", {"arguments": ["-c", "import airflow.sdk"]}),
+            ("started", {"arguments": ["-m", "airflow_provider_analytics", "plan", "--help"]}),
+        )
+        self.add("start of `plan`, CPU", "`import airflow.sdk` alone", _ratios(ours, airflow), 1)
 
     def _parsing(self) -> None:
         theirs = ["airflow.providers.http.operators.http"]

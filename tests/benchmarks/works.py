@@ -16,6 +16,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -280,6 +281,37 @@ def profiled_snapshot(url: str, file_format: str) -> Iterator[Work]:
 
     yield profile
     next(ready, None)
+
+
+# Files of websites
+
+
+def websites_file(websites: int) -> str:
+    """Return a file as people write one: all settings of each website."""
+    settings = "privacy: private, email: true, favorite: false, exclude_params: [gclid, fbclid]"
+    entries = "exclude_ips: [203.0.113.7, 198.51.100.9]"
+    return "websites:\n" + "".join(f"  w{one}.example: {{{settings}, {entries}}}\n" for one in range(websites))
+
+
+def plain_yaml(websites: int) -> Iterator[Work]:
+    """Parse a file with PyYAML's parser in C."""
+    import yaml
+
+    text = websites_file(websites)
+    yield lambda: len(yaml.load(text, yaml.CSafeLoader)["websites"])
+
+
+def validated(websites: int) -> Iterator[Work]:
+    """Parse and check a file, as ``validate`` does."""
+    from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
+
+    text = websites_file(websites)
+    yield lambda: len(parse_websites_files({"websites.yaml": text}).websites)
+
+
+def started(arguments: list[str]) -> Iterator[Work]:
+    """Run Python in a process of its own."""
+    yield lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True).returncode
 
 
 # Imports and parsing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,17 @@ def test_a_verification_that_compares_nothing_is_seen_and_printed_as_a_script(
     played: dict[str, Any] = {}
     exec(script.partition("from soak import replay")[2], played)
     assert (played["dialect"], played["websites"], played["steps"]) == small
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).with_name("worlds").glob("*.py")), ids=lambda path: path.stem)
+def test_a_world_that_failed_once(
+    path: Path, analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(soak, "replay", lambda *script: said.append(soak.play(analytics_sandbox, script)))
+    with soak.at_once():
+        runpy.run_path(str(path))
+    assert said == [""]
 
 
 def test_what_somebody_else_loses_is_seen(

@@ -247,7 +247,7 @@ class World:
             return f"{deleted} of {len(before)} websites deleted"
         for name in LISTS:
             listed = [(before[one][name], goal) for one, goal in goals.items() if name in goal.fields]
-            total = sum(len(entries(value)) for value, _ in listed)
+            total = sum(len(entries(before[one][name])) for one, goal in goals.items() if not goal.delete)
             lost = sum(
                 max(0, len(entries(value)) - len(goal.fields[name]))
                 for value, goal in listed

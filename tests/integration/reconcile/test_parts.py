@@ -83,7 +83,7 @@ def test_what_a_look_up_does_not_find_is_looked_for_in_the_list(
     with pytest.raises(Exception, match=r"no website matches websites: '4711'"):
         sync(execute, analytics_sandbox, websites=[4711])
     asked, result = sync(execute, analytics_sandbox, websites=[1, 4711], allow_no_match=True)
-    assert (result["websites"], asked["show"], asked["list"]) == (1, 2, 1)
+    assert (result["websites"], asked["show"], asked["list"]) == (1, 3, 1)  # one "not found" may be wrong
     # Nothing to select, nothing to read.
     asked, result = sync(execute, analytics_sandbox, websites=[], allow_no_match=True)
     assert (result["websites"], asked) == (0, {})

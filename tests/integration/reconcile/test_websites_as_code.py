@@ -5,9 +5,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
-from airflow_versions import needs_variables_outside_of_tasks
+from airflow_versions import attach, needs_variables_outside_of_tasks
 from distortion import Distortion
 from fixture_types import Execute
 
@@ -627,6 +628,16 @@ def test_an_export_into_a_folder_plans_to_nothing(
     (folder / "old.yaml").write_text("websites: {}")
     with pytest.raises(AirflowFailException, match=r"other files of websites: old\.yaml"):
         execute(ExportWebsitesOperator, **export)
+
+
+def test_a_folder_may_be_in_any_storage(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    attach("memory", fsspec.filesystem("memory"))
+    for domain in ("a.one.example", "other.example"):
+        analytics_sandbox.add_website(domain)
+    export = {"config_path": "memory://files/websites", "groups": {"one": ["*.one.example"]}}
+    assert execute(ExportWebsitesOperator, **export)["websites"] == 2
+    plan = execute(PlanWebsitesOperator, config_path="memory://files/websites", prune=True)
+    assert (plan["websites"], plan["changes"]) == (2, [])
 
 
 @pytest.mark.parametrize(
