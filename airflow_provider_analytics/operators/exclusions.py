@@ -231,6 +231,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def _result(self, planned: Planned, outcome: Outcome | None, *, dry_run: bool) -> dict[str, Any]:
         """Return the result, and log what a person reads first."""
         from airflow_provider_analytics.operators.planning import SHOWN_CHANGES, result_of
+        from airflow_provider_analytics.readable import counted
 
         plan = planned.plan
         result = result_of(
@@ -248,6 +249,11 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         else:
             if plan.unsafe:
                 self.log.warning("Guard overridden: %s", result["unsafe"])
+            if not plan.changes and not outcome.failures:
+                self.log.info(
+                    "Nothing to sync: %s is as wanted on %s", self.field, counted(result["websites"], "website")
+                )
+                return result
             self.log.info(
                 "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, %s failed",
                 self.field,

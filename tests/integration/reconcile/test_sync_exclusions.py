@@ -185,6 +185,18 @@ def test_a_ledger_that_somebody_else_writes_is_refused(
     assert "update" not in operations(analytics_sandbox)
 
 
+def test_a_sync_that_finds_nothing_to_change_says_so(
+    analytics_sandbox: SandboxServer, execute: Execute, task_log: Callable[[], str]
+) -> None:
+    for number in range(3):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="203.0.113.7")
+    execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"])
+    log = task_log()
+    assert "Nothing to sync: exclude_ips is as wanted on 3 websites" in log
+    assert "Changing" not in log
+    assert "Synced" not in log
+
+
 def test_equal_changes_are_one_line_of_the_log(
     analytics_sandbox: SandboxServer, execute: Execute, task_log: Callable[[], str]
 ) -> None:
@@ -740,7 +752,7 @@ def test_a_key_that_is_revoked_in_the_middle_leaves_ledger_and_audit_true(
             ledger_path=str(ledger),
             audit_path=f"{tmp_path}/audit",
         )
-    assert f" Stopped: {len(updates)} of 30 websites changed. The service" in str(caught.value)
+    assert f" Stopped: {len(updates)} of 30 websites changed. " in str(caught.value)
     assert sorted(json.loads(ledger.read_text())["websites"]) == sorted(updates)
     (trail,) = (tmp_path / "audit").rglob("*.jsonl")
     actions = Counter(json.loads(line)["action"] for line in trail.read_text().splitlines())

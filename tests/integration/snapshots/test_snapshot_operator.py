@@ -301,6 +301,13 @@ def test_a_change_that_fails_the_task_is_named(analytics_sandbox: Any, tmp_path:
     ]
 
 
+def test_a_key_that_is_revoked_while_the_list_is_read(analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(250)
+    analytics_sandbox.fault("list", status=401, skip=1, times=None)
+    with pytest.raises(AirflowFailException, match=r"API key rejected .* Stopped: 100 of 250 websites read\. "):
+        SnapshotWebsitesOperator(task_id="take", base_path=str(tmp_path)).execute({})
+
+
 @pytest.mark.parametrize("params", [{}, {"accept": []}])
 def test_a_guard_says_where_its_finding_is_accepted(
     run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, params: dict[str, Any]
