@@ -190,6 +190,12 @@ def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
         return None
 
 
+def count_entries(name: str, lines: object) -> int:
+    """Return the number of entries in the lines of a list; 0 if it is no list."""
+    kind = FIELDS[name].kind
+    return kind.count(lines) if isinstance(kind, Lines) and isinstance(lines, tuple) else 0
+
+
 def sendable(name: str, value: object) -> Any:
     """Return a value of the service, normalised, if it can be sent back; None if the interface does not define it."""
     normalised = normalise(name, value)

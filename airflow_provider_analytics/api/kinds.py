@@ -246,6 +246,10 @@ class Lines(Kind):
             raise checks.refused("", value, "a text, or an array of texts")
         return tuple(line for part in parts for line in _lines(part or ""))
 
+    def count(self, lines: tuple[str, ...]) -> int:
+        """Return the number of distinct entries; a line that is not understood has as many as it has words."""
+        return _count(self.entries, lines)
+
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
         """Return a text with one entry per line."""
         return "\n".join(value)
@@ -277,6 +281,12 @@ def _lines(text: str) -> tuple[str, ...]:
 def _is_understood(entries: EntryType, line: str) -> bool:
     entry = without_comment(line)
     return not entry or entries.is_understood(entry)
+
+
+@functools.lru_cache(maxsize=1 << 8)
+def _count(entries: EntryType, lines: tuple[str, ...]) -> int:
+    distinct = [line for line in dict.fromkeys(lines) if not line.startswith("#")]
+    return sum(1 if _is_understood(entries, line) else len(re.findall(r"[^\s,;]+", line)) for line in distinct)
 
 
 class Secret(Kind):

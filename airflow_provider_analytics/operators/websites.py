@@ -398,23 +398,35 @@ class DeleteWebsiteOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the website."""
         from airflow_provider_analytics.api.checks import flag
-        from airflow_provider_analytics.exceptions import DomainNotFoundError, NotFoundError
+        from airflow_provider_analytics.exceptions import DomainNotFoundError
 
         with self.connected() as hook:
             ignore_missing = flag("ignore_missing", self.ignore_missing)
+            website_id: int | str | None = None
             try:
                 website_id = _find_id(hook, self.website_id, self.domain)
-                hook.delete_website(website_id)
-                deleted = True
-                self.log.info("Deleted website %s.", f"{self.domain} (id {website_id})" if self.domain else website_id)
-            except (DomainNotFoundError, NotFoundError):
+            except DomainNotFoundError:  # a list that is "not found" is none
                 if not ignore_missing:
                     raise
+            deleted = website_id is not None and self._delete(hook, website_id, ignore_missing=ignore_missing)
+            if not deleted:
                 # With a wrong base URL every website is "not found", and none would ever be deleted.
                 hook.get_account()
-                deleted = False
                 self.log.info("Deleted nothing: there is no website %s.", self.website_id or self.domain)
         return {"website_id": self.website_id, "domain": self.domain, "deleted": deleted}
+
+    def _delete(self, hook: AnalyticsHook, website_id: int | str, *, ignore_missing: bool) -> bool:
+        """Delete a website, and return whether it existed."""
+        from airflow_provider_analytics.exceptions import NotFoundError
+
+        try:
+            hook.delete_website(website_id)
+        except NotFoundError:
+            if not ignore_missing:
+                raise
+            return False
+        self.log.info("Deleted website %s.", f"{self.domain} (id {website_id})" if self.domain else website_id)
+        return True
 
 
 def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | None) -> int | str:

@@ -49,6 +49,7 @@ def apply_plan(
     plan: Plan,
     change_of: ChangeOf,
     *,
+    records: Iterable[Mapping[str, Any]] = (),
     shared: Iterable[str] = (),
     passwords: Mapping[str, str] | None = None,
     recorder: Recorder | None = None,
@@ -68,6 +69,7 @@ def apply_plan(
     was sent, what may have been, and what interrupted it: the caller raises that, once it has recorded the rest.
 
     :param change_of: works the change of a website out from a record of it.
+    :param records: what the plan was made of: they say which website tells most.
     :param shared: list fields in which entries of others stay.
     :param passwords: ``password_from`` reference to password.
     :param recorder: is told of the changes.
@@ -76,7 +78,7 @@ def apply_plan(
     sender = Sender(
         websites, change_of, passwords or {}, recorder or NoRecorder(), frozenset(shared), ignore_gone=ignore_gone
     )
-    application = _Application(websites, plan, sender, Looking(websites, ignore_gone=ignore_gone))
+    application = _Application(websites, plan, records, sender, Looking(websites, ignore_gone=ignore_gone))
     interrupted: BaseException | None = None
     try:
         application.run()
@@ -97,12 +99,19 @@ class _UnfaithfulError(Exception):
 class _Application:
     """The steps of :func:`apply_plan`; every result is right at every moment."""
 
-    def __init__(self, websites: Websites, plan: Plan, sender: Sender, looking: Looking) -> None:
+    def __init__(
+        self,
+        websites: Websites,
+        plan: Plan,
+        records: Iterable[Mapping[str, Any]],
+        sender: Sender,
+        looking: Looking,
+    ) -> None:
         self._workers = websites.workers
         self._client = websites.client
         self._sender = sender
         self._looking = looking
-        self._records = {str(record["id"]): record for record in websites.records}
+        self._records = {str(record["id"]): record for record in records}
         results = results_of(plan.changes)
         self._sites = [Site(result.planned, result) for result in results.values()]
         self._breaker = Breaker()

@@ -223,6 +223,7 @@ class Planned:
                 self.websites,
                 self.plan,
                 self._change_of(),
+                records=self.compared,
                 shared=self.desired.shared,
                 passwords=passwords,
                 recorder=_Recorder(claims, trail),

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.api.entries import Entries
-from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.api.fields import LINE_FIELDS, count_entries
 from airflow_provider_analytics.reconcile.plan import Change, Plan, short
 from airflow_provider_analytics.thresholds import loses_too_much
 
@@ -105,7 +105,9 @@ class Watch:
 
 def _fewer(change: Change | None, name: str) -> int:
     fields = change.fields if change else ()
-    return sum(max(0, len(one.removed) - len(one.added)) for one in fields if one.field == name)
+    return sum(
+        max(0, count_entries(name, one.before) - count_entries(name, one.after)) for one in fields if one.field == name
+    )
 
 
 #: The list of the last run, and that of this run.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise, raw_lines
+from airflow_provider_analytics.api.fields import LINE_FIELDS, count_entries, normalise, raw_lines
 from airflow_provider_analytics.api.kinds import PASSWORD_FROM, Privacy
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import counted, readable
@@ -181,7 +181,7 @@ class Plan:
                 continue
             closed += normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label
             for name in LINE_FIELDS:
-                entries[name] += len(_without(raw_lines(name, record.get(name)), ()))
+                entries[name] += count_entries(name, raw_lines(name, record.get(name)))
         return cls(changes, websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
 
     @property
@@ -234,7 +234,7 @@ class Plan:
         An entry that is replaced by another one is not lost. Deleted websites do not count.
         """
         lost = [
-            (website, len(_without(change.before, ())) - len(_without(change.after, ())))
+            (website, count_entries(name, change.before) - count_entries(name, change.after))
             for website in self.changes
             if website.action != "delete"
             for change in website.fields

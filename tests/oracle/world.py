@@ -245,7 +245,8 @@ class World:
         deleted = sum(goal.delete for goal in goals.values())
         if len(before) >= GUARDED_FROM and deleted > MAX_LOSS * len(before):
             return f"{deleted} of {len(before)} websites deleted"
-        for name in LISTS:
+        # Lists in another form show fewer entries than they have.
+        for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
             listed = [(before[one][name], goal) for one, goal in goals.items() if name in goal.fields]
             total = sum(len(entries(before[one][name])) for one, goal in goals.items() if not goal.delete)
             lost = sum(
@@ -647,6 +648,7 @@ def _may_stay_red(outcome: Outcome) -> bool:
         for part in (
             "websites have the domain",  # somebody else has made the second one
             "already exists, with id",  # if_exists="fail"
+            "If the service writes it so",  # it has stored another spelling of the domain
             "DomainNotFoundError",
             "max_loss_fraction",
             "in a form that is not one entry per line",  # the service had cut an entry

@@ -59,7 +59,7 @@ def apply_changes(
         return replace(change, fields=tuple(fields)) if change and fields else None
 
     read = Websites(client, [], complete=False, workers=workers)
-    return apply_plan(read, Plan(changes, websites), change_of, **how)
+    return apply_plan(read, Plan(changes, websites), change_of, records=read.records, **how)
 
 
 def update(number: int) -> Change:

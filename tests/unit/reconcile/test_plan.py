@@ -317,3 +317,22 @@ def test_what_is_worked_out_anew_is_watched_once_for_each_website() -> None:
         watched({"id": 3})
     forced = guarded(plan, 0.3, force=True)
     assert Watch(forced, 0.3).watching(lambda record: update(3, addresses(9), ()))({"id": 3}) is not None
+
+
+def test_a_line_that_is_not_understood_counts_as_its_words() -> None:
+    """A service that shows a list on one line hides how much is lost."""
+    lines = ["one two three four"] * 5
+    changes = [
+        Change("update", f"{n}.example", str(n), (FieldChange("exclude_params", (line,), ("utm",)),))
+        for n, line in enumerate(lines)
+    ]
+    records = [{"id": n, "domain": f"{n}.example", "exclude_params": line} for n, line in enumerate(lines)]
+    assert "15 of 20 exclude_params entries would be lost" in (guarded(Plan.of(changes, records), 0.3).unsafe or "")
+
+
+def test_what_deleted_websites_have_does_not_count_as_kept() -> None:
+    records = [{"id": n, "domain": f"{n}.example", "exclude_ips": "192.0.2.1\n192.0.2.2"} for n in range(20)]
+    gone = [Change("delete", f"{n}.example", str(n), ()) for n in range(6)]
+    after = (FieldChange("exclude_ips", ("192.0.2.1", "192.0.2.2"), ("192.0.2.1",)),)
+    changes = [*gone, *(Change("update", f"{n}.example", str(n), after) for n in range(6, 16))]
+    assert "10 of 28 exclude_ips entries would be lost" in (guarded(Plan.of(changes, records), 0.3).unsafe or "")
