@@ -65,7 +65,8 @@ def sync_excluded_ips_in_chunks():
         dry_run="{{ params.dry_run }}",
         force="{{ params.force }}",
         # What the grid shows in place of a number.
-        map_index_template="{{ task.websites | length }} websites: {{ task.websites[:3] | join(', ') }}",
+        map_index_template="{{ 'ids ' ~ task.websites[:3] | join(', ') if task.websites else 'no websites' }}"
+        "{{ ', ...' if task.websites | length > 3 }}",
         max_active_tis_per_dag=4,  # how many tasks ask the service at the same time
     ).expand(websites=chunks())
 

@@ -635,7 +635,7 @@ def _writer(context: Context) -> str | None:
 
 def _where_to_accept(guard: str, context: Context) -> str:
     """Return where a person accepts what a guard found."""
-    if "accept" not in context["params"]:
+    if "accept" not in context.get("params", ()):
         return "This DAG has no Param accept: set it on the task, and take it out after the run."
     conf = json.dumps({"accept": [guard]})
     return (

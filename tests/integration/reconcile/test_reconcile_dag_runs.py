@@ -221,7 +221,7 @@ def test_sample_sync_excluded_ips_in_chunks(
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
     outcome = run_dag(make(), conf=conf)
     assert outcome.state == "success"
-    assert [outcome.tasks[f"sync[{index}]"].label for index in (0, 1)] == ["1 websites: 8", "2 websites: 9, 1"]
+    assert [outcome.tasks[f"sync[{index}]"].label for index in (0, 1)] == ["ids 8", "ids 9, 1"]
     applied = [outcome.tasks[f"sync[{index}]"].returned["applied"] for index in range(module.CHUNKS)]
     assert applied == [1, 2, 2, 1, 1, 1, 1, 1]
     assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.7"}
