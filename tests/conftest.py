@@ -27,9 +27,16 @@ atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
 for name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
     del os.environ[name]
 os.environ["AIRFLOW_HOME"] = str(AIRFLOW_HOME)
-# Where the samples may keep files: in the folders of the tests.
+# Where the samples may keep files: by default in a folder that nobody had before, else in the folders of the tests.
 _TEMPORARY = Path(tempfile.gettempdir()).resolve()
-os.environ["WEBSITE_ANALYTICS_ROOTS"] = f"{_TEMPORARY.as_uri()} {_TEMPORARY} s3://aws_default@analytics s3://bucket"
+_ROOTS = (
+    (AIRFLOW_HOME / "website_analytics").as_uri(),
+    _TEMPORARY.as_uri(),
+    str(_TEMPORARY),
+    "s3://aws_default@analytics",
+    "s3://bucket",
+)
+os.environ["WEBSITE_ANALYTICS_ROOTS"] = " ".join(_ROOTS)
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS"] = "False"
 # Airflow 2 warns of its own default, and of the SQLAlchemy that it pins.
