@@ -180,6 +180,12 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         identity = Identity(service["service"], service["account"], settings.list_name)
         return LedgerFile(settings.ledger_path, identity, adopt=settings.adopt, file_mode=self.file_mode)
 
+    def _log_plan(self, what: str, result: Mapping[str, Any]) -> None:
+        """Log a plan, and its counts last, since Airflow shows the end of a log first."""
+        counts = ", ".join(f"{result[f'{action}s']:,} to {action}" for action in ("create", "update", "delete"))
+        self.log.info("%s:\n%s", what, result["markdown"])
+        self.log.info("%s: %s", what, counts)
+
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     """Plan the changes that make the websites match a file; send nothing (docs/websites_as_code.md).
@@ -275,7 +281,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         """Plan the changes, and write the plan to ``plan_path``."""
         with self.connected() as hook:
             result = self.result(hook)
-        self.log.info("Planned %s:\n%s", self._source, result["markdown"])
+        self._log_plan(f"Planned {self._source}", result)
         return result
 
     def result(self, hook: AnalyticsHook) -> dict[str, Any]:
@@ -432,10 +438,11 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             audit = audit_trail(self.audit_path, context, hook.client.redact, parse_file_mode(self.file_mode))
             outcome = planned.apply(audit, passwords=passwords_of(planned.plan.password_sources))
             result = result_of(planned, outcome, dry_run=False, plan_path=self.plan_path)
+            self.log.info("The plan is:\n%s", to_markdown(planned.plan))
+            # Last, since Airflow shows the end of a log first.
             self.log.info(
-                "Applied %s of %s changes, %s failed. The plan was:\n%s",
+                "Applied %s of %s changes, %s failed",
                 *(f"{number:,}" for number in (outcome.applied, len(planned.plan.changes), len(outcome.failures))),
-                to_markdown(planned.plan),
             )
             outcome.raise_failures()
             note_use(self.plan_path, approved, context, self.file_mode)
@@ -510,7 +517,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
             result = self.result(hook)
-        self.log.info("Compared the websites with %s:\n%s", self._source, result["markdown"])
+        self._log_plan(f"Compared the websites with {self._source}", result)
         if result["changes"] and self.on_drift != "report":
             more = f"\nand {result['changes_left_out']:,} more" if result["changes_left_out"] else ""
             differing = len(result["changes"]) + result["changes_left_out"]

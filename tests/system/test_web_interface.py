@@ -199,7 +199,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
 
     ways = Screens(screen, interface.url)
     ways.log("websites_as_code", run_id, "plan")
-    screen.sees("2 to create, 3 to update, 0 to delete")
+    screen.sees("privacy: `private` on 2 websites", "2 to create, 3 to update, 0 to delete")
     screen.picture("approve_1_planned")
     screen.open(f"{interface.url}/required_actions?response_received=false")
     screen.shown("//td//a[normalize-space()='Change the websites?']")
