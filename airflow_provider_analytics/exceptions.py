@@ -43,7 +43,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted, readable
 
 #: Limits of a message: fields or websites, messages of a field, characters of a reason and of a website.
 _SHOWN = 10
@@ -67,6 +67,8 @@ class AnalyticsError(Exception):
     before_retry: str = ""
     #: Id of the website that the failed call created; empty if it created none for certain.
     created: str = ""
+    #: How far the task came before the error, as a sentence.
+    so_far: str = ""
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
@@ -90,7 +92,7 @@ class AnalyticsError(Exception):
     @property
     def text(self) -> str:
         """The message without service and connection."""
-        text = self._between.join(filter(None, (self.problem, self.remedy, self.detail)))
+        text = self._between.join(filter(None, (self.problem, self.remedy, self.so_far, self.detail)))
         return readable(text, MAX_MESSAGE, breaks="keep")
 
     @property
@@ -511,7 +513,7 @@ class BulkError(AnalyticsError):
             by_reason.setdefault(reason, []).append(website)
         not_tried = f"{self.not_tried:,} were not tried, " if self.not_tried else ""
         failed = len(self.failures) - self.not_tried
-        lines = [f"{failed:,} website{'' if failed == 1 else 's'} failed, {not_tried}{self.done:,} succeeded."]
+        lines = [f"{counted(failed, 'website')} failed, {not_tried}{self.done:,} succeeded."]
         named = max(1, _SHOWN // max(1, len(by_reason)))
         # Most first; that some were not tried is no reason why others failed.
         for why, websites in sorted(

@@ -214,6 +214,11 @@ def readable(
     return text if limit is None or len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 website``, ``3 websites``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def code_span(text: str, limit: int | None = EXCERPT_LENGTH) -> str:
     """Return a readable text as a code span of Markdown, in which nothing is markup: no link, picture or HTML."""
     shown = readable(text, limit)

@@ -98,6 +98,7 @@ GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
 
 
 @dag(
+    description="Load new snapshots into DuckDB after each snapshot",
     schedule=[snapshot_asset()],
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,

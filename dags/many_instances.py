@@ -48,6 +48,7 @@ def keep_reason(context):
 
 
 @dag(
+    description="Every night, take a snapshot of many instances and sync their excluded IP addresses",
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,

@@ -30,6 +30,7 @@ BASE_PATH = "{{ params.base_path }}"
 
 
 @dag(
+    description="Every night, store the complete list of websites and compare it with the night before",
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,

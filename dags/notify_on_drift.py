@@ -22,6 +22,7 @@ from airflow_provider_analytics.operators.websites_as_code import CheckDriftOper
 
 
 @dag(
+    description="Every hour, compare the websites with a file and send an e-mail if they differ",
     schedule="@hourly",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,

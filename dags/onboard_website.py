@@ -21,6 +21,7 @@ from airflow_provider_analytics.operators.websites import (
 
 
 @dag(
+    description="Create a website, verify it and mark it as favorite",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},

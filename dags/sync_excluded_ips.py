@@ -24,6 +24,7 @@ BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!
 
 
 @dag(
+    description="Every day, sync the excluded IP addresses of all websites with one list",
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,

@@ -26,6 +26,7 @@ CHUNKS = 8
 
 
 @dag(
+    description="Every day, sync the excluded IP addresses of many websites in parallel tasks",
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
@@ -63,6 +64,9 @@ def sync_excluded_ips_in_chunks():
         allow_no_match=True,  # a chunk may be empty, and a website deleted meanwhile
         dry_run="{{ params.dry_run }}",
         force="{{ params.force }}",
+        # What the grid shows in place of a number.
+        map_index_template="{{ 'ids ' ~ task.websites[:3] | join(', ') if task.websites else 'no websites' }}"
+        "{{ ', ...' if task.websites | length > 3 }}",
         max_active_tis_per_dag=4,  # how many tasks ask the service at the same time
     ).expand(websites=chunks())
 

@@ -19,6 +19,7 @@ import pendulum
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowOptionalProviderFeatureException,
+    AirflowSkipException,
     Param,
     dag,
     task,
@@ -30,6 +31,17 @@ try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
 except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow 3.1, or without the standard provider
     ApprovalOperator = None
+else:
+
+    class Approval(ApprovalOperator):
+        """An approval that ends as skipped, with the reason, if the plan is rejected."""
+
+        def execute_complete(self, context, event):
+            if event.get("chosen_options") == [self.REJECT]:
+                user = (event.get("responded_by_user") or {}).get("name") or "an unknown user"
+                raise AirflowSkipException(f"Rejected by {user}. Nothing was changed.")
+            return super().execute_complete(context, event)
+
 
 STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
 #: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
@@ -44,6 +56,7 @@ def show_digest(context):
 
 
 @dag(
+    description="Sync the excluded IP addresses of all websites after a person approved the plan",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,  # concurrent runs must not write the ledger
@@ -77,7 +90,7 @@ def sync_excluded_ips_with_approval():
             raise AirflowFailException(f"{planned['unsafe']} If this is intended, trigger the DAG with force.")
         return bool(planned["changes"]) and not params["dry_run"]
 
-    approve = ApprovalOperator(
+    approve = Approval(
         task_id="approve",
         subject="Change the excluded IP addresses?",
         body="{{ ti.xcom_pull(task_ids='plan')['markdown'] }}",

@@ -20,6 +20,7 @@ import pendulum
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowOptionalProviderFeatureException,
+    AirflowSkipException,
     Param,
     dag,
     task,
@@ -31,6 +32,17 @@ try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
 except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow 3.1, or without the standard provider
     ApprovalOperator = None
+else:
+
+    class Approval(ApprovalOperator):
+        """An approval that ends as skipped, with the reason, if the plan is rejected."""
+
+        def execute_complete(self, context, event):
+            if event.get("chosen_options") == [self.REJECT]:
+                user = (event.get("responded_by_user") or {}).get("name") or "an unknown user"
+                raise AirflowSkipException(f"Rejected by {user}. Nothing was changed.")
+            return super().execute_complete(context, event)
+
 
 STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
 #: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
@@ -45,6 +57,7 @@ def show_digest(context):
 
 
 @dag(
+    description="Make the websites match a file after a person approved the plan",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
@@ -74,7 +87,7 @@ def websites_as_code():
             raise AirflowFailException(f"{planned['unsafe']} If this is intended, trigger the DAG with force.")
         return bool(planned["changes"]) and not params["dry_run"]
 
-    approve = ApprovalOperator(
+    approve = Approval(
         task_id="approve",
         subject="Change the websites?",
         body="{{ ti.xcom_pull(task_ids='plan')['markdown'] }}",

@@ -48,6 +48,7 @@ SETTINGS = {
 
 @dag(
     **SETTINGS,
+    description="Plan the changes that make the websites match a file; send nothing",
     params={
         "state_path": STATE_PATH,
         "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
@@ -60,6 +61,7 @@ def plan_websites():
 
 @dag(
     **SETTINGS,
+    description="Apply the approved plan of plan_websites",
     params={
         "state_path": STATE_PATH,
         "approved_digest": Param(

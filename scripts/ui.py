@@ -41,7 +41,11 @@ LOG = OUTPUT / "airflow.log"
 PATIENCE = 180
 
 #: What the sample DAGs ask for, so that each runs at the first click.
-VARIABLES = {"exclude_ips": "203.0.113.7  # office\n198.51.100.0  # VPN", "analytics_instances": ["analytics_default"]}
+VARIABLES = {
+    "exclude_ips": "203.0.113.7  # office\n198.51.100.0  # VPN",
+    "analytics_instances": ["analytics_default"],
+    "website_analytics_notify": "team@example.com",
+}
 POOL = ("website_analytics", "4", "instances")
 
 

@@ -78,6 +78,7 @@ from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
+    AuthenticationError,
     IncompleteListError,
     NotFoundError,
     UnexpectedResponseError,
@@ -248,12 +249,18 @@ class _Reader:
 
     def read(self) -> Records:
         """Yield the records, and prove at the end that none is missing."""
-        if "favorite" in self._query:
-            yield from self._read_favorites()
-        else:
-            reading = _Reading(self, self._query)
-            yield from self._rows(reading)
-            self.proof = self._prove(reading)
+        try:
+            if "favorite" in self._query:
+                yield from self._read_favorites()
+            else:
+                reading = _Reading(self, self._query)
+                yield from self._rows(reading)
+                self.proof = self._prove(reading)
+        except AuthenticationError as error:
+            if self._yielded and not error.so_far:
+                of = "" if self.total is None else f" of {self.total:,}"
+                error.so_far = f"Stopped: {self._yielded:,}{of} websites read."
+            raise
         if self.proof is not None:
             self._stats.count("websites", self.proof.websites)
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "validate": "Check files of websites, without a connection.",
     "plan": "Plan the changes that make the websites match files; send nothing.",
     "drift": "Show where the websites differ from files; send nothing.",
+    "ledgers": "Check ledgers of managed lists without a run: what they own, and what is stale.",
 }
 
 

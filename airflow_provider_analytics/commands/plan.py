@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
         operator = PlanWebsitesOperator(
             task_id="plan",
-            plan_path=_absolute(args.out),
+            plan_path=absolute(args.out),
             overwrite_plan=args.overwrite,
             force=args.force,
             adopt=args.adopt,
@@ -62,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
 def shared_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of the operator that :func:`add_shared_arguments` adds."""
     return {
-        "config_path": _absolute(args.path),
+        "config_path": absolute(args.path),
         "prune": args.prune,
         "max_loss_fraction": args.max_loss_fraction,
-        "ledger_path": _absolute(args.ledger_path),
+        "ledger_path": absolute(args.ledger_path),
         "list_name": args.list_name,
     }
 
@@ -82,6 +82,6 @@ def show(result: Mapping[str, Any], args: argparse.Namespace) -> int:
     return CHANGES if result["changes"] else 0
 
 
-def _absolute(path: str | None) -> str | None:
+def absolute(path: str | None) -> str | None:
     """Return a URL or an absolute path: operators take no other."""
     return path if path is None or "://" in path else os.path.abspath(path)  # noqa: PTH100 - keeps links

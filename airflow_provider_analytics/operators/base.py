@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
@@ -31,7 +32,21 @@ PERMANENT_ERRORS: Mapping[type[Exception], str] = {
 }
 
 
-class AnalyticsOperator(BaseOperator):
+log = logging.getLogger(__name__)
+
+
+class ShortErrorsOperator(BaseOperator):
+    """Base class of all operators: the reason of an error stays on the first screen of the task log."""
+
+    def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
+        """Render a template. A missing Variable, for example, is one line below few frames, not below twenty."""
+        try:
+            return super().render_template(content, *args, **kwargs)
+        except Exception as error:
+            raise without_frames(error) from None
+
+
+class AnalyticsOperator(ShortErrorsOperator):
     """Base class of the operators that call the service.
 
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -71,6 +86,9 @@ class AnalyticsOperator(BaseOperator):
 class FailWithoutRetry:
     """Context manager that turns an error that a retry cannot fix into ``AirflowFailException``.
 
+    Errors of this package that a retry may fix lose the frames of what failed inside. The task log opens at its end,
+    and shows the reason there.
+
     A class, not a generator: the traceback in the task log has no frames of ``contextlib``.
     """
 
@@ -80,12 +98,14 @@ class FailWithoutRetry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Raise ``AirflowFailException`` for a permanent error; its text holds the cause."""
+        """Raise ``AirflowFailException`` for a permanent error; a text that holds the cause stands for its frames."""
         first = next((first for kind, first in PERMANENT_ERRORS.items() if isinstance(error, kind)), "")
         if isinstance(error, AnalyticsError):
             first = error.before_retry
         if first:
             raise permanent_failure(readable(str(error), MAX_MESSAGE, breaks="keep"), first) from None
+        if isinstance(error, AnalyticsError):
+            raise without_frames(error) from None
 
 
 class Connected(FailWithoutRetry):
@@ -125,6 +145,12 @@ class Connected(FailWithoutRetry):
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)
+
+
+def without_frames(error: Exception) -> Exception:
+    """Return an error without the frames of what failed; they are logged at level DEBUG."""
+    log.debug("The frames of what failed", exc_info=error)
+    return error.with_traceback(None)
 
 
 def read_once(operator: BaseOperator) -> None:

@@ -230,25 +230,30 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _result(self, planned: Planned, outcome: Outcome | None, *, dry_run: bool) -> dict[str, Any]:
         """Return the result, and log what a person reads first."""
-        from airflow_provider_analytics.operators.planning import result_of
+        from airflow_provider_analytics.operators.planning import SHOWN_CHANGES, result_of
+        from airflow_provider_analytics.readable import counted
 
         plan = planned.plan
         result = result_of(
             planned, outcome, dry_run=dry_run, plan_path=self.plan_path, field=self.field, mode=self.mode
         )
         if outcome is None:
-            more = [f"and {result['changes_left_out']:,} more"] if result["changes_left_out"] else []
             self.log.info(
                 "Planned %s for %s of %s websites: %s entries to add, %s to remove%s",
                 self.field,
                 *(f"{result[name]:,}" for name in ("updates", "websites", "entries_added", "entries_removed")),
-                "".join(f"\n{line}" for line in (*result["changes"], *more)),
+                "".join(f"\n{line}" for line in plan.lines(SHOWN_CHANGES)),
             )
             if plan.unsafe:
                 self.log.warning("Guard %s: %s", "overridden" if plan.force else "tripped", result["unsafe"])
         else:
             if plan.unsafe:
                 self.log.warning("Guard overridden: %s", result["unsafe"])
+            if not plan.changes and not outcome.failures:
+                self.log.info(
+                    "Nothing to sync: %s is as wanted on %s", self.field, counted(result["websites"], "website")
+                )
+                return result
             self.log.info(
                 "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, %s failed",
                 self.field,

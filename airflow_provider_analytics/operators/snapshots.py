@@ -9,13 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, Asset, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
 from airflow_provider_analytics.assets import asset_uri, openlineage_name
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
 from airflow_provider_analytics.operators.base import (
     AnalyticsOperator,
     FailWithoutRetry,
+    ShortErrorsOperator,
     permanent_failure,
     require_run,
 )
@@ -39,6 +40,8 @@ ON_CHANGE = ("report", "fail", "skip")
 _OF_A_RUN = ("dag", "dag_run", "outlet_events", "ti")
 #: Maximum number of undocumented fields in XCom and the asset event.
 MAX_FIELDS = 50
+#: Maximum number of changes in an error.
+SHOWN_CHANGES = 10
 #: Maximum number of days in a log line.
 MAX_DAYS = 20
 #: Data-quality assertion of the lineage to the guard that checks it, in the order in which they are checked.
@@ -253,6 +256,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 )
             except Exception as error:
                 self.assertions = _assertions(options.accept, error)
+                if isinstance(error, GuardError) and error.guard and context:
+                    error.remedy += f"\n{_where_to_accept(error.guard, context)}"
                 raise
         self.assertions = _assertions(options.accept)
         self._announce(context, snapshot)
@@ -386,7 +391,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         return self.get_openlineage_facets_on_complete(task_instance)
 
 
-class CompareSnapshotsOperator(BaseOperator):
+class CompareSnapshotsOperator(ShortErrorsOperator):
     """Compare two snapshots: websites removed, changed and added, field by field (docs/snapshots.md).
 
     All changes are written to ``_since-<previous>.jsonl`` and ``.md`` beside the manifest of the current snapshot; the
@@ -452,7 +457,7 @@ class CompareSnapshotsOperator(BaseOperator):
         """Compare the snapshots, write both files, and return the counts and the first changes."""
         from airflow_provider_analytics.api.checks import names, one_of
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_words
+        from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_lines, in_words
         from airflow_provider_analytics.snapshots.layout import dataset_of
 
         with FailWithoutRetry():
@@ -470,17 +475,16 @@ class CompareSnapshotsOperator(BaseOperator):
             return result
         summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"
         self.log.info("Websites: %s", summary)
-        if any(result[kind] for kind in KINDS):
-            if self.on_change == "fail":
-                raise permanent_failure(
-                    f"The website list changed: {summary}. See {result['markdown']}.", "on_change='fail' is set"
-                )
+        if any(result[kind] for kind in KINDS) and self.on_change != "report":
+            changes = "\n".join(in_lines(result, SHOWN_CHANGES))
+            message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['markdown']}."
             if self.on_change == "skip":
-                raise AirflowSkipException(f"The website list changed: {summary}. See {result['markdown']}")
+                raise AirflowSkipException(message)
+            raise permanent_failure(message, "on_change='fail' is set")
         return result
 
 
-class PruneSnapshotsOperator(BaseOperator):
+class PruneSnapshotsOperator(ShortErrorsOperator):
     """Remove old snapshots: keep the newest of so many days, weeks and months (docs/snapshots.md).
 
     Only days, weeks and months that have a snapshot count, so that nothing expires during a pause. The newest snapshot
@@ -627,6 +631,17 @@ def _writer(context: Context) -> str | None:
     """Return what all tries of a task of a run have in common, or None outside of a run."""
     found = [getattr(context.get("ti"), name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
     return None if None in found else json.dumps(found, default=str)
+
+
+def _where_to_accept(guard: str, context: Context) -> str:
+    """Return where a person accepts what a guard found."""
+    if "accept" not in context.get("params", ()):
+        return "This DAG has no Param accept: set it on the task, and take it out after the run."
+    conf = json.dumps({"accept": [guard]})
+    return (
+        f"In the form of Trigger: {guard} in the field accept. As a command:\n"
+        f"airflow dags trigger {context['dag'].dag_id} --conf '{conf}'"
+    )
 
 
 def _assertions(accepted: frozenset[str], error: Exception | None = None) -> dict[str, bool]:

@@ -513,19 +513,19 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
         from airflow_provider_analytics.api.checks import one_of
+        from airflow_provider_analytics.operators.planning import SHOWN_CHANGES
+        from airflow_provider_analytics.readable import counted
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            result = self.result(hook)
+            plan, result = self._compared(hook)
         self._log_plan(f"Compared the websites with {self._source}", result)
-        if result["changes"] and self.on_drift != "report":
-            more = f"\nand {result['changes_left_out']:,} more" if result["changes_left_out"] else ""
-            differing = len(result["changes"]) + result["changes_left_out"]
+        if plan.changes and self.on_drift != "report":
+            differ = "differs" if len(plan.changes) == 1 else "differ"
             message = (
-                f"{differing:,} of {result['websites']:,} websites differ from {self._source}: "
+                f"{counted(len(plan.changes), 'website')} {differ} from {self._source}: "
                 f"{result['creates']:,} to create, {result['updates']:,} to update, {result['deletes']:,} to delete.\n"
-                + "\n".join(result["changes"])
-                + more
+                + "\n".join(plan.lines(SHOWN_CHANGES))
             )
             if self.on_drift == "skip":
                 raise AirflowSkipException(message)
@@ -534,9 +534,13 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
     def result(self, hook: AnalyticsHook) -> dict[str, Any]:
         """Return what the task returns; the command ``drift`` shows it."""
+        return self._compared(hook)[1]
+
+    def _compared(self, hook: AnalyticsHook) -> tuple[Plan, dict[str, Any]]:
         from airflow_provider_analytics.operators.planning import result_of
 
-        return result_of(self._plan(hook, self._settings()), None, dry_run=True, plan_path=None)
+        planned = self._plan(hook, self._settings())
+        return planned.plan, result_of(planned, None, dry_run=True, plan_path=None)
 
 
 class ExportWebsitesOperator(AnalyticsOperator):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.exceptions import BulkError, GuardError, StoppedError
+from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, GuardError, StoppedError
 from airflow_provider_analytics.reconcile.apply import apply_plan
 from airflow_provider_analytics.reconcile.approval import ApprovedPlan
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS, Desired
@@ -251,6 +251,8 @@ class Planned:
             more = f"; and {len(failed) - _SHOWN:,} more" if len(failed) > _SHOWN else ""
             told += f". Not as expected: {'; '.join(failed[:_SHOWN])}{more}"
         log.warning("%s", told)
+        if isinstance(by, AuthenticationError):
+            by.so_far = f"{told}."
         if not isinstance(by, StoppedError):
             # A timeout, or Airflow 2 on a kill, raises an exception of its own, which it expects to see again.
             return by

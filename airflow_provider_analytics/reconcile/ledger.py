@@ -156,11 +156,17 @@ class Ledger:
         website = self.websites.get(website_id or domain) or self.websites.get(domain)
         return website if website and website.domain == domain else None
 
+    def missing(self, record: Mapping[str, Any]) -> Owned:
+        """Return the owned entries that a record lacks, by list field."""
+        lacks = {
+            name: tuple(entry for entry in entries if entry not in _shown(name, record))
+            for name, entries in self.owned(record).items()
+        }
+        return {name: entries for name, entries in lacks.items() if entries}
+
     def doubts(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record lacks an entry that is owned: it may be stale, or somebody removed the entry."""
-        return any(
-            entry not in _shown(name, record) for name, entries in self.owned(record).items() for entry in entries
-        )
+        return bool(self.missing(record))
 
     def adopt(self, records: Iterable[Mapping[str, Any]], desired: Mapping[str, Owned]) -> Self:
         """Return the ledger that also owns what the list has in common with the websites, whoever added it.

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.readable import code_span
+from airflow_provider_analytics.readable import code_span, counted
 from airflow_provider_analytics.reconcile.plan import Action, Change, FieldChange, Plan, short
 
 #: Number of different changes that are shown.
@@ -94,7 +94,7 @@ def _effects(plan: Plan, limit: int | None) -> list[str]:
     lines = []
     for (_, _, what), names in shown[:cut]:
         few = f": {_listed(names, limit)}"
-        lines.append(f"{what} on {_websites(len(names))}{few}")
+        lines.append(f"{what} on {counted(len(names), 'website')}{few}")
     rest: dict[str, list[str]] = {}
     for (_, field, what), _names in shown[cut:]:
         rest.setdefault(field, []).append(what.removeprefix(f"{field}: "))
@@ -150,10 +150,6 @@ def _equal(plan: Plan, action: Action, limit: int | None) -> list[tuple[tuple[st
             fields = tuple(_field(one, action, limit) for one in change.fields)
             groups.setdefault(fields, []).append(change.website)
     return list(groups.items())
-
-
-def _websites(number: int) -> str:
-    return f"{number:,} website" if number == 1 else f"{number:,} websites"
 
 
 def _names(changes: Sequence[Change], limit: int | None) -> str:

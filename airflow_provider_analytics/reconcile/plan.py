@@ -16,11 +16,14 @@ from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, count_entries, normalise, raw_lines
 from airflow_provider_analytics.api.kinds import PASSWORD_FROM, Privacy
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted, readable
 
 Action = Literal["create", "update", "delete"]
 
 _SHOWN_CHARACTERS = 120
+#: Entries of a list, and websites, that are named in one line.
+_SHOWN_ENTRIES = 3
+_SHOWN_NAMES = 10
 #: Order in which changes are shown: what deletes and what opens comes first.
 _SHOWN_FIRST = ("delete", "open", "create", "update")
 
@@ -95,15 +98,21 @@ class Change:
     @property
     def summary(self) -> str:
         """The change as one line of bounded length."""
+        return ": ".join(filter(None, (f"{self.action} {self.website}", self.what)))
+
+    @property
+    def what(self) -> str:
+        """What is changed, as text of bounded length; empty for a deletion."""
         parts = []
         for change in self.fields if self.action != "delete" else ():
             if change.field in LINE_FIELDS:
-                parts.append(f"{change.field} +{len(change.added)} -{len(change.removed)}")
+                found = [*_signed("+", change.added), *_signed("-", change.removed)]
+                parts.append(" ".join([change.field, *(found or ["comments only"])]))
             elif self.action == "create" or change.field == "password_from":
                 parts.append(f"{change.field} {short(change.after)}")
             else:
                 parts.append(f"{change.field} {short(change.before)} -> {short(change.after)}")
-        return ": ".join(filter(None, (f"{self.action} {self.website}", ", ".join(parts))))
+        return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-safe values, for :meth:`from_dict`."""
@@ -233,6 +242,21 @@ class Plan:
         ]
         return sorted(((website, fewer) for website, fewer in lost if fewer > 0), key=lambda item: -item[1])
 
+    def lines(self, limit: int) -> list[str]:
+        """Return the changes as text, at most so many lines; equal changes are one line, with the first websites."""
+        groups: dict[tuple[Any, ...], list[Change]] = {}
+        for change in self.shown:
+            fields = () if change.action == "delete" else tuple(map(_effect, change.fields))
+            groups.setdefault((change.action, fields), []).append(change)
+        lines = []
+        for alike in list(groups.values())[:limit]:
+            first, count = alike[0], len(alike)
+            action = "" if first.action == "update" else first.action
+            names = [change.website for change in alike[:_SHOWN_NAMES]] + _more(count - _SHOWN_NAMES)
+            what = f"{counted(count, 'website')}: {', '.join(filter(None, (action, first.what)))} ({', '.join(names)})"
+            lines.append(first.summary if count == 1 else what)
+        return lines + _more(sum(map(len, list(groups.values())[limit:])))
+
     def raise_if_unsafe(self, advice: str = "set force=True") -> None:
         """Raise :class:`GuardError` if a guard tripped and is not overridden.
 
@@ -295,6 +319,22 @@ def website_name(domain: str, website_id: str | None) -> str:
     if not website_id:
         return readable(domain)
     return f"{readable(domain)} (id {website_id})" if domain else f"id {website_id}"
+
+
+def _effect(change: FieldChange) -> tuple[Any, ...]:
+    """Return what is equal for equal changes: a list may have other entries."""
+    is_list = change.field in LINE_FIELDS
+    return (change.field, change.added, change.removed) if is_list else (change.field, change.before, change.after)
+
+
+def _signed(sign: str, entries: tuple[str, ...]) -> list[str]:
+    """Return the first entries that are added to a list or removed from it."""
+    shown = [short(entry) for entry in entries[:_SHOWN_ENTRIES]] + _more(len(entries) - _SHOWN_ENTRIES)
+    return [f"{sign} {', '.join(shown)}"] if entries else []
+
+
+def _more(count: int) -> list[str]:
+    return [f"and {count:,} more"] if count > 0 else []
 
 
 def _order(change: Change) -> tuple[str, str, str]:

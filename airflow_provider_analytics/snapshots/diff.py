@@ -24,7 +24,7 @@ from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.readable import code_span
+from airflow_provider_analytics.readable import code_span, readable
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import Compared, Manifest
 from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, read_partition
@@ -51,6 +51,7 @@ _SHOWN_CHANGES = 50
 #: Limits of a bounded change: entries of a list, characters of a text.
 _SHOWN_ENTRIES = 10
 _SHOWN_CHARACTERS = 200
+_SHOWN_IN_A_LINE = 80
 
 log = logging.getLogger(__name__)
 
@@ -230,6 +231,16 @@ def in_words(counts: Mapping[str, int]) -> str:
     return f"{counts['removed']:,} removed, {counts['changed']:,} changed{privacy}, {counts['added']:,} added"
 
 
+def in_lines(result: Mapping[str, Any], limit: int) -> list[str]:
+    """Return the first changes of a comparison as a line each: the website, and what changed in it.
+
+    :param result: what :func:`diff_snapshots` returns.
+    :param limit: maximum number of changes; the others are counted.
+    """
+    left = sum(result[kind] for kind in KINDS) - len(result["changes"][:limit])
+    return [*map(_line, result["changes"][:limit]), *([f"and {left:,} more"] if left else [])]
+
+
 def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts: Mapping[str, int]) -> None:
     """Write all changes of a JSON Lines file as Markdown tables.
 
@@ -297,6 +308,27 @@ def _markdown_rows(change: Change) -> Iterator[str]:
             before, after = lost or None, gained or None
         cells = (change["id"], change["domain"], name, before, after)
         yield "| " + " | ".join(_cell(cell) for cell in cells) + " |\n"
+
+
+def _line(change: Change) -> str:
+    parts = []
+    for name, values in change["fields"].items():
+        before, after = values["before"], values["after"]
+        if change["change"] != "changed":
+            if change["change"] == "added" and name == "privacy":
+                parts.append(f"{name} {_short(after)}")
+        elif isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
+            signed = zip("-+", list_difference(before, after), strict=True)
+            found = [f"{sign} {_short(', '.join(entries))}" for sign, entries in signed if entries]
+            parts.append(f"{name} {' '.join(found)}".rstrip())
+        else:
+            parts.append(f"{name} {_short(before)} -> {_short(after)}")
+    website = f"{change['change']} {readable(change['domain'] or '')} (id {readable(change['id'])})"
+    return f"{website}: {', '.join(parts)}" if parts else website
+
+
+def _short(value: object) -> str:
+    return "not shown" if value is None else readable(str(value), _SHOWN_IN_A_LINE)
 
 
 def _cell(value: object) -> str:

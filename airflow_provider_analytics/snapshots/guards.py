@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import GuardError, StorageError
+from airflow_provider_analytics.readable import counted
 from airflow_provider_analytics.snapshots.manifest import Counted, Fields, Manifest, Source
 from airflow_provider_analytics.snapshots.rows import FieldReport
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
@@ -36,14 +37,14 @@ def check_count(count: int, earlier: Iterable[Counted], *, min_websites: int, ma
         however many there were, unless it is 1.
     """
     if count < min_websites:
-        raise refused("count", f"The list has {count} websites, fewer than min_websites={min_websites}.")
+        raise refused("count", f"The list has {counted(count, 'website')}, fewer than min_websites={min_websites}.")
     for one in earlier:
         lost = one.count - count
         if loses_too_much(lost, one.count, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
             raise refused(
                 "count",
-                f"The list has {count} websites, the snapshot of {one.observed_at:%Y-%m-%d %H:%M} UTC has "
-                f"{one.count}: {lost / one.count:.1%} fewer, more than max_loss_fraction={max_loss_fraction}.",
+                f"The list has {counted(count, 'website')}, {lost / one.count:.1%} fewer than {one.count:,} on "
+                f"{one.observed_at:%Y-%m-%d %H:%M} UTC, more than max_loss_fraction={max_loss_fraction}.",
             )
 
 

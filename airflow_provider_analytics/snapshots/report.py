@@ -88,6 +88,7 @@ def render_report(
         snapshots=len(counts),
         changes=shown_changes(changes),
         notices=notices(manifest),
+        new_fields=new_fields(manifest),
         exclusions={
             "query parameters": summary.exclude_params.most_common(MAX_EXCLUSIONS),
             "IP addresses": summary.exclude_ips.most_common(MAX_EXCLUSIONS),
@@ -96,7 +97,7 @@ def render_report(
 
 
 def notices(manifest: Manifest) -> list[str]:
-    """Return what a reader has to know first: a late list, a damaged snapshot before, drift of the service, filters."""
+    """Return what a reader has to know first: a late list, a damaged snapshot before, lost fields, filters."""
     found = []
     if manifest.late:
         found.append(
@@ -110,14 +111,17 @@ def notices(manifest: Manifest) -> list[str]:
         found.append(f"{count:,} values of {_cut(name)} do not fit its type and are empty here.")
     if fields.missing:
         found.append(f"The service no longer shows: {', '.join(fields.missing)}.")
-    if fields.new:
-        shown = ", ".join(_cut(name) for name in fields.new[:MAX_EXCLUSIONS])
-        more = len(fields.new) - MAX_EXCLUSIONS
-        found.append(f"Fields that are not documented: {shown}{f' and {more} more' if more > 0 else ''}.")
     if manifest.filters:
         filters = ", ".join(f"{name} {_cut(_word(value))}" for name, value in manifest.filters.items())
         found.append(f"Only: {filters}.")
     return found
+
+
+def new_fields(manifest: Manifest) -> str:
+    """Return which fields of the service are not documented: nobody has to act on them."""
+    names = manifest.fields.new
+    more = len(names) - MAX_EXCLUSIONS
+    return ", ".join(_cut(name) for name in names[:MAX_EXCLUSIONS]) + (f" and {more} more" if more > 0 else "")
 
 
 def shown_changes(changes: Iterable[Change]) -> list[Change]:

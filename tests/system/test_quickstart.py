@@ -29,14 +29,15 @@ def steps(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def loosely(line: str) -> str:
-    """Return a pattern for a line of the document: the day is another one, and so is the home.
+    """Return a pattern for a line of the document: the day and the time are others, and so is the home.
 
     Airflow writes the time before it and the place behind it, but a bare number is a line of its own.
     """
     if line.isdecimal():
         return rf"(?m)^\s*{line}$"
     pattern = re.escape(line.replace("/home/you/", "HOME"))
-    return pattern.replace("HOME", r"/\S*").replace(re.escape("2026-11-21"), r"\d{4}-\d\d-\d\d")
+    pattern = pattern.replace("HOME", r"/\S*").replace(re.escape("2026-11-21"), r"\d{4}-\d\d-\d\d")
+    return pattern.replace(re.escape("18:49"), r"\d\d:\d\d")
 
 
 def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:

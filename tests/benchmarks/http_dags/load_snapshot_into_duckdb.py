@@ -89,7 +89,6 @@ GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
     params={
         "base_path": Param(DATA.as_uri(), type="string", description="Base path of the snapshots"),
-        "storage_conn_id": Param("", type="string", description="Connection of the object storage, if it needs one"),
         "database": Param(str(DATA / "websites.duckdb"), type="string", description="File of the DuckDB database"),
     },
     tags=["analytics"],
@@ -97,7 +96,7 @@ GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
 )
 def load_snapshot_into_duckdb() -> None:
     @task
-    def load(base_path: str, storage_conn_id: str, database: str, **context: Any) -> list[str]:
+    def load(base_path: str, database: str, **context: Any) -> list[str]:
         import duckdb
 
         from airflow_provider_analytics.exceptions import StorageError
@@ -115,7 +114,7 @@ def load_snapshot_into_duckdb() -> None:
             connection.execute(CREATE)
             for base, dataset in sorted(wanted):
                 source = f"{base.removeprefix('file://')}/{dataset}"
-                path = StoragePath.of(ObjectStoragePath(base, conn_id=storage_conn_id or None))
+                path = StoragePath.of(ObjectStoragePath(base, conn_id=None))
                 known = dict(connection.execute(KNOWN, {"source": source}).fetchall())
                 for entry in reversed(list_snapshots(path, dataset)):
                     snapshot = entry.snapshot
@@ -143,7 +142,7 @@ def load_snapshot_into_duckdb() -> None:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     database = "{{ params.database }}"
-    load("{{ params.base_path }}", "{{ params.storage_conn_id }}", database) >> answer(database)
+    load("{{ params.base_path }}", database) >> answer(database)
 
 
 def store(connection: Any, source: str, snapshot: Any) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from airflow.providers.common.compat.sdk import DAG
+from dag_runs import RunDag
 
 from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.reconcile.ledger import Identity, Ledger
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Capture = pytest.CaptureFixture[str]
@@ -119,3 +125,51 @@ def test_a_connection_that_is_given_twice_is_refused(
     assert exit_.value.code == 1
     assert "--conn-id: given more than once" in capsys.readouterr().err
     assert not analytics_sandbox.requests
+
+
+def test_ledgers_are_checked_with_and_without_the_service(
+    analytics_sandbox: SandboxServer, run_dag: RunDag, tmp_path: Path, capsys: Capture
+) -> None:
+    kept, gone = (analytics_sandbox.add_website(domain) for domain in ("a.example", "b.example"))
+    path = tmp_path / "ledger.json"
+    with DAG("offices", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        SyncExcludedIpsOperator(
+            task_id="sync", exclude_ips=["203.0.113.7"], mode="managed", ledger_path=str(path), list_name="offices"
+        )
+    run_dag(dag)
+    capsys.readouterr()
+    before = path.read_bytes()
+    command = ["ledgers", str(path), "--conn-id", "analytics_default"]
+    assert main(command) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{path}: list 'offices' of ")
+    assert line.endswith(" owns on 2 websites: exclude_ips: 2 entries")
+    with AnalyticsHook() as hook:
+        hook.delete_website(gone["id"])
+        hook.update_website(kept["id"], exclude_ips=[])
+        new = hook.create_website("b.example", exclude_ips=["203.0.113.7"])
+    sent = len(analytics_sandbox.requests)
+    assert main(["ledgers", str(tmp_path)]) == 0
+    assert len(analytics_sandbox.requests) == sent
+    capsys.readouterr()
+    assert main(command) == 2
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        f"{path}: a.example (id {kept['id']}): exclude_ips: stale: owned, but not on the website: 203.0.113.7",
+        f"{path}: b.example (id {gone['id']}): stale: the service has no such website; "
+        f"b.example now has id {new['id']}",
+        line,
+    ]
+    assert {request.method for request in analytics_sandbox.requests[sent:]} == {"GET"}
+    assert path.read_bytes() == before
+
+
+def test_a_ledger_that_cannot_be_read_is_a_failure_and_the_others_are_checked(tmp_path: Path, capsys: Capture) -> None:
+    ledger = Ledger(Identity("https://stats.example.com", "1", "offices"))
+    (tmp_path / "good.json").write_text(ledger.render())
+    (tmp_path / "bad.json").write_text("{}")
+    assert main(["ledgers", str(tmp_path), str(tmp_path / "nothing.json")]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"{tmp_path}/good.json: list 'offices' of https://stats.example.com")
+    unreadable, missing = shown.err.splitlines()
+    assert unreadable.endswith(f"Ledger: {tmp_path}/bad.json")
+    assert f"PATH='{tmp_path}/nothing.json': there is no such ledger" in missing

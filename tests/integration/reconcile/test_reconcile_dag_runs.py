@@ -221,6 +221,7 @@ def test_sample_sync_excluded_ips_in_chunks(
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
     outcome = run_dag(make(), conf=conf)
     assert outcome.state == "success"
+    assert [outcome.tasks[f"sync[{index}]"].label for index in (0, 1)] == ["ids 8", "ids 9, 1"]
     applied = [outcome.tasks[f"sync[{index}]"].returned["applied"] for index in range(module.CHUNKS)]
     assert applied == [1, 2, 2, 1, 1, 1, 1, 1]
     assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.7"}
@@ -392,8 +393,8 @@ def test_sample_notify_on_drift(
     assert (mail["To"], mail["From"]) == ("team@example.com", "airflow@example.com")
     assert "2 to create, 1 to update, 0 to delete" in mail["Subject"]
     assert (
-        "update www.example.com (id 1): exclude_ips +1 -0, favorite False -&gt; True, privacy public -&gt; private"
-        in text
+        "update www.example.com (id 1): exclude_ips + 203.0.113.7, favorite False -&gt; True, "
+        "privacy public -&gt; private" in text
     )
     assert "create shop.example.com" in text
     assert re.search(r'<a href="http[^"]+check', text)
@@ -410,10 +411,13 @@ def test_somebody_answers_the_sample_websites_as_code(
     option: str,
     state: str,
     websites: int,
+    task_log: Callable[[], str],
 ) -> None:
     shown = answer(option)
     outcome = run_dag(sample("websites_as_code").websites_as_code(), conf={"state_path": f"file://{tmp_path}"})
-    assert (outcome.state, outcome.tasks["apply"].state) == ("success", state)
+    assert outcome.state == "success"
+    assert (outcome.tasks["approve"].state, outcome.tasks["apply"].state) == (state, state)
+    assert ("Rejected by " in task_log()) == (option == "Reject")
     assert len(analytics_sandbox.websites()) == websites
     assert shown == [outcome.tasks["plan"].returned["markdown"]]
     assert "- `shop.example.com`" in (shown[0] or "")

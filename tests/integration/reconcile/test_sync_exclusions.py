@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_a_dry_run_returns_the_same_shape_and_digest_and_sends_nothing(
     states = {**dry["states"], "applied": 1}
     assert {**dry, "dry_run": False, "applied": 1, "states": states, "verified": True, "markdown": None} == real
     assert "exclude_ips: add `203.0.113.7`" in dry["markdown"]
-    assert dry["changes"] == ["update a.example (id 1): exclude_ips +1 -0"]
+    assert dry["changes"] == ["update a.example (id 1): exclude_ips + 203.0.113.7"]
 
 
 def test_managed_removes_only_what_it_added(analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path) -> None:
@@ -182,6 +183,32 @@ def test_a_ledger_that_somebody_else_writes_is_refused(
     with pytest.raises(StorageError, match="was changed by another process during the run"):
         execute(SyncExcludedIpsOperator, exclude_ips=["1.1.1.1"], mode="managed", ledger_path=str(ledger))
     assert "update" not in operations(analytics_sandbox)
+
+
+def test_a_sync_that_finds_nothing_to_change_says_so(
+    analytics_sandbox: SandboxServer, execute: Execute, task_log: Callable[[], str]
+) -> None:
+    for number in range(3):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="203.0.113.7")
+    execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"])
+    log = task_log()
+    assert "Nothing to sync: exclude_ips is as wanted on 3 websites" in log
+    assert "Changing" not in log
+    assert "Synced" not in log
+
+
+def test_equal_changes_are_one_line_of_the_log(
+    analytics_sandbox: SandboxServer, execute: Execute, task_log: Callable[[], str]
+) -> None:
+    for number in range(252):
+        analytics_sandbox.add_website(f"{number}.example")
+    analytics_sandbox.add_website("other.example", exclude_ips="203.0.113.7")
+    lists = {"other.example": ["203.0.113.7", "1.1.1.1", "1.1.1.2", "1.1.1.3", "1.1.1.4", "1.1.1.5"]}
+    execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"], per_website=lists, mode="replace", dry_run=True)
+    log = task_log()
+    assert "Planned exclude_ips for 253 of 253 websites: 257 entries to add, 0 to remove\n" in log
+    assert "\n252 websites: exclude_ips + 203.0.113.7 (0.example (id 1), 1.example (id 2), " in log
+    assert ", and 242 more)\nupdate other.example (id 253): exclude_ips + 1.1.1.1, 1.1.1.2, 1.1.1.3, and 2 more" in log
 
 
 def test_a_lost_ledger_is_told_and_matching_entries_can_be_adopted(
@@ -717,7 +744,7 @@ def test_a_key_that_is_revoked_in_the_middle_leaves_ledger_and_audit_true(
 
     distortion.answer = revoke  # type: ignore[method-assign]
     ledger = tmp_path / "ledger.json"
-    with pytest.raises(AirflowFailException, match="API key rejected"):
+    with pytest.raises(AirflowFailException, match="API key rejected") as caught:
         execute(
             SyncExcludedIpsOperator,
             exclude_ips=["192.0.2.1"],
@@ -725,6 +752,7 @@ def test_a_key_that_is_revoked_in_the_middle_leaves_ledger_and_audit_true(
             ledger_path=str(ledger),
             audit_path=f"{tmp_path}/audit",
         )
+    assert f" Stopped: {len(updates)} of 30 websites changed. " in str(caught.value)
     assert sorted(json.loads(ledger.read_text())["websites"]) == sorted(updates)
     (trail,) = (tmp_path / "audit").rglob("*.jsonl")
     actions = Counter(json.loads(line)["action"] for line in trail.read_text().splitlines())

@@ -299,6 +299,21 @@ def test_a_connection_that_does_not_exist_fails_without_a_retry(execute: Execute
         execute(CheckDriftOperator, config=[], analytics_conn_id="nope")
 
 
+def test_drift_of_new_websites_is_counted_as_what_it_is(analytics_sandbox: SandboxServer, execute: Execute) -> None:
+    analytics_sandbox.add_website("old.example", privacy=1)
+    websites: dict[str, Any] = {"a.example": {}, "b.example": {"favorite": True}, "c.example": {}}
+    with pytest.raises(AirflowFailException) as caught:
+        execute(CheckDriftOperator, config={"defaults": {"privacy": "private"}, "websites": websites})
+    assert str(caught.value).splitlines() == [
+        "3 websites differ from config: 3 to create, 0 to update, 0 to delete.",
+        "2 websites: create, privacy private (a.example, c.example)",
+        "create b.example: favorite True, privacy private.",
+        "Not retried: on_drift='fail' is set.",
+    ]
+    with pytest.raises(AirflowFailException, match=r"^1 website differs from config: 1 to create, "):
+        execute(CheckDriftOperator, config=[{"domain": "a.example", "privacy": "private"}])
+
+
 def test_drift_fails_skips_or_reports(analytics_sandbox: SandboxServer, execute: Execute, config_file: Path) -> None:
     config_file.write_text("websites: {old.example: {privacy: private}}")
     analytics_sandbox.add_website("old.example")

@@ -272,6 +272,65 @@ def test_a_report_that_is_not_there_is_not_asked_for(
     assert "XCom not found" not in task_log()
 
 
+def test_a_change_that_fails_the_task_is_named(analytics_sandbox: Any, tmp_path: Path) -> None:
+    for number in range(30):
+        analytics_sandbox.add_website(f"{number}.example", privacy=1, exclude_ips="192.0.2.1")
+    for day, tries in (("2026-11-21", 1), ("2026-11-22", 1)):
+        take = SnapshotWebsitesOperator(task_id="take", base_path=str(tmp_path), partition_date=day, late="label")
+        for _ in range(tries):
+            take.execute({})
+        analytics_sandbox.remove_website(1)
+        analytics_sandbox.change_website(2, privacy=0)
+        analytics_sandbox.add_website("new.example", privacy=0)
+        for number in range(3, 20):
+            analytics_sandbox.change_website(number, exclude_ips="192.0.2.7")
+    compare = CompareSnapshotsOperator(task_id="compare", base_path=str(tmp_path), on_change="fail")
+    with pytest.raises(AirflowFailException) as caught:
+        compare.execute({})
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("The website list changed: 1 removed, 18 changed (1 in privacy), 1 added, from 2026")
+    assert lines[1:4] == [
+        "removed 0.example (id 1)",
+        "changed 1.example (id 2): privacy private -> public",
+        "changed 18.example (id 19): exclude_ips - 192.0.2.1 + 192.0.2.7",
+    ]
+    assert lines[11:] == [
+        "and 10 more",
+        f"All changes: {tmp_path}/_websites/dt=2026-11-22/_since-2026-11-21.md.",
+        "Not retried: on_change='fail' is set.",
+    ]
+
+
+def test_a_key_that_is_revoked_while_the_list_is_read(analytics_sandbox: Any, tmp_path: Path) -> None:
+    analytics_sandbox.seed(250)
+    analytics_sandbox.fault("list", status=401, skip=1, times=None)
+    with pytest.raises(AirflowFailException, match=r"API key rejected .* Stopped: 100 of 250 websites read\. "):
+        SnapshotWebsitesOperator(task_id="take", base_path=str(tmp_path)).execute({})
+
+
+@pytest.mark.parametrize("params", [{}, {"accept": []}])
+def test_a_guard_says_where_its_finding_is_accepted(
+    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, params: dict[str, Any]
+) -> None:
+    raised = []
+    analytics_sandbox.seed(3)
+    dag = make_dag(
+        base_path=str(tmp_path),
+        min_websites=4,
+        accept="{{ params.get('accept') or '' }}",
+        on_failure_callback=lambda context: raised.append(str(context["exception"])),
+    )
+    dag.params.update(params)
+    run_dag(dag)
+    where = (
+        f"In the form of Trigger: count in the field accept. As a command:\nairflow dags trigger {dag.dag_id} "
+        """--conf '{"accept": ["count"]}'"""
+        if params
+        else "This DAG has no Param accept: set it on the task, and take it out after the run."
+    )
+    assert f"run the task once with accept=['count'].\n{where}\n" in raised[0]
+
+
 @pytest.mark.parametrize(
     ("on_change", "state"), [("report", "success"), ("fail", "failed"), ("skip", "skipped"), ("shout", "failed")]
 )

@@ -240,3 +240,48 @@ def test_pyarrow_has_no_reader_for_the_ending_of_zstd(tmp_path: Path, analytics_
         take_snapshot(dataset_of(str(tmp_path)), NIGHTS[0].date(), origin, now=NIGHTS[0], options=options)
     with pytest.raises(Exception, match="JSON parse error"):
         pyarrow_folder(f"{tmp_path}/websites", "", "jsonl")
+
+
+class WithoutPrivacy:
+    """A list of websites whose field ``privacy`` is null."""
+
+    def __init__(self, listing: Any) -> None:
+        self._listing = listing
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return {**next(self._listing), "privacy": None}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listing, name)
+
+
+def test_polars_reads_numbers_of_csv_as_text_if_the_first_night_has_none(
+    tmp_path: Path, analytics_sandbox: Any
+) -> None:
+    sandbox = analytics_sandbox
+    sandbox.add_website("a.example.com", privacy=1)
+    with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
+        origins: list[Any] = [lambda: WithoutPrivacy(client.iter_websites()), client.iter_websites]
+        for night, websites in zip(NIGHTS[:2], origins, strict=True):
+            origin = Origin(websites, Source(url=sandbox.url, account_id=None), client.stats)
+            options = Options(file_format="csv")
+            take_snapshot(dataset_of(str(tmp_path)), night.date(), origin, now=night, options=options)
+    folder = f"{tmp_path}/websites"
+    for name in ("polars, folder", "polars, glob"):
+        assert [row["privacy"] for row in READERS[name][0](folder, f"{folder}/*/*.csv", "csv")] == [None, "1"]
+
+
+def test_pyarrow_reads_the_day_of_json_as_a_timestamp(null_nights: dict[str, Path]) -> None:
+    from pyarrow import dataset, types
+
+    def day(file_format: str) -> Any:
+        [first, _] = sorted((null_nights[file_format] / "websites").glob(f"*/*.{file_format}"))
+        kind = {"jsonl": "json"}.get(file_format, file_format)
+        return dataset.dataset(str(first), format=kind).schema.field("snapshot_date").type
+
+    assert types.is_timestamp(day("jsonl"))
+    assert types.is_date(day("csv"))
+    assert types.is_date(day("parquet"))

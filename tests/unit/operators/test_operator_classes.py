@@ -40,7 +40,8 @@ def operators() -> Iterator[type[BaseOperator]]:
                 yield value
 
 
-OPERATORS = [operator for operator in operators() if operator.__name__ != "AnalyticsOperator"]
+BASE_CLASSES = ("AnalyticsOperator", "ShortErrorsOperator")
+OPERATORS = [operator for operator in operators() if operator.__name__ not in BASE_CLASSES]
 
 
 def parameters(operator: type[BaseOperator]) -> dict[str, inspect.Parameter]:

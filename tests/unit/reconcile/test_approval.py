@@ -59,7 +59,7 @@ ALL = [ONE, TWO, DOOMED]
         pytest.param(
             (adding(1), NEW, GONE),
             ALL,
-            r"no longer planned: update 2\.example \(id 2\): exclude_ips \+1",
+            r"no longer planned: update 2\.example \(id 2\): exclude_ips \+ 1\.1\.1\.1",
             id="file cut",
         ),
         pytest.param((adding(1), adding(2), GONE), ALL, "no longer planned: create n.example", id="create dropped"),

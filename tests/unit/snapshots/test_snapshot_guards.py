@@ -38,7 +38,7 @@ def test_a_large_loss_is_refused(
     first = take(base, make_websites(before))
     night = first.manifest.observed_at + NIGHT
     if trips:
-        with pytest.raises(GuardError, match=f"(?s)The list has {after} websites.*{before}.*accept=\\['count'\\]"):
+        with pytest.raises(GuardError, match=f"(?s)The list has {after} websites.*{before:,}.*accept=\\['count'\\]"):
             take(base, make_websites(after), night, max_loss_fraction=fraction)
         assert read_snapshot(base, night.date()) is None
         accept = frozenset({"count"})
@@ -158,12 +158,12 @@ def test_a_list_does_not_erode_within_a_day(
 ) -> None:
     morning = take(base, make_websites(100)).manifest.observed_at + days_before * NIGHT
     take(base, make_websites(75), morning + timedelta(hours=1))
-    with pytest.raises(GuardError, match="The list has 56 websites, the snapshot of 2026-11-20 12:00 UTC has 100"):
+    with pytest.raises(GuardError, match=r"The list has 56 websites, 44\.0% fewer than 100 on 2026-11-20 12:00 UTC"):
         take(base, make_websites(56), morning + timedelta(hours=2))
     accepted = take(base, make_websites(56), morning + timedelta(hours=3), accept=frozenset({"count"}))
     assert accepted.manifest.count == 56
     take(base, make_websites(50), morning + timedelta(hours=4))  # accepted once, for the rest of the day
-    with pytest.raises(GuardError, match=r"The list has 36 websites, .* has 56"):
+    with pytest.raises(GuardError, match=r"The list has 36 websites, .* than 56 on "):
         take(base, make_websites(36), morning + timedelta(hours=5))
     assert take(base, make_websites(36), morning + NIGHT).manifest.count == 36
 
@@ -174,7 +174,7 @@ def test_the_first_of_a_day_that_is_damaged_still_limits_the_loss_of_the_day(
     first = take(base, make_websites(100))
     grown = take(base, make_websites(300), first.manifest.observed_at + timedelta(hours=1))
     base.fs.rm_file(grown.files[0].path)
-    with pytest.raises(GuardError, match="has 300"):
+    with pytest.raises(GuardError, match="than 300 on "):
         take(base, make_websites(100), first.manifest.observed_at + timedelta(hours=2))
     after = take(base, make_websites(100), first.manifest.observed_at + timedelta(hours=3), accept=frozenset({"count"}))
     assert after.manifest.replaced is None  # its data is damaged, so it is not compared

@@ -100,9 +100,16 @@ def test_what_has_to_be_known_first_stands_first(take: Make, make_websites: Make
         "The snapshot before is damaged: there is nothing to compare this one with.",
         "3 values of privacy do not fit its type and are empty here.",
         "The service no longer shows: favorite.",
-        "Fields that are not documented: colour.",
     ]
+    assert '<p class="quiet">Fields that are not documented: colour.</p>' in text
     assert text.index("<ul") < text.index("<h2>")
+
+
+def test_a_field_of_the_sandbox_is_no_warning(take: Make, make_websites: Make, base: StoragePath) -> None:
+    records = [{**website, "created_at": "2026-11-22"} for website in make_websites(3)]
+    text = page(take(base, records, report=True))
+    assert 'class="notices"' not in text
+    assert "Fields that are not documented: created_at." in text
 
 
 def test_settings_are_said_in_words(take: Make, make_websites: Make, base: StoragePath) -> None:

@@ -1,0 +1,140 @@
+"""What ledgers of managed lists own, and what is wrong with them, without a run. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Owned, OwnedWebsite
+from airflow_provider_analytics.reconcile.plan import website_of
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service as it is now.
+
+    :param address: its base URL.
+    :param account: id of the account.
+    :param records: all of its websites.
+    """
+
+    address: str
+    account: str | None
+    records: Iterable[Mapping[str, Any]]
+
+
+def read_ledger(text: str, path: str) -> Ledger:
+    """Return the ledger of a text, whatever service and list it belongs to.
+
+    :raises ValueError: if the text is not a ledger, or has another version.
+    """
+    try:
+        data = json.loads(text)
+        identity = Identity(data["service"], data["account"], data["list"])
+    except (ValueError, KeyError, TypeError):
+        identity = Identity("", None, "")  # the ledger's own error tells why it cannot be read
+    return Ledger.parse(text, identity, path)
+
+
+def describe(ledger: Ledger) -> str:
+    """Return one line: the list, and how much it owns."""
+    owned = [website.owned for website in ledger.websites.values()]
+    numbers = Counter(dict.fromkeys(ledger.lists, 0))
+    for one in owned:
+        numbers.update({name: len(entries) for name, entries in one.items()})
+    entries = "; ".join(f"{name}: {number:,} entries" for name, number in sorted(numbers.items())) or "no entries"
+    number = sum(any(one.values()) for one in owned)
+    websites = "1 website" if number == 1 else f"{number:,} websites"
+    identity = ledger.identity
+    account = "" if identity.account is None else f", account {identity.account}"
+    return readable(f"list {identity.list!r} of {identity.service}{account} owns on {websites}: {entries}", None)
+
+
+def check(ledgers: Mapping[str, Ledger], service: Service | None = None) -> dict[str, list[str]]:
+    """Return what is wrong with each ledger, by its path.
+
+    :param ledgers: path to ledger.
+    :param service: what to compare with; None compares the ledgers with themselves and each other only.
+    """
+    found = {path: list(_by_itself(ledger)) for path, ledger in ledgers.items()}
+    if service:
+        ids = {website_of(record)[1]: record for record in service.records}
+        domains = {website_of(record)[0]: record for record in ids.values()}
+        for path, ledger in ledgers.items():
+            belongs = (ledger.identity.service, ledger.identity.account)
+            if belongs == (service.address, service.account):
+                found[path] += _compared(ledger, ids, domains)
+            else:
+                here = f"{service.address}, account {service.account}"
+                found[path].append(f"not compared with the websites: the connection is for {here}")
+    for path, text in _with_each_other(ledgers):
+        found[path].append(text)
+    return {path: [readable(text, None) for text in texts] for path, texts in found.items()}
+
+
+def _by_itself(ledger: Ledger) -> Iterator[str]:
+    if ledger.is_open and ledger.owner:
+        yield f"{ledger.owner} took the ledger at {ledger.owner.since} and has not finished: it runs, or was killed"
+    for key, website in ledger.websites.items():
+        for name, entries in _entries(website.claimed, website.carried):
+            yield f"{_name(key, website)}: {name}: outcome unknown until the next run: {', '.join(entries)}"
+        for name, owned in website.owned.items():
+            listed = ledger.lists.get(name)
+            dropped = [entry for entry in owned if listed is not None and entry not in listed]
+            if dropped:
+                yield f"{_name(key, website)}: {name}: no longer on the list, but owned: {', '.join(dropped)}"
+
+
+def _compared(
+    ledger: Ledger, ids: Mapping[str, Mapping[str, Any]], domains: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    for key, website in ledger.websites.items():
+        name = _name(key, website)
+        record = ids.get(key) or (domains.get(key) if key == website.domain else None)
+        now = domains.get(website.domain)
+        elsewhere = f"; {website.domain} now has id {now['id']}" if now else ""
+        if record is None:
+            yield f"{name}: stale: the service has no such website{elsewhere}"
+        elif website_of(record)[0] != website.domain:
+            yield f"{name}: stale: the id now belongs to {website_of(record)[0] or 'no domain'}{elsewhere}"
+        else:
+            for field, lacking in ledger.missing(record).items():
+                if field in record:
+                    yield f"{name}: {field}: stale: owned, but not on the website: {', '.join(lacking)}"
+
+
+def _with_each_other(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, str]]:
+    """Yield a path and what is wrong there: the ledger that comes later is the one that says so."""
+    first: dict[tuple[Any, ...], str] = {}
+    domains: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for path, ledger in ledgers.items():
+        service = (ledger.identity.service, ledger.identity.account)
+        for key, website in ledger.websites.items():
+            domain, where = domains.setdefault((*service, key), (website.domain, path))
+            if domain != website.domain:
+                yield path, f"{_name(key, website)}: in {where} this id is {domain}: one of the two is stale"
+                continue
+            twice: dict[tuple[str, str], list[str]] = defaultdict(list)
+            for name, entries in website.owned.items():
+                for entry in entries:
+                    other = first.setdefault((*service, key, name, entry), path)
+                    if other != path:
+                        twice[name, other].append(entry)
+            for (name, other), shared in twice.items():
+                yield path, f"{_name(key, website)}: {name}: {other} also owns: {', '.join(shared)}"
+
+
+def _entries(*parts: Owned) -> Iterator[tuple[str, list[str]]]:
+    """Yield each list field with the entries of all parts, if there are any."""
+    for name in dict.fromkeys(name for part in parts for name in part):
+        entries = list(dict.fromkeys(entry for part in parts for entry in part.get(name, ())))
+        if entries:
+            yield name, entries
+
+
+def _name(key: str, website: OwnedWebsite) -> str:
+    return f"{website.domain} (new, no id yet)" if key == website.domain else f"{website.domain} (id {key})"
