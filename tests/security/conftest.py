@@ -1,4 +1,4 @@
-"""Attacks: each file is an attacker or an asset, each test an attempt. docs/internals/threat_model.md has the threat model."""
+"""Attacks: each file is an attacker or an asset, each test an attempt. See docs/internals/threat_model.md."""
 
 from __future__ import annotations
 

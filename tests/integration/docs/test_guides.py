@@ -16,7 +16,6 @@ from airflow_versions import needs_deadlines, needs_exceptions_in_callbacks, reg
 from dag_runs import RunDag
 from mail import Inbox, mail_server
 
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Blocks = Callable[[str, str], list[str]]
@@ -87,28 +86,6 @@ def test_the_production_dag(
     outcome = run_dag(module_of(code).production_snapshot())
     assert {name: task.state for name, task in outcome.tasks.items()} == {"snapshot": "success", "prune": "success"}
     assert len(list((tmp_path / "analytics").glob("websites/dt=*/*.jsonl"))) == 1
-
-
-def test_a_page_that_becomes_public_is_named(
-    run_dag: RunDag,
-    analytics_sandbox: SandboxServer,
-    blocks: Blocks,
-    module_of: Any,
-    inbox: Inbox,
-    execute: Callable[..., Any],
-    tmp_path: Path,
-    task_log: Callable[[], str],
-) -> None:
-    website = analytics_sandbox.add_website("shop.example.com", privacy=1)
-    analytics_sandbox.add_website("blog.example.com", privacy=0)
-    yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
-    base_path = f"{tmp_path.as_uri()}/analytics"
-    execute(SnapshotWebsitesOperator, base_path=base_path, partition_date=yesterday, late="label")
-    module = module_of(blocks("alerting", "python")[2])
-    assert run_dag(module.alert_when_public()).state == "success"
-    analytics_sandbox.change_website(website["id"], privacy=0)
-    assert run_dag(module.alert_when_public()).tasks["check"].state == "failed"
-    assert "Statistics pages became public: shop.example.com" in task_log()
 
 
 @needs_exceptions_in_callbacks
