@@ -66,6 +66,14 @@ gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
+def forget_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test hide the secrets of an earlier one, such as a password "example": what had them may still live."""
+    from airflow_provider_analytics import readable
+
+    monkeypatch.setattr(readable, "_redactors", readable._redactors)
+
+
+@pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test wait for a service, and let each read pages in parallel, as from a slow service."""
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,))
