@@ -47,12 +47,15 @@ SBOM = CHECKOUT / "build" / "release" / f"{DISTRIBUTION}.cdx.json"
 #: What the package consists of.
 ENTRIES = {
     "__init__.py",
+    "__main__.py",
     "api",
     "assets.py",
+    "commands",
     "exceptions.py",
     "get_provider_info.py",
     "hooks",
     "operators",
+    "probe",
     "py.typed",
     "readable.py",
     "reconcile",

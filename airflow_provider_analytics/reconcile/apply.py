@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 #: Maximum number of websites in a log line.
 _SHOWN = 10
 _UNDER_WAY = "Stopped while its change was under way: it may have been applied."
+_NOT_LOOKED_AT = "Changed, and not read again before the work ended."
 _INTERRUPTED = "Not tried: the work ended before its turn."
 _BESIDES = "Changed as planned, but values that were not sent changed, too"
 _STILL_DIFFERS = f"Still differs after {ROUNDS} rounds. The service ignores it, or another process changes it"
@@ -219,11 +220,17 @@ class _Application:
             self._trusted.update(site.name for site in sites)
 
     def _note_doubts(self) -> None:
-        """Note websites that are not as expected, although the work ended before a second one could tell why.
+        """Note websites that are not as expected, or were not looked at, when the work ends in doubt.
 
         The next try would find nothing to change on them.
         """
-        for site, look in self._doubted:
+        looks = {site.name: look for site, look in (*self._doubted, *self._silent)}
+        for site in self._sites:
+            look = looks.get(site.name)
+            if look is None:
+                if site.result.sent and site.result.state is State.NOT_TRIED:
+                    site.result.state, site.result.why = State.FAILED, _NOT_LOOKED_AT
+                continue
             self._note(site, look)
             if look.differences:
                 site.result.state = State.FAILED

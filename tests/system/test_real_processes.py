@@ -315,7 +315,7 @@ def test_an_approved_plan_is_applied(service: Service, tmp_path: Path, approvals
 def test_a_rejected_plan_changes_nothing(service: Service, tmp_path: Path, approvals: Any) -> None:
     before = service.by_domain()
     _, run = approvals(desired("rejected", max(before)), tmp_path, "Reject")
-    assert (run.tasks["approve"].state, run.tasks["apply"].state) == ("success", "skipped")
+    assert (run.tasks["approve"].state, run.tasks["apply"].state) == ("skipped", "skipped")
     assert service.by_domain() == before
     assert not list(tmp_path.glob("audit/**/*.jsonl"))
 

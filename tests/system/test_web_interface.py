@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -67,7 +68,7 @@ def interface(
         shutil.copytree(checkout / folder, copy / folder)
     with subprocess.Popen(
         [sys.executable, str(copy / "scripts" / "ui.py")],
-        env=environment,
+        env={**environment, "WEBSITE_ANALYTICS_ROOTS": os.environ["WEBSITE_ANALYTICS_ROOTS"]},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
