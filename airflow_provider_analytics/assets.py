@@ -7,7 +7,7 @@ OpenLineage.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
@@ -21,6 +21,23 @@ def asset_uri(conn_id: str, dataset: str, *, search: str | None = None, favorite
     filters = {"favorite": None if favorite is None else str(favorite).lower(), "search": search or None}
     query = urlencode({name: value for name, value in filters.items() if value is not None})
     return f"{SCHEME}://{quote(conn_id, safe='')}/{quote(dataset, safe='')}{'?' if query else ''}{query}"
+
+
+def partitioned_uri(uri: str) -> str | None:
+    """Return the address of the asset with an event per day of the snapshots at an address, or None if it has none."""
+    parts = urlsplit(uri)
+    if parts.scheme != SCHEME:
+        return None
+    return parts._replace(query=urlencode([*parse_qsl(parts.query), ("partitioned", "true")])).geturl()
+
+
+def can_partition() -> bool:
+    """Return whether a task of this Airflow can give an event the key of a partition."""
+    try:
+        from airflow.sdk.execution_time.context import OutletEventAccessor
+    except ImportError:  # Airflow 2
+        return False
+    return hasattr(OutletEventAccessor, "add_partitions")
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:

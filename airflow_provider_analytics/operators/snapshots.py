@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
-from airflow_provider_analytics.assets import asset_uri, openlineage_name
+from airflow_provider_analytics.assets import asset_uri, can_partition, openlineage_name, partitioned_uri
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
 from airflow_provider_analytics.operators.base import (
     AnalyticsOperator,
@@ -54,6 +54,7 @@ def snapshot_asset(
     dataset: str = "websites",
     search: str | None = None,
     favorite: bool | None = None,
+    partitioned: bool = False,
 ) -> Asset:
     """Return the asset for a list of websites: ``analytics://<analytics_conn_id>/<dataset>``, with filters as query.
 
@@ -64,8 +65,16 @@ def snapshot_asset(
     :param dataset: name of the dataset.
     :param search: filter of the list.
     :param favorite: filter of the list.
+    :param partitioned: return the asset whose events have the day of the snapshot as partition key, for
+        ``PartitionedAssetTimetable`` (docs/snapshots.md).
+    :raises ValueError: if ``partitioned``, and tasks of this Airflow cannot give an event a key.
     """
-    return Asset(asset_uri(analytics_conn_id, dataset, search=search, favorite=favorite))
+    uri = asset_uri(analytics_conn_id, dataset, search=search, favorite=favorite)
+    if not partitioned:
+        return Asset(uri)
+    if not can_partition():
+        raise ValueError("partitioned=True is not allowed before Airflow 3.3, where nothing would update the asset")
+    return Asset(partitioned_uri(uri))
 
 
 class SnapshotWebsitesOperator(AnalyticsOperator):
@@ -80,7 +89,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     filed, marked as late, up to ``late_tolerance`` after the day if that has no snapshot yet; a published day is
     history. ``late`` decides about any other late list.
 
-    Emits an event of ``asset`` with the return value as extra. Outside of a run, as ``execute({})``, the day is
+    Emits an event of ``asset`` with the return value as extra, from Airflow 3.3 on also one of its partitioned asset,
+    with the day as key. Outside of a run, as ``execute({})``, the day is
     ``partition_date`` or today, and there is no event.
 
     .. code-block:: python
@@ -202,7 +212,10 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             self._check_identity()
             asset = snapshot_asset(analytics_conn_id, dataset=dataset, search=search, favorite=favorite)
         self.asset = asset
-        self.outlets = [*self.outlets, self.asset]
+        address = partitioned_uri(asset.uri)
+        #: The same, with the day as partition key: an event without a key starts no partitioned consumer.
+        self.partitioned_asset = Asset(address) if address and can_partition() else None
+        self.outlets = [*self.outlets, *filter(None, (self.asset, self.partitioned_asset))]
         #: What the lineage tells: the manifest if a snapshot was published, its folder, and assertions by name.
         self.published: Manifest | None = None
         self.data_uri = ""
@@ -358,7 +371,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
         self.published = manifest = snapshot.manifest
         if context:
-            context["outlet_events"][self.asset].extra = describe(snapshot)
+            events = context["outlet_events"]
+            events[self.asset].extra = describe(snapshot)
+            if self.partitioned_asset:
+                event: Any = events[self.partitioned_asset]
+                event.extra = describe(snapshot)
+                event.add_partitions(manifest.snapshot_date.isoformat())
         collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
         collector.add_input_asset(context=self, uri=self.asset.uri)
         collector.add_output_asset(context=self, uri=self.data_uri)

@@ -56,6 +56,9 @@ needs_approvals = pytest.mark.skipif(not HAS_APPROVALS, reason="approvals came w
 needs_deadlines = pytest.mark.skipif(
     VERSION < (3, 3), reason="deadlines came with Airflow 3.1; the models that a test needs are those of 3.3"
 )
+_no_partitions = "tasks give events a partition key from Airflow 3.3 on"
+needs_partitions = pytest.mark.skipif(VERSION < (3, 3), reason=_no_partitions)
+needs_no_partitions = pytest.mark.skipif(VERSION >= (3, 3), reason=_no_partitions)
 needs_answers_in_dag_test = pytest.mark.skipif(
     VERSION < (3, 3), reason="DAG.test waits for an answer from Airflow 3.3 on"
 )

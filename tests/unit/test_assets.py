@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from airflow.providers.common.compat.sdk import Asset
-from airflow_versions import asset_handler, needs_openlineage
+from airflow_versions import asset_handler, needs_no_partitions, needs_openlineage, needs_partitions
 
 from airflow_provider_analytics.assets import convert_asset_to_openlineage, sanitize_uri
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
@@ -27,6 +27,28 @@ from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOpera
 def test_the_asset_is_that_of_the_list(arguments: dict[str, Any], uri: str) -> None:
     operator = SnapshotWebsitesOperator(task_id="a_task", base_path="/data", **arguments)
     assert operator.asset.uri == snapshot_asset(**arguments).uri == uri
+    assert operator.outlets[0] is operator.asset
+
+
+@needs_partitions
+@pytest.mark.parametrize("arguments", [{}, {"favorite": True}, {"favorite": False, "search": "a b&c"}])
+def test_the_second_outlet_is_the_partitioned_asset(arguments: dict[str, Any]) -> None:
+    operator = SnapshotWebsitesOperator(task_id="a_task", base_path="/data", **arguments)
+    second = snapshot_asset(**arguments, partitioned=True)
+    assert operator.outlets == [snapshot_asset(**arguments), second]
+    assert dict(parse_qsl(urlsplit(second.uri).query))["partitioned"] == "true"
+
+
+def test_an_asset_of_another_kind_has_no_second_outlet() -> None:
+    theirs = Asset("s3://bucket/websites")
+    assert SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset=theirs).outlets == [theirs]
+
+
+@needs_no_partitions
+def test_an_asset_that_nothing_would_update_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"partitioned=True is not allowed before Airflow 3\.3"):
+        snapshot_asset(partitioned=True)
+    operator = SnapshotWebsitesOperator(task_id="a_task", base_path="/data")
     assert operator.outlets == [operator.asset]
 
 
