@@ -24,7 +24,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: bench generate docs help install soak test test-fast test-oldest test-matrix test-distributed lint fault-matrix \
-	formats requests coverage demo ui screenshots constraints dist release-check clean
+	formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -93,6 +93,9 @@ fault-matrix: install  ## Try every way a list may be served, a write be taken a
 
 requests: install  ## Count the requests of each operation, and write the table of docs/performance.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py
+
+partitions: install  ## Let a scheduler try which consumers a snapshot starts, and write the table of docs/snapshots.md
+	@PYTHONPATH=scripts $(PY) tests/support/partition_cells.py
 
 formats: install  ## Write a snapshot in every format, read it back, and print the sizes
 	@$(PY) scripts/snapshot_formats.py
