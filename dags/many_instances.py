@@ -11,6 +11,11 @@ An instance that fails does not stop the others. **Read the task ``summary`` fir
 and its log names each of them with the reason. To repeat some, trigger the DAG with their ids in ``only``; to let them
 pass a guard, with ``force`` too.
 
+A DAG that awaits the asset of the snapshots, ``snapshot_asset("many_instances")``, may be started once per instance:
+on Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``). For one run, await
+``snapshot_asset("many_instances", dataset="summary")``: the task ``summary`` updates it once, if no instance failed, and
+``paths`` in the event are all snapshots.
+
 Copy this file to your DAG folder. Requires the connections, of type Website Analytics, both Variables, and a pool with
 as many slots as instances may be worked on at the same time: ``airflow pools set website_analytics 4 "instances"``.
 """
@@ -36,6 +41,9 @@ ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
 BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 #: In each folder that is named like a connection: no other characters, so that no instance reaches that of another.
 CONNECTION_ID = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+
+#: Updated once per run, so that one run of another DAG follows.
+DONE = snapshot_asset("many_instances", dataset="summary")
 
 log = logging.getLogger("many_instances")  # Airflow's name for this file is no name for people
 
@@ -154,12 +162,12 @@ def many_instances():
         )
         snapshot >> sync
 
-    @task(trigger_rule="all_done", on_failure_callback=None)
-    def summary(ti=None):
+    @task(trigger_rule="all_done", on_failure_callback=None, outlets=[DONE])
+    def summary(ti=None, outlet_events=None):
         rows = ti.xcom_pull(task_ids="instances")
         if rows is None:
             raise AirflowFailException(f"No instance was run. {ti.xcom_pull(task_ids='instances', key='reason')}")
-        failed, done = [], []
+        failed, done, paths = [], [], []
         for index, row in enumerate(rows):
 
             def pull(task_id, key="return_value", index=index):
@@ -168,6 +176,7 @@ def many_instances():
             reason = pull("snapshot", "reason") or pull("sync", "reason")
             written, synced = pull("snapshot"), pull("sync")
             if reason is None and written and synced:
+                paths.append(written["path"])
                 planned = f"{synced['updates']} to sync" if synced["dry_run"] else f"{synced['applied']} synced"
                 done.append(f"{row['conn_id']}: {written['count']} websites, {planned}")
             else:
@@ -179,6 +188,7 @@ def many_instances():
         log.info("\n".join([f"{len(done)} of {len(rows)} instances are done", *done, "Numbers are of each last try."]))
         if failed:
             raise AirflowFailException(message)  # what a notifier in on_failure_callback is told
+        outlet_events[DONE].extra = {"paths": paths}
 
     instance.expand_kwargs(instances("{{ var.value.get('analytics_instances', '') }}")) >> summary()
 

@@ -131,6 +131,9 @@ def test_each_instance_has_its_own_files(agency: Agency) -> None:
     told = asset_events(snapshot_asset("many_instances").uri)[-3:]
     paths = sorted(extra["path"] for extra in told)
     assert [path.removeprefix(f"file://{agency.folder}/").split("/")[0] for path in paths] == list(INSTANCES)
+    # Who wants one run for all of them awaits the summary.
+    [*_, once] = asset_events(snapshot_asset("many_instances", dataset="summary").uri)
+    assert sorted(once["paths"]) == paths
     # With that asset in its schedule, the sample for DuckDB loads all of them, each as a source of its own.
     load = sample("load_snapshot_into_duckdb").get_task("load").python_callable
     events = {"asset": [SimpleNamespace(extra=extra) for extra in told]}
