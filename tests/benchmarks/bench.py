@@ -416,12 +416,12 @@ def _seconds(measured: float, times: float) -> Iterator[str]:
         yield f"{seconds:,.1f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"
 
 
-def machine() -> str:
+def machine(pairs: int) -> str:
     """Return what was measured on."""
     import airflow
 
     parts = f"{os.cpu_count()} cores", f"Python {platform.python_version()}", f"Airflow {airflow.__version__}"
-    return f"Measured with {', '.join(parts)}."
+    return f"Measured with {', '.join(parts)}; medians of {pairs} pairs."
 
 
 def plot(results: list[Result], target: Path) -> None:
@@ -485,7 +485,7 @@ def write(bench: Bench, folder: Path) -> None:
     """Write the results as JSON and as plots."""
     folder.mkdir(parents=True, exist_ok=True)
     results = [{**asdict(result), "median": result.median, "reached": result.reached} for result in bench.results]
-    content = {"machine": machine(), "results": results, "measured": bench.measured}
+    content = {"machine": machine(bench.sizes.repeats), "results": results, "measured": bench.measured}
     (folder / "results.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     plot(bench.results, folder / "performance.png")
     plot_profiles(bench.profiles, bench.sizes.pages * 100, folder / "performance_snapshot.png")
@@ -494,7 +494,7 @@ def write(bench: Bench, folder: Path) -> None:
 def document(bench: Bench, folder: Path) -> None:
     """Write the tables, the pictures and the line of the documents."""
     docs = CHECKOUT / "docs"
-    fill(docs / "internals" / "performance.md", "table", [machine(), "", *table(bench.results)])
+    fill(docs / "internals" / "performance.md", "table", [machine(bench.sizes.repeats), "", *table(bench.results)])
     fill(docs / "performance.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
     for name in ("performance.png", "performance_snapshot.png"):
         (docs / "images" / name).write_bytes((folder / name).read_bytes())
@@ -518,7 +518,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=CHECKOUT / "build" / "benchmarks", metavar="FOLDER")
     given = parser.parse_args()
     bench = Bench(QUICK if given.quick else TINY if given.tiny else FULL)
-    sys.stdout.write("\n".join([machine(), "", *table([])]) + "\n")
+    sys.stdout.write("\n".join([machine(bench.sizes.repeats), "", *table([])]) + "\n")
     bench.run()
     write(bench, given.output)
     if given.document:
