@@ -23,12 +23,15 @@ def asset_uri(conn_id: str, dataset: str, *, search: str | None = None, favorite
     return f"{SCHEME}://{quote(conn_id, safe='')}/{quote(dataset, safe='')}{'?' if query else ''}{query}"
 
 
-def partitioned_uri(uri: str) -> str | None:
-    """Return the address of the asset with an event per day of the snapshots at an address, or None if it has none."""
+def partitioned_uri(uri: str) -> str:
+    """Return the address of the asset that has an event per day of the snapshots of the list at an address."""
     parts = urlsplit(uri)
-    if parts.scheme != SCHEME:
-        return None
     return parts._replace(query=urlencode([*parse_qsl(parts.query), ("partitioned", "true")])).geturl()
+
+
+def is_partitioned(uri: str) -> bool:
+    """Return whether an address is one of :func:`partitioned_uri`."""
+    return ("partitioned", "true") in parse_qsl(urlsplit(uri).query)
 
 
 def can_partition() -> bool:

@@ -13,7 +13,7 @@ pass a guard, with ``force`` too.
 
 A DAG that awaits the asset of the snapshots, ``snapshot_asset("many_instances")``, may be started once per instance:
 on Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``). For one run, await
-``snapshot_asset("many_instances", dataset="summary")``: the task ``summary`` updates it once, if no instance failed, and
+``snapshot_asset("many_instances", dataset="summary")``: the task ``summary`` updates it once, if no instance failed;
 ``paths`` in the event are all snapshots.
 
 Copy this file to your DAG folder. Requires the connections, of type Website Analytics, both Variables, and a pool with

@@ -11,7 +11,14 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
-from airflow_provider_analytics.assets import asset_uri, can_partition, openlineage_name, partitioned_uri
+from airflow_provider_analytics.assets import (
+    SCHEME,
+    asset_uri,
+    can_partition,
+    is_partitioned,
+    openlineage_name,
+    partitioned_uri,
+)
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
 from airflow_provider_analytics.operators.base import (
     AnalyticsOperator,
@@ -212,9 +219,14 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             self._check_identity()
             asset = snapshot_asset(analytics_conn_id, dataset=dataset, search=search, favorite=favorite)
         self.asset = asset
-        address = partitioned_uri(asset.uri)
+        is_ours = urlsplit(asset.uri).scheme == SCHEME
+        if is_ours and is_partitioned(asset.uri):
+            raise ValueError(
+                f"asset={asset.uri!r} is not allowed; allowed: that of snapshot_asset without partitioned, as the "
+                "partitioned one is added to the outlets"
+            )
         #: The same, with the day as partition key: an event without a key starts no partitioned consumer.
-        self.partitioned_asset = Asset(address) if address and can_partition() else None
+        self.partitioned_asset = Asset(partitioned_uri(asset.uri)) if is_ours and can_partition() else None
         self.outlets = [*self.outlets, *filter(None, (self.asset, self.partitioned_asset))]
         #: What the lineage tells: the manifest if a snapshot was published, its folder, and assertions by name.
         self.published: Manifest | None = None

@@ -39,6 +39,12 @@ def test_the_second_outlet_is_the_partitioned_asset(arguments: dict[str, Any]) -
     assert dict(parse_qsl(urlsplit(second.uri).query))["partitioned"] == "true"
 
 
+@needs_partitions
+def test_the_partitioned_asset_is_no_asset_to_give() -> None:
+    with pytest.raises(ValueError, match=r"asset='analytics://.*partitioned=true' is not allowed; allowed: "):
+        SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset=snapshot_asset(partitioned=True))
+
+
 def test_an_asset_of_another_kind_has_no_second_outlet() -> None:
     theirs = Asset("s3://bucket/websites")
     assert SnapshotWebsitesOperator(task_id="a_task", base_path="/data", asset=theirs).outlets == [theirs]
