@@ -229,9 +229,9 @@ class Lines(Kind):
         :raises ValueError: if it is neither, or a line is not one entry (:meth:`EntryType.is_understood`).
         """
         lines = self.split(value)
-        for line in lines:
-            if not _is_understood(self.entries, line):
-                raise checks.refused("", line, "one entry per line")
+        strange = _strange(self.entries, lines)
+        if strange is not None:
+            raise checks.refused("", strange, "one entry per line")
         return lines
 
     def split(self, value: object) -> tuple[str, ...]:
@@ -281,6 +281,12 @@ def _lines(text: str) -> tuple[str, ...]:
 def _is_understood(entries: EntryType, line: str) -> bool:
     entry = without_comment(line)
     return not entry or entries.is_understood(entry)
+
+
+@functools.lru_cache(maxsize=1 << 8)
+def _strange(entries: EntryType, lines: tuple[str, ...]) -> str | None:
+    """Return the first line that is not understood."""
+    return next((line for line in lines if not _is_understood(entries, line)), None)
 
 
 @functools.lru_cache(maxsize=1 << 8)

@@ -102,7 +102,8 @@ def choose(
     spared, missing = select(records, except_websites)
     unmatched += [f"except_websites: {one!r}" for one in missing]
     raise_unmatched(unmatched, allow_no_match=allow_no_match)
-    return [record for record in records if website_of(record)[1] in chosen - spared]
+    chosen -= spared
+    return [record for record in records if website_of(record)[1] in chosen]
 
 
 def extra_entries(

@@ -104,7 +104,7 @@ TOLD = {
 }
 #: Connection to the colour of its test, and what is said.
 TESTED = {
-    "analytics_default": ("green", "accepts the API key: it returned the account."),
+    "analytics_default": ("green", "accepts the API key: "),
     "wrong_key": ("red", "API key rejected (401 Unauthorized). Correct the API key of the connection."),
     "host_down": ("red", "cannot be reached: Connection refused."),
     "wrong_path": ("red", "Not found (404 Not Found). Check the Base URL."),
