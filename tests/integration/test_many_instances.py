@@ -292,7 +292,7 @@ def test_an_instance_whose_process_was_killed_is_named_too() -> None:
     found: dict[tuple[str, str, int | None], Any] = {
         ("instances", "return_value", None): [{"conn_id": "client_a"}, {"conn_id": "client_b"}],
         ("instance.snapshot", "return_value", 0): {"count": 11},
-        ("instance.snapshot", "return_value", 1): {"count": 12},
+        ("instance.snapshot", "return_value", 1): {"count": 12, "path": "file:///x"},
         ("instance.sync", "return_value", 1): {"dry_run": False, "applied": 12},
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import DAG
 from airflow_versions import allow_execute_in_this_thread
+from dag_runs import OutletEvents
 from fixture_types import Execute
 from raw_server import RawServer, Request, http
 from wire_client import KEY
@@ -46,8 +46,7 @@ def execute() -> Execute:
         dag_run = SimpleNamespace(run_type="manual", run_after=datetime.now(UTC), triggering_user_name="Ann")
         with DAG("dag", schedule=None) as dag:
             task = operator(task_id=task_id, **arguments)
-        events = defaultdict[Any, SimpleNamespace](SimpleNamespace)
-        return task.execute({"ti": ti, "dag": dag, "dag_run": dag_run, "outlet_events": events})
+        return task.execute({"ti": ti, "dag": dag, "dag_run": dag_run, "outlet_events": OutletEvents()})
 
     return run
 

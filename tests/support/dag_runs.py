@@ -41,10 +41,14 @@ class OutletEvents:
     """What a context holds as ``outlet_events``, where a test calls ``execute``; assets of Airflow 3.0 are no keys."""
 
     def __init__(self) -> None:
-        self._events: defaultdict[str, SimpleNamespace] = defaultdict(SimpleNamespace)
+        self._events: defaultdict[str, SimpleNamespace] = defaultdict(OutletEvents._event)
 
     def __getitem__(self, asset: Any) -> SimpleNamespace:
         return self._events[asset.uri]
+
+    @staticmethod
+    def _event() -> SimpleNamespace:
+        return SimpleNamespace(add_partitions=lambda *keys: None)
 
 
 class RunDag(Protocol):
