@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -54,6 +53,8 @@ def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is most similar to ``name``, or None."""
+    import difflib  # the modules of operators import this one, and few of them need it
+
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_provider_analytics.api.checks import refused, refused_together
-from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.readable import readable
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 IF_EXISTS = ("skip", "update", "fail")
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
-ARGUMENTS = {"email": "email_reports", "password": PASSWORD_FROM}
+ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 
 
 class ListWebsitesOperator(AnalyticsOperator):
