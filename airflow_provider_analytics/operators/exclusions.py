@@ -294,9 +294,9 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def _desired(self, *, allow_empty: bool) -> tuple[Listed, dict[str, Listed]]:
         """Return the list for all websites, and those per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
-        from airflow_provider_analytics.reconcile.maintained import now, read_list
+        from airflow_provider_analytics.reconcile.maintained import read_list
 
-        host_names, today = flag("resolve_names", self.resolve_names), now().date()
+        host_names = flag("resolve_names", self.resolve_names)
         per_website = _json_object("per_website", self.per_website)
         arguments = {self.field: self._given()}
         arguments |= {f"per_website[{one!r}]": entries for one, entries in per_website.items()}
@@ -309,7 +309,6 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                         argument,
                         value,
                         LINE_FIELDS[self.field],
-                        today=today,
                         networks=self.networks,
                         managed=self.mode == "managed",
                         host_names=host_names,

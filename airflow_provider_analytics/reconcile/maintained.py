@@ -153,7 +153,6 @@ def read_list(
     value: Any,
     entry_type: EntryType,
     *,
-    today: date,
     networks: str = "reject",
     managed: bool = True,
     host_names: bool = False,
@@ -167,7 +166,6 @@ def read_list(
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
     :param entry_type: type of its entries.
-    :param today: the day, in UTC.
     :param networks: see :meth:`EntryType.parse`.
     :param managed: whether entries may have a last day: only a list that knows what it added can remove it.
     :param host_names: whether host names are allowed.
@@ -175,6 +173,7 @@ def read_list(
     :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
     """
     parse = entry_type.parser(networks)
+    today = now().date()
 
     def read(line: object) -> tuple[Entries, str | None, Source]:
         text, source = _line(line, managed=managed)

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -31,7 +30,7 @@ from airflow_provider_analytics.reconcile.desired import (
     Problem,
     Wanted,
 )
-from airflow_provider_analytics.reconcile.maintained import Listed, now, read_list, together
+from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
 
 SCHEMA_FILE = "websites.schema.json"
 
@@ -505,7 +504,7 @@ def _check_shape(data: object, places: _Places) -> None:
         elif error.validator == "pattern":
             places.problem(path, f"{where} {_NO_ENTRIES}")
         else:
-            allowed = error.schema.get("enum") or {"boolean": ["true", "false"]}.get(error.schema.get("type"))
+            allowed = error.schema.get("enum") or {"boolean": ["true", "false"]}.get(str(error.schema.get("type")))
             told = f"; allowed: {', '.join(map(str, allowed))}" if allowed else ""
             message = f"{short_repr(error.instance)} is not allowed{told}" if allowed else error.message
             places.problem(path, f"{where}: {message}")
@@ -525,7 +524,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 
 def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
-    lists = _Lists(data.get("networks", "reject"), data.get("modes", {}), now().date())
+    lists = _Lists(data.get("networks", "reject"), data.get("modes", {}))
     groups = data.get("groups", {})
     defaults = _layer(data.get("defaults"), ("defaults",), lists, places)
     layers = {name: _layer(value, ("groups", name), lists, places) for name, value in groups.items()}
@@ -570,7 +569,6 @@ class _Lists:
 
     networks: str
     modes: Mapping[str, str]
-    today: date
     found: dict[str, list[Listed]] = field(default_factory=dict)
 
 
@@ -588,7 +586,6 @@ def _layer(value: Mapping[str, Any] | None, path: Path, lists: _Lists, places: _
                 name,
                 setting,
                 LINE_FIELDS[field_name],
-                today=lists.today,
                 networks=lists.networks,
                 managed=is_managed,
             )
