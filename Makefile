@@ -51,10 +51,10 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 test: install  ## Run the whole test suite on AIRFLOW
 	@$(PY) -m pytest $(PYTEST_FLAGS)
 
-# Less than two minutes on two cores. A test that makes it longer than that is quicker or marked before it lands.
+# About three minutes on two cores. A test that makes it much longer is quicker or marked before it lands.
 FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/oracle tests/security
 
-test-fast: install  ## Run what answers within two minutes: no kills, no browser, no commands of Airflow
+test-fast: install  ## Run what answers within three minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
 
 coverage: install  ## Measure which branches the tests of test-fast take; fails below the floor in pyproject.toml

@@ -227,8 +227,9 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         ``ApprovalOperator``; at most 100 changes), the numbers of ``creates``, ``updates``, ``deletes``, ``opened``
         (statistics pages that become public), ``protected`` (websites that are not deleted), ``entries_added``,
         ``entries_removed`` and ``websites`` compared, the first 20 changes as one line each (``changes``) and the
-        number of further ones (``changes_left_out``), ``scope`` (what the plan is bound to), ``unsafe`` (the message of
-        the guard that trips, or None), ``force``, ``applied`` (0) and ``verified`` (False).
+        number of further ones (``changes_left_out``), ``expired`` and ``expiring`` (entries whose last day is over, or
+        at most 30 days away), ``scope`` (what the plan is bound to), ``unsafe`` (the message of the guard that trips,
+        or None), ``force``, ``applied`` (0) and ``verified`` (False).
     :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
         listed), or the connection cannot be used.
     :raises BulkError: if websites could not be read.
