@@ -172,7 +172,7 @@ def conditions() -> Iterator[str]:
 
 
 def assumptions() -> Iterator[str]:
-    """Yield the rows of the table of assumptions, for docs/sandbox.md."""
+    """Yield the rows of the table of assumptions, for docs/internals/sandbox.md."""
     yield "| Question | Assumed | Others, and the option that plays them |"
     yield "|---|---|---|"
     for unknown in UNKNOWNS:
