@@ -26,7 +26,7 @@ from airflow_provider_analytics.api.kinds import Secret  # noqa: E402
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
 from airflow_provider_analytics.api.stats import COUNTED, METRICS_PREFIX, TIMERS  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
-from airflow_provider_analytics.probe.unknowns import PROMISES, UNKNOWNS  # noqa: E402
+from airflow_provider_analytics.probe.unknowns import UNKNOWNS  # noqa: E402
 from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
@@ -162,17 +162,16 @@ def unknowns() -> Iterator[str]:
 
 
 def conditions() -> Iterator[str]:
-    """Yield the rows of the table of conditions of the promises, for docs/guarantees.md."""
-    yield "| Promise | Condition | If it is not met |"
+    """Yield the rows of the table of conditions of the promises, for docs/internals/assumptions.md."""
+    yield "| Condition | If it is not met | Promise |"
     yield "|---|---|---|"
-    for promise in PROMISES:
-        for unknown in UNKNOWNS:
-            if promise in unknown.promises:
-                yield f"| {promise} | {unknown.needs} | {unknown.noticed} |"
+    for unknown in UNKNOWNS:
+        if unknown.promises:
+            yield f"| {unknown.needs} | {unknown.noticed} | {'; '.join(unknown.promises)} |"
 
 
 def assumptions() -> Iterator[str]:
-    """Yield the rows of the table of assumptions, for docs/internals/sandbox.md."""
+    """Yield the rows of the table of assumptions, for docs/internals/assumptions.md."""
     yield "| Question | Assumed | Others, and the option that plays them |"
     yield "|---|---|---|"
     for unknown in UNKNOWNS:

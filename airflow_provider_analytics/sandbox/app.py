@@ -1,6 +1,6 @@
 """The six operations of the interface as a FastAPI application.
 
-It models the interface, not the vendor's code. ``docs/internals/sandbox.md`` lists what it assumes where
+It models the interface, not the vendor's code. ``docs/internals/assumptions.md`` lists what it assumes where
 the interface says nothing; :class:`airflow_provider_analytics.sandbox.options.Options` has what can be changed.
 """
 
