@@ -53,7 +53,7 @@ def settings_of_a_file() -> Iterator[str]:
             name = f"{field.name}_from" if isinstance(field.kind, Secret) else field.name
             yield f"| `{name}` | {field.kind.in_a_file} | {field.meaning} |"
             if field.name in LINE_FIELDS:
-                yield f"| `also_{name}` | a list | entries besides those that the more general layers name |"
+                yield f"| `also_{name}` | a list | further entries |"
 
 
 def extras() -> Iterator[str]:
