@@ -266,8 +266,19 @@ class Lines(Kind):
             return None
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the schema of a list of texts, or of a text with an entry per line."""
-        return {"type": ["array", "string"], "items": {"type": "string"}, "pattern": r"\S"}
+        """Return the schema of a list of texts or dicts, or of a text with an entry per line."""
+        item = {
+            "type": ["string", "object"],
+            "required": ["entry"],
+            "additionalProperties": False,
+            "properties": {
+                "entry": {"type": "string", "description": "The entry."},
+                "owner": {"type": "string", "description": "Who asked for it."},
+                "until": {"description": "Its last day, YYYY-MM-DD, for a list in mode managed."},
+                "reason": {"type": "string", "description": "Why it is there."},
+            },
+        }
+        return {"type": ["array", "string"], "items": item, "pattern": r"\S"}
 
 
 # Many websites have the same list, and each list is read several times.

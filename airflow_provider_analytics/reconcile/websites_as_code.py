@@ -11,6 +11,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key, matches
 from airflow_provider_analytics.reconcile.desired import Desired, Place, Problem
 from airflow_provider_analytics.reconcile.ledger import Owned
+from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.websites_file import WebsitesFile, check_key, problems_error
@@ -44,6 +45,11 @@ class WebsitesAsCode:
     def lists(self) -> Owned:
         """Nothing: each website has a list of its own."""
         return {}
+
+    @property
+    def listed(self) -> Mapping[str, Listed]:
+        """List field to its entries, with where they come from."""
+        return self.file.listed
 
     @property
     def fields(self) -> Sequence[str]:
