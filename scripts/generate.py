@@ -62,10 +62,8 @@ def extras() -> Iterator[str]:
     yield "| Extra | Default | Meaning |"
     yield "|---|---|---|"
     for name, field in CONNECTION_TYPE["conn-fields"].items():
-        meaning, _, stated = field["description"].rstrip(".").rpartition("; ")
-        if not stated.endswith(" if empty"):
-            meaning, stated = field["description"].rstrip("."), f"{_text(defaults[name])} if empty"
-        yield f"| `{name}` | {stated.removesuffix(' if empty')} | {meaning} |"
+        meaning, _, stated = field["description"].rstrip(".").partition(". If empty: ")
+        yield f"| `{name}` | {stated or _text(defaults[name])} | {meaning} |"
 
 
 def keys_of_a_manifest() -> Iterator[str]:
