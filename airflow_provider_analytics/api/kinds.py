@@ -195,7 +195,7 @@ class Lines(Kind):
     entries: EntryType
 
     argument: ClassVar[str] = "Iterable[str] | str | None"
-    in_a_file: ClassVar[str] = "the whole list, or a text with an entry per line; `[]` clears it"
+    in_a_file: ClassVar[str] = "the whole list, or a text with an entry per line"
     in_a_column: ClassVar[str] = ", an entry per line"
 
     def parse(self, field: str, value: object) -> tuple[str, ...]:
@@ -310,10 +310,7 @@ class Secret(Kind):
     """A text that is sent, but neither shown nor stored."""
 
     column = None
-    in_a_file = (
-        "`connection:NAME` (its password) or `variable:NAME`, with a name that begins with `page_password`; read by "
-        "Airflow when it is needed"
-    )
+    in_a_file = "`connection:NAME` (its password) or `variable:NAME`; the name begins with `page_password`"
 
     def parse(self, field: str, value: object) -> str:
         """Return the secret.
