@@ -48,7 +48,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@$(UV) pip install --python $(PY) --no-deps --editable .
 	@touch $@
 
-test: install  ## Run the whole test suite on AIRFLOW
+test: install .tools/recipes/.installed  ## Run the whole test suite on AIRFLOW
 	@$(PY) -m pytest $(PYTEST_FLAGS)
 
 # About three minutes on two cores. A test that makes it much longer is quicker or marked before it lands.
@@ -136,6 +136,14 @@ docs: .tools/docs/.installed  ## Build the documentation site into site/; a link
 	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
 		{ cat build/docs.log; exit 1; }
 
+# What loads snapshots in the recipes of docs/loading.md is no dependency of the package.
+.tools/recipes/.installed: constraints/recipes.txt | .tools/bin/uv
+	@echo "Setting up .tools/recipes"
+	@test -x .tools/recipes/bin/python || $(UV) venv --allow-existing \
+		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/recipes
+	@$(UV) pip sync --require-hashes --python .tools/recipes/bin/python $<
+	@touch $@
+
 .tools/release/.installed: constraints/release.txt | .tools/bin/uv
 	@echo "Setting up .tools/release"
 	@test -x .tools/release/bin/python || $(UV) venv --allow-existing \
@@ -150,7 +158,7 @@ release-check: dist coverage  ## All of it: make dist, and the floor of the cove
 
 # The tools with their hashes: what they build is what is published. The pins per Airflow are for pip's --constraint.
 constraints: .tools/bin/uv  ## Pin the newest versions of everything, per supported Airflow (constraints/*.in)
-	@for tools in docs release uv; do \
+	@for tools in docs recipes release uv; do \
 		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --generate-hashes \
 			constraints/$$tools.in --output-file constraints/$$tools.txt > /dev/null || exit 1; \
 	done
