@@ -269,13 +269,13 @@ class Lines(Kind):
         """Return the schema of a list of texts or dicts, or of a text with an entry per line."""
         item = {
             "type": ["string", "object"],
-            "required": ["entry"],
             "additionalProperties": False,
             "properties": {
                 "entry": {"type": "string", "description": "The entry."},
                 "owner": {"type": "string", "description": "Who asked for it."},
                 "until": {"description": "Its last day, YYYY-MM-DD, for a list in mode managed."},
-                "reason": {"type": "string", "description": "Why it is there."},
+                "reason": {"type": "string", "description": "Why it is there, for readers of the file."},
+                "comment": {"type": "string", "description": "A comment that is sent with the entry when it is added."},
             },
         }
         return {"type": ["array", "string"], "items": item, "pattern": r"\S"}

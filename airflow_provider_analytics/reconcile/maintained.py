@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,7 +26,7 @@ _SKEW = timedelta(hours=1)
 _LONG_REST = timedelta(days=92)
 
 _KEYS = ("owner", "until")
-_ITEM_KEYS = ("entry", *_KEYS, "reason")
+_ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*", re.DOTALL)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _UNTIL_IN_WORDS = re.compile(r"\buntil\b[\s:]*\d", re.IGNORECASE)
@@ -104,13 +105,17 @@ class Listed:
     :param sources: entry, normalised, to where it comes from, in the order of the list.
     :param names: host name to where it comes from.
     :param expired: entry or host name whose last day is over, to where it comes from.
+    :param lines: entry to the line with a comment that is sent where the entry is added; a line with a comment only, to
+        itself, which is sent where the website is created.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     names: Mapping[str, Source] = field(default_factory=dict)
     expired: Mapping[str, Source] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    # Many websites share a list.
+    @functools.cached_property
     def entries(self) -> Entries:
         """The entries, normalised and without duplicates."""
         return tuple(self.sources)
@@ -134,13 +139,15 @@ class Listed:
 def together(lists: Iterable[Listed]) -> Listed:
     """Return several lists as one: an entry has expired only if it has wherever it stands."""
     parts: dict[str, dict[str, Source]] = {"sources": {}, "names": {}, "expired": {}}
+    lines: dict[str, str] = {}
     for one in lists:
+        lines |= one.lines
         for part, found in parts.items():
             for key, source in getattr(one, part).items():
                 found[key] = source.beside(found.get(key))
     sources, names, expired = parts.values()
     gone = {one: source for one, source in expired.items() if one not in sources and one not in names}
-    return Listed(sources, names, gone)
+    return Listed(sources, names, gone, lines)
 
 
 def now() -> datetime:
@@ -161,7 +168,7 @@ def read_list(
 
     A line is an entry or a host name, and after ``#`` a comment, of which the parts ``owner=...`` and
     ``until=YYYY-MM-DD`` count; commas separate the parts. In place of a line, a list may hold a dict with ``entry``,
-    ``owner``, ``until`` and ``reason``.
+    ``owner``, ``until`` and ``reason``, and ``comment``, which is sent with the entry where it is added.
 
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
@@ -175,30 +182,33 @@ def read_list(
     parse = entry_type.parser(networks)
     today = now().date()
 
-    def read(line: object) -> tuple[Entries, str | None, Source]:
-        text, source = _line(line, managed=managed)
+    def read(line: object) -> tuple[Entries, str | None, Source, str]:
+        text, source, comment = _line(line, managed=managed)
         try:
-            return (parse(text) if text else ()), None, source
+            return (parse(text) if text else ()), None, source, comment
         except ValueError:
             name = _host_name(text)
             if name is None:
                 raise
         if not host_names:
             raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'")
-        return (), name, source
+        return (), name, source, ""
 
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
     sources: dict[str, Source] = {}
     names: dict[str, Source] = {}
     expired: dict[str, Source] = {}
-    for entries, name, source in each_line(argument, value, read, allowed):
+    lines: dict[str, str] = {}
+    for entries, name, source, comment in each_line(argument, value, read, allowed):
         is_over = source.until is not None and source.until < today
         place = expired if is_over else sources if name is None else names
         for one in entries if name is None else [name]:
             place[one] = source.beside(place.get(one))
+        if comment and not is_over:
+            lines |= {one: f"{one} # {comment}" for one in entries} or {f"# {comment}": f"# {comment}"}
     if len(names) > MAX_NAMES:
         raise ValueError(f"{argument} has {len(names):,} host names; allowed: at most {MAX_NAMES}")
-    return together([Listed(sources, names, expired)])
+    return together([Listed(sources, names, expired, lines)])
 
 
 def resolve(
@@ -277,31 +287,34 @@ def check_clock(at: datetime, last_run: str | None, expired: Mapping[str, Source
         )
 
 
-def _line(line: object, *, managed: bool) -> tuple[str, Source]:
-    """Return the entry of a line and what its comment says."""
+def _line(line: object, *, managed: bool) -> tuple[str, Source, str]:
+    """Return the entry of a line, what its comment says, and the comment that is sent."""
+    sent = ""
     if isinstance(line, Mapping):
-        text, source = _item(line)
+        text, source, sent = _item(line)
     else:
         text = entry_of(line)
         comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
         source = _comment(comment, managed=managed) if comment else Source()
     if source.until and not managed:
         raise ValueError("has a last day: until needs mode='managed', which knows what it added")
-    return text, source
+    if sent and managed:
+        raise ValueError("has a comment, which makes it a line of a person in mode managed; use reason")
+    return text, source, sent
 
 
-def _item(item: Mapping[Any, Any]) -> tuple[str, Source]:
+def _item(item: Mapping[Any, Any]) -> tuple[str, Source, str]:
     unknown = sorted(map(str, item.keys() - set(_ITEM_KEYS)))
-    if unknown or "entry" not in item:
+    if unknown or item.keys().isdisjoint(("entry", "comment")):
         problem = f"{unknown[0]} is not known" if unknown else "entry is missing"
         raise ValueError(f"cannot be read: {problem}; allowed: {', '.join(_ITEM_KEYS)}")
-    texts = {name: item.get(name) or "" for name in ("owner", "reason")}
+    texts = {name: item.get(name) or "" for name in ("owner", "reason", "comment")}
     for name, value in texts.items():
         if not isinstance(value, str) or len(value.splitlines()) > 1:
             raise ValueError(f"cannot be read: {name} is not a text of one line")
     until = item.get("until")
     source = Source(texts["owner"], None if until is None else _day(str(until)), texts["reason"])
-    return entry_of(item["entry"]), source
+    return entry_of(item.get("entry", "")), source, texts["comment"]
 
 
 def _comment(comment: str, *, managed: bool) -> Source:

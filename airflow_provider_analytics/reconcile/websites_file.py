@@ -556,11 +556,14 @@ def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
             _override(settings, layers.get(name, {}))
         _override(settings, _layer(value, path, lists, places))
         ignored = frozenset(settings.pop(_IGNORE, ()))
-        website = Wanted(settings, domain, places.at(path), ignored)
+        listed = {name: one for name, one in settings.items() if isinstance(one, Listed)}
+        settings |= {name: one.entries for name, one in listed.items()}
+        with_comments = {name: one.lines for name, one in listed.items() if one.lines}
+        website = Wanted(settings, domain, places.at(path), ignored, with_comments)
         first.setdefault(domain_key(domain), website)
         websites.append(website)
-    listed = {name: together(found) for name, found in lists.found.items()}
-    return WebsitesFile(tuple(websites), dict(lists.modes), tuple(protected), listed)
+    found = {name: together(parts) for name, parts in lists.found.items()}
+    return WebsitesFile(tuple(websites), dict(lists.modes), tuple(protected), found)
 
 
 @dataclass(frozen=True)
@@ -590,8 +593,8 @@ def _layer(value: Mapping[str, Any] | None, path: Path, lists: _Lists, places: _
                 managed=is_managed,
             )
             lists.found.setdefault(field_name, []).append(listed)
-            layer[name] = listed.entries
-            if not listed.sources and not listed.expired and setting != []:
+            layer[name] = listed
+            if not (listed.sources or listed.expired or listed.lines) and setting != []:
                 places.problem((*path, name), f"{name} {_NO_ENTRIES}")
         except UnusableEntriesError as error:
             for number, problem in error.problems:
@@ -609,7 +612,7 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
         elif field_name == name:
             settings[name] = layer[name]
         else:
-            settings[field_name] = tuple(dict.fromkeys((*settings.get(field_name, ()), *layer[name])))
+            settings[field_name] = together([settings.get(field_name, Listed()), layer[name]])
 
 
 def problems_error(problems: Iterable[Problem]) -> ProblemsError:
