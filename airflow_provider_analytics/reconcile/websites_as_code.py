@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key, matches
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.reconcile.desired import Desired, Place, Problem
 from airflow_provider_analytics.reconcile.ledger import Owned
 from airflow_provider_analytics.reconcile.maintained import Listed
@@ -92,6 +93,12 @@ class WebsitesAsCode:
                 for one in nameless
             ]
         names = [website_of(record)[0] for record in records]
+        warnings = []
+        if self.only_missing and any(one.settings.get(name) for one in created for name in LINE_FIELDS):
+            warnings.append(
+                "websites that are restored have new ids, and no managed list owns their entries: run each once with "
+                "adopt=True"
+            )
         idle = [one for one in self.file.protected if not any(matches(one, name) for name in names)]
         return Desired(
             problems_error,
@@ -99,7 +106,7 @@ class WebsitesAsCode:
             created=created,
             doomed=frozenset(doomed),
             spared=spared,
-            warnings=[f"{one} is protected, but no website matches it" for one in idle],
+            warnings=[*warnings, *(f"{one} is protected, but no website matches it" for one in idle)],
             problems=problems,
             modes=self.file.modes,
         )

@@ -81,6 +81,7 @@ def test_half_of_the_websites_were_deleted(
     analytics_sandbox.change_website(kept["id"], email=1)  # what was changed since stays
     done = recipe(0)
     assert (done["plan"]["creates"], done["plan"]["updates"]) == (10, 0)
+    assert "no managed list owns their entries: run each once with adopt=True" in done["plan"]["markdown"]
     assert (done["apply"]["applied"], done["apply"]["verified"]) == (10, True)
     assert settings(analytics_sandbox) == {**before, kept["domain"]: {**before[kept["domain"]], "email": 1}}
     assert recipe(0)["plan"]["creates"] == 0
