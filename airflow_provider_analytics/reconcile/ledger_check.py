@@ -91,12 +91,17 @@ def why(ledgers: Iterable[Ledger], entry: str | None, service: Service | None = 
     rows: list[list[str]] = []
     owned: dict[tuple[str, str], set[str]] = defaultdict(set)
     for ledger in ledgers:
+        belongs = service is None or (ledger.identity.service, ledger.identity.account) == (
+            service.address,
+            service.account,
+        )
         found: Counter[tuple[str, str]] = Counter()
         for key, website in ledger.websites.items():
             for name, entries in website.owned.items():
                 for one in entries:
                     found[name, one] += 1
-                    owned[name, one].add(key)
+                    if belongs:
+                        owned[name, one].add(key)
         found.update({(name, one): 0 for name, entries in ledger.lists.items() for one in entries})
         for (name, one), number in sorted(found.items()):
             if entry is None or _is_in(name, entry, one):

@@ -29,7 +29,11 @@ _KEYS = ("owner", "until")
 _ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*", re.DOTALL)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_UNTIL_IN_WORDS = re.compile(r"\buntil\b[\s:]*\d", re.IGNORECASE)
+#: Between the parts of a comment; people forget the comma before a key.
+_SEPARATOR = re.compile(r",|\s+(?=(?:owner|until)\s*=)", re.IGNORECASE)
+#: What people write for a last day.
+_MEANS_UNTIL = re.compile(r"until|expir|valid", re.IGNORECASE)
+_UNTIL_IN_WORDS = re.compile(r"(until|expir\w*|valid\w*)\b[\s:=]*\d", re.IGNORECASE)
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 #: What the system's resolver takes for an address: 2130706433, 0x7f.1, 127.1.
 _NUMERIC = re.compile(r"\d+|0x[0-9a-f]*")
@@ -126,7 +130,8 @@ class Listed:
         for name, source in self.names.items():
             for address in resolved[name].addresses:
                 sources[address] = replace(source, names=(name,)).beside(sources.get(address))
-        return replace(self, sources=sources)
+        expired = {one: source for one, source in self.expired.items() if one not in sources}
+        return replace(self, sources=sources, expired=expired)
 
     def expiring(self, today: date) -> dict[str, Source]:
         """Return the entries and host names whose last day is near."""
@@ -320,14 +325,14 @@ def _item(item: Mapping[Any, Any]) -> tuple[str, Source, str]:
 def _comment(comment: str, *, managed: bool) -> Source:
     settings: dict[str, str] = {}
     rest = []
-    for part in comment.split(","):
+    for part in _SEPARATOR.split(comment):
         found = _SETTING.fullmatch(part)
         key = found[1].lower() if found else ""
         if found and key in _KEYS:
             if key in settings:
                 raise ValueError(f"has {key}= twice")
             settings[key] = found[2]
-        elif found and managed and (near := nearest(key, _KEYS)):
+        elif found and managed and (near := "until" if _MEANS_UNTIL.search(key) else nearest(key, _KEYS)):
             raise ValueError(f"has {key}=, which is not known; did you mean {near}=?")
         elif managed and _UNTIL_IN_WORDS.search(part):
             raise ValueError(f"has a last day that cannot be read; allowed: {_DAY_ALLOWED}, after a comma")

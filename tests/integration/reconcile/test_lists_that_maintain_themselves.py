@@ -204,6 +204,10 @@ def test_answers_that_are_not_public_can_be_allowed(
         ("1.1.1.1 # office until 2027-01-31", "has a last day that cannot be read; allowed: until=YYYY-MM-DD"),
         ("1.1.1.1 # unitl=2027-01-31", "has unitl=, which is not known; did you mean until=?"),
         ("1.1.1.1 # owner=a, owner=b", "has owner= twice"),
+        ("1.1.1.1 # valid_until=2027-01-31", "has valid_until=, which is not known; did you mean until=?"),
+        ("1.1.1.1 # expires=2027-01-31", "has expires=, which is not known; did you mean until=?"),
+        ("1.1.1.1 # expires 2027-01-31", "has a last day that cannot be read"),
+        ("1.1.1.1 # until=2027-01-31 office", "has the last day '2027-01-31 office', which cannot be read"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(
@@ -262,6 +266,24 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
         "a.example": {"1.1.1.1": why},
         "b.example": {"1.1.1.1": why, "192.0.2.1": "expired, until 2026-11-24"},
     }
+
+
+@pytest.mark.parametrize("comment", ["it@x until=2026-11-23", "it@x; until=2026-11-23", "it@x,UNTIL = 2026-11-23"])
+def test_a_forgotten_comma_does_not_keep_an_entry_for_ever(
+    analytics_sandbox: SandboxServer, sync: Callable[..., Any], comment: str
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    [found] = sync(f"8.8.8.8\n1.1.1.1 # owner={comment}")["expiring"]
+    assert (found["entry"], found["until"]) == ("1.1.1.1", "2026-11-23")
+
+
+def test_an_expired_address_that_a_name_has_stays(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    world.answers[VPN] = ["1.1.1.1"]
+    result = sync(f"1.1.1.1 # until=2026-11-01\n{VPN}")
+    assert (result["expired"], lists(analytics_sandbox)) == ([], {"a.example": ["1.1.1.1"]})
 
 
 def test_owners_and_last_days_in_a_file_of_websites(
