@@ -95,17 +95,17 @@ def fraction(name: str, value: object) -> float:
     return number
 
 
-def positive_number(name: str, value: object) -> float:
+def positive_number(name: str, value: object, example: str = "24", at_most: float = 1e6) -> float:
     """Parse a number above 0, given as number or text.
 
-    :raises ValueError: for any other value.
+    :raises ValueError: for any other value, and above ``at_most``.
     """
     try:
         number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else 0.0
     except ValueError:
         number = 0.0
-    if not 0 < number < float("inf"):
-        raise refused(name, value, "a number above 0, such as 24")
+    if not 0 < number <= at_most:
+        raise refused(name, value, f"a number above 0, at most {at_most:g}, such as {example}")
     return number
 
 

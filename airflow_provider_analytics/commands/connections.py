@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError
@@ -32,11 +33,17 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
-    """Give a hook, and close it.
+    """Give a hook, and close it. Meanwhile, what is written to standard output goes to standard error.
 
     :param conn_id: id of the connection; None is ``analytics_default``.
     :raises AnalyticsConfigError: if there is no such connection.
     """
+    # Airflow 2 logs to standard output, where a command prints its result afterwards.
+    with redirect_stdout(sys.stderr):
+        yield from _connected(conn_id)
+
+
+def _connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
     # Outside a task, Airflow 3 looks a connection up in its database for a server only.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     from airflow.providers.common.compat.sdk import AirflowNotFoundException

@@ -129,7 +129,6 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             note_use,
             parse_file_mode,
             read_approved,
-            sources_of,
             write_plan,
         )
 
@@ -163,7 +162,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             else:
                 planned = planned.only(approved)
                 mode = parse_file_mode(self.file_mode)
-                audit = audit_trail(self.audit_path, context, hook.client.redact, mode, sources_of(planned))
+                audit = audit_trail(self.audit_path, context, hook.client.redact, mode, planned.told)
                 outcome = planned.apply(audit, ignore_gone=True)
             result = self._result(planned, outcome, dry_run=dry_run)
             if outcome:
@@ -185,14 +184,13 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         from airflow_provider_analytics.api.checks import flag, fraction, positive_number, whole_number
         from airflow_provider_analytics.operators.planning import account_of, resolved_names
         from airflow_provider_analytics.reconcile.engine import Limits, plan, same_scope
-        from airflow_provider_analytics.reconcile.maintained import together
 
         adopt = flag("adopt", self.adopt)
         limits = Limits(fraction("max_loss_fraction", self.max_loss_fraction), flag("force", self.force))
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         source = self._source()
         everywhere, per_website = self._desired(allow_empty=flag("allow_empty", self.allow_empty))
-        keep_days = positive_number("keep_unresolved", self.keep_unresolved)
+        keep_days = positive_number("keep_unresolved", self.keep_unresolved, "7", at_most=3650)
         private = flag("allow_private_answers", self.allow_private_answers)
         names = flag("resolve_names", self.resolve_names)
         for name, given in (("adopt", adopt), ("release", self.release), ("resolve_names", names)):
@@ -206,18 +204,17 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             scope["list"] = ledger.ledger.identity.list
         if approved:
             same_scope(approved.plan, scope)
-        whole = together([everywhere, *per_website.values()])
-        resolved = resolved_names(whole, ledger, keep_days=keep_days, private=private)
+        lists = [everywhere, *per_website.values()]
+        resolved = resolved_names(lists, ledger, keep_days=keep_days, private=private)
         source = replace(
             source,
-            entries=everywhere.with_answers(resolved).entries,
-            per_website={one: found.with_answers(resolved).entries for one, found in per_website.items()},
-            listed={self.field: whole.with_answers(resolved)},
+            entries=everywhere.with_answers(resolved),
+            per_website={one: found.with_answers(resolved) for one, found in per_website.items()},
         )
         if ledger and not dry_run:
             ledger.take_over(context, hook.client)  # before the websites are read: what it may add is shown then
         if ledger:
-            ledger.note(source.listed, resolved)
+            ledger.note(source.parts, resolved)
         return plan(
             hook.client,
             source,
@@ -233,6 +230,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.reconcile.desired import MODES
         from airflow_provider_analytics.reconcile.exclusions import ExclusionList
+        from airflow_provider_analytics.reconcile.maintained import Listed
         from airflow_provider_analytics.reconcile.selection import parse_selectors
 
         one_of("mode", self.mode, MODES)
@@ -245,7 +243,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         return ExclusionList(
             self.field,
             self.mode,
-            (),
+            Listed(),
             None if selected is None else parse_selectors("websites", selected),
             parse_selectors("except_websites", self.except_websites),
             {},

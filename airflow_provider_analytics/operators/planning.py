@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -98,15 +98,15 @@ class LedgerFile:
             log.warning("Took over the ledger %s: %s did not settle it.", self._file.url, before)
             client.wait(HANDOVER_SECONDS)
 
-    def note(self, listed: Mapping[str, Listed], resolved: Mapping[str, Resolved]) -> None:
+    def note(self, parts: Mapping[str, Sequence[Listed]], resolved: Mapping[str, Resolved]) -> None:
         """Let the ledger know where the entries of this run come from; it is written with the first claims.
 
-        :param listed: list field to the list of this run.
+        :param parts: list field to the lists of this run.
         :param resolved: host name on the list to its answer.
         """
-        from airflow_provider_analytics.reconcile.maintained import now
+        from airflow_provider_analytics.reconcile.maintained import now, together
 
-        sources = {name: one.sources for name, one in listed.items()}
+        sources = {name: together(lists).sources for name, lists in parts.items()}
         self.ledger = self.ledger.noting(sources, resolved, now().date().isoformat())
 
     def claim(self, ledger: Ledger) -> None:
@@ -219,12 +219,12 @@ def require_run_to_apply(context: Context, *, ledger: bool = False, audit_path: 
 
 
 def resolved_names(
-    listed: Listed, ledger: LedgerFile | None, *, keep_days: float = 0, private: bool = False
+    lists: Sequence[Listed], ledger: LedgerFile | None, *, keep_days: float = 0, private: bool = False
 ) -> dict[str, Resolved]:
-    """Return the answers for the host names of a list, and check the clock by which its entries expire.
+    """Return the answers for the host names of lists, and check the clock by which entries expire.
 
-    :param listed: the list.
-    :param ledger: the ledger of its mode; None in a mode without one.
+    :param lists: the lists of one field.
+    :param ledger: the ledger of their mode; None in a mode without one.
     :param keep_days: for how many days the last answer counts for a name that does not resolve.
     :param private: whether addresses that are not public are allowed.
     :raises ValueError: if an answer cannot be an entry, or the clock seems to be wrong.
@@ -235,12 +235,14 @@ def resolved_names(
 
     at = now()
     owner = ledger.ledger.owner if ledger else None
-    if listed.names or listed.expired:
-        check_clock(at, owner.since if owner else None, listed.expired)
-    if not listed.names:
+    names = list(dict.fromkeys(name for one in lists for name in one.names))
+    expired = list(dict.fromkeys(entry for one in lists for entry in one.expired))
+    if names or expired:
+        check_clock(at, owner.since if owner else None, expired)
+    if not names:
         return {}
     before = ledger.ledger.names if ledger else {}
-    found, warnings = resolve(look_up_all(listed.names), before, at, keep_days=keep_days, private=private)
+    found, warnings = resolve(look_up_all(names), before, at, keep_days=keep_days, private=private)
     for warning in warnings:
         log.warning("%s", warning)
     for name, answer in found.items():
@@ -250,17 +252,18 @@ def resolved_names(
     return found
 
 
-def _report_on(listed: Mapping[str, Listed]) -> dict[str, Any]:
+def _report_on(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
     """Return what a result says of the last days of entries, and log it.
 
-    :param listed: list field to the list of this run.
+    :param parts: list field to the lists of this run.
     """
     from airflow_provider_analytics.readable import counted, readable
     from airflow_provider_analytics.reconcile.maintained import now
 
     today = now().date()
-    expired = [one for each in listed.values() for one in each.expired.items()]
-    expiring = [one for each in listed.values() for one in each.expiring(today).items()]
+    lists = [one for listed in parts.values() for one in listed]
+    expired = list(dict.fromkeys(one for listed in lists for one in listed.expired.items()))
+    expiring = list(dict.fromkeys(one for listed in lists for one in listed.expiring(today).items()))
     for what, found in (("Expired", expired), ("Will expire soon", expiring)):
         if found:
             named = "".join(f"\n{readable(f'{entry}: {source.text}')}" for entry, source in found[:SHOWN_CHANGES])
@@ -269,20 +272,6 @@ def _report_on(listed: Mapping[str, Listed]) -> dict[str, Any]:
     return {
         name: [{"entry": entry, **source.to_dict()} for entry, source in found]
         for name, found in (("expired", expired), ("expiring", expiring))
-    }
-
-
-def sources_of(planned: Planned) -> dict[str, dict[str, str]]:
-    """Return list field to entry to where it comes from, as text, for the audit trail."""
-    listed = planned.source.listed
-    noted = planned.owned.sources if planned.owned else {}
-    found = {name: {**noted.get(name, {}), **one.sources, **one.expired} for name, one in listed.items()}
-    return {
-        name: {
-            entry: ", ".join(filter(None, ("expired" if entry in listed[name].expired else "", source.text)))
-            for entry, source in sources.items()
-        }
-        for name, sources in found.items()
     }
 
 
@@ -424,7 +413,7 @@ def result_of(
         **more,
         "dry_run": dry_run,
         **plan.to_dict(SHOWN_CHANGES),
-        **_report_on(planned.source.listed),
+        **_report_on(planned.source.parts),
         "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),
         "applied": outcome.applied,
         "states": outcome.states,

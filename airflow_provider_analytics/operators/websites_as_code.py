@@ -132,12 +132,12 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         if approved:
             same_scope(approved, service)
         ledger = self._ledger(source.file, settings, service)
-        for one in source.listed.values():
-            resolved_names(one, ledger)
+        for parts in source.parts.values():
+            resolved_names(parts, ledger)
         if ledger and to_apply_in is not None:
             ledger.take_over(to_apply_in, hook.client)
         if ledger:
-            ledger.note({name: one for name, one in source.listed.items() if name in source.managed}, {})
+            ledger.note({name: parts for name, parts in source.parts.items() if name in source.managed}, {})
         return plan(
             hook.client,
             source,
@@ -422,7 +422,6 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             read_approved,
             require_run_to_apply,
             result_of,
-            sources_of,
         )
         from airflow_provider_analytics.reconcile.markdown import to_markdown
 
@@ -442,7 +441,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             planned = self._plan(hook, settings, force=force, approved=of_approved, to_apply_in=context)
             planned = planned.only(approved)
             mode = parse_file_mode(self.file_mode)
-            audit = audit_trail(self.audit_path, context, hook.client.redact, mode, sources_of(planned))
+            audit = audit_trail(self.audit_path, context, hook.client.redact, mode, planned.told)
             outcome = planned.apply(audit, passwords=passwords_of(planned.plan.password_sources))
             result = result_of(planned, outcome, dry_run=False, plan_path=self.plan_path)
             self.log.info("The plan is:\n%s", to_markdown(planned.plan))

@@ -18,6 +18,7 @@ from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.api.verification import shows
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
+from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
 
 MODES = ("merge", "replace", "managed")
@@ -57,15 +58,14 @@ class Wanted:
     :param domain: domain, as written where it is wanted; empty if it is selected by what the service shows.
     :param place: where it is written, for messages.
     :param ignored: fields that are sent when the website is created, and not changed afterwards.
-    :param lines: list field to entry to the line with a comment that is sent where the entry is added; a line with a
-        comment only, to itself, which is sent when the website is created.
+    :param listed: list field to what the list says besides its entries.
     """
 
     settings: Mapping[str, Any]
     domain: str = ""
     place: Place = _NOWHERE
     ignored: frozenset[str] = frozenset()
-    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    listed: Mapping[str, Listed] = field(default_factory=dict)
 
 
 # Many websites have the same list, and get the same list.
@@ -132,7 +132,7 @@ def change(
                 before = raw_lines(name, record[name])  # so that guards count what is lost
             if before is not None:
                 after = reconcile(name, before, value, mode, (owned or {}).get(name, ()))
-                lines = wanted.lines.get(name, {})
+                lines = wanted.listed[name].lines if name in wanted.listed else {}
                 after = tuple(line if line in before else lines.get(line, line) for line in after) if lines else after
             elif mode != "replace":
                 raise ValueError(_unseen(name, mode, record))
@@ -155,7 +155,7 @@ def creation(wanted: Wanted) -> Change:
             "service is a public statistics page"
         )
     changes = [
-        FieldChange(name, None, _lines(value, wanted.lines[name]) if name in wanted.lines else value)
+        FieldChange(name, None, _lines(value, wanted.listed[name].lines) if name in wanted.listed else value)
         for name, value in wanted.settings.items()
         # Omit what a new website has by default: an empty list, and a False that a create cannot set.
         if name != PASSWORD_FROM and value != () and (value or FIELDS[name].on_create)
@@ -243,11 +243,15 @@ class Desired:
         return None if wanted is None else change(record, wanted, self.modes, self.owned.get(str(record["id"])))
 
     def lists(self, records: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> dict[str, Owned]:
-        """Return the wanted entries of these list fields, by website id and field."""
+        """Return the entries that these list fields want, or wanted until their last day, by website id and field."""
         names = tuple(fields)
         found = ((str(record["id"]), self.of(record)) for record in records)
         return {
-            website_id: {name: wanted.settings[name] for name in names if name in wanted.settings}
+            website_id: {
+                name: (*wanted.settings[name], *(wanted.listed[name].expired if name in wanted.listed else ()))
+                for name in names
+                if name in wanted.settings
+            }
             for website_id, wanted in found
             if wanted is not None
         }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, GuardError, StoppedError
 from airflow_provider_analytics.reconcile.apply import apply_plan
 from airflow_provider_analytics.reconcile.approval import ApprovedPlan
@@ -43,8 +44,8 @@ class Source(Protocol):
         """List field to the list of this run, where all websites get the same."""
 
     @property
-    def listed(self) -> Mapping[str, Listed]:
-        """List field to its entries, with where they come from."""
+    def parts(self) -> Mapping[str, Sequence[Listed]]:
+        """List field to its lists: one for all websites, and others for some of them."""
 
     @property
     def fields(self) -> Collection[str]:
@@ -151,9 +152,16 @@ def plan(
         limits.max_loss_fraction,
         force=limits.force,
         last_list=last_list,
-        moving=owned.moving if owned else {},
+        apart=_apart(source, owned),
     )
     return Planned(made, websites, records, compared, source, desired, limits, ledger, owned, unread)
+
+
+def _apart(source: Source, owned: Ledger | None) -> dict[str, frozenset[str]]:
+    """Return, by list field, what no guard counts: addresses of host names, which move, and what has expired."""
+    moving = owned.moving if owned else {}
+    expired = {name: frozenset(entry for one in parts for entry in one.expired) for name, parts in source.parts.items()}
+    return {name: moving.get(name, frozenset()) | expired.get(name, frozenset()) for name in LINE_FIELDS}
 
 
 @dataclass(frozen=True)
@@ -185,6 +193,20 @@ class Planned:
     unread: Mapping[str, str] = field(default_factory=dict)
     approved: ApprovedPlan | None = None
 
+    def told(self, change: Change) -> dict[str, dict[str, str]]:
+        """Return where the entries come from that a change adds or removes: list field to entry to a text."""
+        wanted = self.desired.of({"id": change.website_id, "domain": change.domain})
+        found: dict[str, dict[str, str]] = {}
+        for one in change.fields:
+            listed = wanted.listed.get(one.field, Listed()) if wanted else Listed()
+            noted = self.owned.sources.get(one.field, {}) if self.owned else {}
+            for line in (*one.added, *one.removed):
+                entry = LINE_FIELDS[one.field].key(line)
+                text = listed.told(entry) or (noted[entry].text if entry in noted else "")
+                if text:
+                    found.setdefault(one.field, {})[line] = text
+        return found
+
     def raise_unread(self) -> None:
         """Raise :class:`BulkError` if websites could not be read: a plan without them is not the whole plan."""
         if self.unread:
@@ -208,8 +230,8 @@ class Planned:
     def _change_of(self) -> ChangeOf:
         if self.approved is not None:
             return self.approved.only_approved(self.desired.change)
-        moving = self.owned.moving if self.owned else {}
-        return Watch(self.plan, self.limits.max_loss_fraction, moving).watching(self.desired.change)
+        apart = _apart(self.source, self.owned)
+        return Watch(self.plan, self.limits.max_loss_fraction, apart).watching(self.desired.change)
 
     def apply(
         self,

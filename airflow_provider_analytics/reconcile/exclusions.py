@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired import Desired, Problem, Wanted
 from airflow_provider_analytics.reconcile.ledger import Owned
-from airflow_provider_analytics.reconcile.maintained import Listed
+from airflow_provider_analytics.reconcile.maintained import Listed, together
 from airflow_provider_analytics.reconcile.selection import (
     Selectors,
     choose,
     exact_selectors,
-    extra_entries,
+    further_lists,
     raise_unless_found,
     raise_unmatched,
 )
@@ -31,26 +30,24 @@ class ExclusionList:
 
     :param name: field of the website that holds the list.
     :param mode: see :func:`desired.reconcile`.
-    :param entries: entries for all websites.
+    :param entries: the list for all websites.
     :param websites: selectors of the websites; None for all.
     :param except_websites: selectors of websites that are left as they are.
-    :param per_website: selector to further entries of the websites that it matches.
+    :param per_website: selector to a further list for the websites that it matches.
     :param release: selectors of websites that get their own list back: what earlier runs added is removed.
     :param filters: filters of the list request, in place of ``websites``.
     :param allow_no_match: allow selectors that match no website.
-    :param listed: the field to all of these entries, with where they come from.
     """
 
     name: str
     mode: str
-    entries: Entries
+    entries: Listed
     websites: Selectors | None = None
     except_websites: Selectors = ()
-    per_website: Mapping[str, Entries] = field(default_factory=dict)
+    per_website: Mapping[str, Listed] = field(default_factory=dict)
     release: Selectors = ()
     filters: Mapping[str, Any] = field(default_factory=dict)
     allow_no_match: bool = False
-    listed: Mapping[str, Listed] = field(default_factory=dict)
 
     @property
     def managed(self) -> Sequence[str]:
@@ -60,7 +57,12 @@ class ExclusionList:
     @property
     def lists(self) -> Owned:
         """List field to the list of this run."""
-        return {self.name: self.entries}
+        return {self.name: self.entries.entries}
+
+    @property
+    def parts(self) -> Mapping[str, Sequence[Listed]]:
+        """The list for all websites, and those for some of them."""
+        return {self.name: [self.entries, *self.per_website.values()]}
 
     @property
     def fields(self) -> Sequence[str]:
@@ -93,12 +95,10 @@ class ExclusionList:
             given_back = choose(records, self.release, (), allow_no_match=allow_no_match, argument="release")
             released = {str(record["id"]) for record in given_back}
         chosen = [record for record in chosen if str(record["id"]) not in released]
-        extra = extra_entries(chosen, self.per_website, allow_no_match=allow_no_match)
-        common = Wanted({self.name: self.entries})
+        extra = further_lists(chosen, self.per_website, allow_no_match=allow_no_match)
+        common = self._wanted([self.entries])
         wanted = {
-            website_id: Wanted({self.name: tuple(dict.fromkeys((*self.entries, *extra[website_id])))})
-            if website_id in extra
-            else common
+            website_id: self._wanted([self.entries, *extra[website_id]]) if website_id in extra else common
             for website_id in (str(record["id"]) for record in chosen)
         }
         nothing = Wanted({self.name: ()})
@@ -107,6 +107,10 @@ class ExclusionList:
             by_id={**wanted, **dict.fromkeys(released, nothing)},
             modes={self.name: self.mode},
         )
+
+    def _wanted(self, lists: Sequence[Listed]) -> Wanted:
+        listed = together(lists)
+        return Wanted({self.name: listed.entries}, listed={self.name: listed})
 
     def _refusal(self, problems: Sequence[Problem]) -> GuardError:
         by_reason: dict[str, list[str]] = {}

@@ -17,9 +17,9 @@ from airflow_provider_analytics.thresholds import loses_too_much
 _SHOWN_WORST = 5
 #: Name of a list field, the list of the last run, and that of this run.
 LastList = tuple[str, Entries, Entries]
-#: List field to addresses of host names, before and now.
-Moving = Mapping[str, Collection[str]]
-_NONE_MOVES: Moving = {}
+#: List field to entries that do not count.
+Apart = Mapping[str, Collection[str]]
+_NOTHING_APART: Apart = {}
 #: Number of entries that may be lost without having been planned, such as those that somebody typed meanwhile.
 _FEW = 3
 
@@ -30,7 +30,7 @@ def guarded(
     *,
     force: bool = False,
     last_list: LastList | None = None,
-    moving: Moving = _NONE_MOVES,
+    apart: Apart = _NOTHING_APART,
 ) -> Plan:
     """Return the plan with what the guards say of it.
 
@@ -41,15 +41,15 @@ def guarded(
     :param max_loss_fraction: largest fraction allowed, 0 to 1.
     :param force: whether the guards are overridden.
     :param last_list: the source of a managed list, in its last run and now.
-    :param moving: list field to addresses of host names, which move: they are not lost.
+    :param apart: list field to entries that are no loss: addresses of host names, which move, and what has expired.
     :raises ValueError: if ``max_loss_fraction`` is not between 0 and 1.
     """
     fraction("max_loss_fraction", max_loss_fraction)
     found = [
         _deleted(plan, max_loss_fraction) or _emptied(plan, max_loss_fraction),
         _opened(plan, max_loss_fraction),
-        *(_lost(plan, name, max_loss_fraction, moving.get(name, ())) for name in LINE_FIELDS),
-        _cut(last_list, max_loss_fraction, moving) if last_list else None,
+        *(_lost(plan, name, max_loss_fraction, apart.get(name, ())) for name in LINE_FIELDS),
+        _cut(last_list, max_loss_fraction, apart) if last_list else None,
     ]
     tripped = [one for one in found if one]
     unsafe = None
@@ -68,18 +68,18 @@ class Watch:
 
     :param plan: the plan that the guards judged; nothing is watched if they are overridden.
     :param max_loss_fraction: largest fraction allowed, 0 to 1.
-    :param moving: as in :func:`guarded`.
+    :param apart: as in :func:`guarded`.
     """
 
-    def __init__(self, plan: Plan, max_loss_fraction: float, moving: Moving = _NONE_MOVES) -> None:
+    def __init__(self, plan: Plan, max_loss_fraction: float, apart: Apart = _NOTHING_APART) -> None:
         self._planned = {str(change.website_id): change for change in plan.changes}
         self._force = plan.force
         self._left = {
             name: max(_FEW, max_loss_fraction * plan.entries.get(name, 0))
-            - sum(fewer for _, fewer in plan.lost_entries(name, moving.get(name, ())))
+            - sum(fewer for _, fewer in plan.lost_entries(name, apart.get(name, ())))
             for name in LINE_FIELDS
         }
-        self._moving = moving
+        self._apart = apart
         #: Website and list to what was counted: a website is looked at several times.
         self._counted: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
@@ -119,7 +119,7 @@ class Watch:
 
     def _fewer(self, change: Change | None, name: str) -> int:
         fields = change.fields if change else ()
-        return sum(max(0, one.fewer(self._moving.get(name, ()))) for one in fields if one.field == name)
+        return sum(max(0, one.fewer(self._apart.get(name, ()))) for one in fields if one.field == name)
 
 
 #: What is wrong, and the worst websites.
@@ -153,8 +153,8 @@ def _opened(plan: Plan, limit: float) -> _Tripped | None:
     return problem, [change.website for change in opened[:_SHOWN_WORST]]
 
 
-def _lost(plan: Plan, name: str, limit: float, moving: Collection[str]) -> _Tripped | None:
-    lost = plan.lost_entries(name, moving)
+def _lost(plan: Plan, name: str, limit: float, apart: Collection[str]) -> _Tripped | None:
+    lost = plan.lost_entries(name, apart)
     there, fewer = plan.entries.get(name, 0), sum(number for _, number in lost)
     if not loses_too_much(fewer, there, limit):
         return None
@@ -162,10 +162,10 @@ def _lost(plan: Plan, name: str, limit: float, moving: Collection[str]) -> _Trip
     return problem, [_losses(website, name) for website, _ in lost[:_SHOWN_WORST]]
 
 
-def _cut(last_list: LastList, limit: float, moving: Moving) -> _Tripped | None:
-    name, *lists = last_list
-    before, now = ([entry for entry in one if entry not in moving.get(name, ())] for one in lists)
-    fewer = len(before) - len(now)
+def _cut(last_list: LastList, limit: float, apart: Apart) -> _Tripped | None:
+    name, before, now = last_list
+    was, left = ([entry for entry in one if entry not in apart.get(name, ())] for one in (before, now))
+    fewer = len(was) - len(left)
     if not loses_too_much(fewer, len(before), limit):
         return None
     share = fewer / len(before)

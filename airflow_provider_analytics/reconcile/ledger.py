@@ -100,6 +100,7 @@ class Ledger:
     :param owner: the try that may write it; None if none has written it yet.
     :param sources: list field to entry to where it comes from: of the list, and of what is still owned.
     :param names: host name on the list to its last answer.
+    :param kept: the host names of ``names`` that were on the list before, too; not written.
     """
 
     identity: Identity
@@ -108,6 +109,7 @@ class Ledger:
     owner: Try | None = None
     sources: Mapping[str, Mapping[str, Source]] = field(default_factory=dict)
     names: Mapping[str, Resolved] = field(default_factory=dict)
+    kept: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
     def parse(cls, text: str, identity: Identity, path: str = "") -> Self:
@@ -160,11 +162,9 @@ class Ledger:
 
     @property
     def moving(self) -> dict[str, frozenset[str]]:
-        """List field to the addresses, before and now, of host names that are on the list."""
+        """List field to the addresses, before and now, of host names that were on the list before and are now."""
         return {
-            name: frozenset(
-                entry for entry, source in sources.items() if not self.names.keys().isdisjoint(source.names)
-            )
+            name: frozenset(entry for entry, source in sources.items() if not self.kept.isdisjoint(source.names))
             for name, sources in self.sources.items()
         }
 
@@ -182,12 +182,12 @@ class Ledger:
             before = self.sources.get(name, {})
             owned = {entry for website in self.websites.values() for entry in website.owned.get(name, ())}
             known = owned | set(self.lists.get(name, ()))
-            kept = {entry: source for entry, source in before.items() if entry in owned}
+            kept = {entry: replace(one, left=one.left or today) for entry, one in before.items() if entry in owned}
             since = {
                 entry: before[entry].since if entry in before else "" if entry in known else today for entry in now
             }
             noted[name] = {**kept, **{entry: replace(one, since=since[entry]) for entry, one in now.items()}}
-        return replace(self, sources=noted, names=names)
+        return replace(self, sources=noted, names=names, kept=frozenset(self.names.keys() & names.keys()))
 
     def owned(self, record: Mapping[str, Any]) -> Owned:
         """Return the owned entries; a website whose id now belongs to another domain owns none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,12 +104,12 @@ def why(ledgers: Iterable[Ledger], entry: str | None, service: Service | None = 
                         owned[name, one].add(key)
         found.update({(name, one): 0 for name, entries in ledger.lists.items() for one in entries})
         for (name, one), number in sorted(found.items()):
-            if entry is None or _is_in(name, entry, one):
+            names = ledger.sources.get(name, {}).get(one, Source()).names
+            if entry is None or entry.lower() in names or _is_in(name, entry, one):
                 source = ledger.sources.get(name, {}).get(one, Source())
-                is_listed = name not in ledger.lists or one in ledger.lists[name]
-                reason = (
-                    source.reason if is_listed else ", ".join(filter(None, ("no longer on the list", source.reason)))
-                )
+                gone = _has_left(one, ledger.lists.get(name), ledger.sources.get(name, {}))
+                since = f" since {source.left}" if source.left else ""
+                reason = ", ".join(filter(None, (f"no longer on the list{since}" if gone else "", source.reason)))
                 until = str(source.until or "")
                 told = [source.owner, source.since, until, ", ".join(source.names), reason]
                 rows.append([one, f"{ledger.identity.list} ({name})", f"{number:,}", *told])
@@ -126,12 +126,20 @@ def why(ledgers: Iterable[Ledger], entry: str | None, service: Service | None = 
     return [[readable(cell) for cell in row] for row in rows]
 
 
+def _has_left(entry: str, listed: Collection[str] | None, sources: Mapping[str, Source]) -> bool:
+    """Return whether an entry that is owned is no longer on the list."""
+    if entry in sources:
+        return bool(sources[entry].left)
+    return listed is not None and entry not in listed
+
+
 def _is_in(name: str, asked: str, entry: str) -> bool:
-    """Return whether an entry of a list is the one that is asked for, or a network that holds it."""
+    """Return whether an entry of a list is the one that is asked for, or shares addresses with it."""
     if LINE_FIELDS[name].key(asked) == entry:
         return True
     try:
-        return ipaddress.ip_address(asked) in ipaddress.ip_network(entry, strict=False)
+        one, other = (ipaddress.ip_network(text, strict=False) for text in (asked, entry))
+        return one.version == other.version and one.overlaps(other)
     except ValueError:
         return False
 
@@ -144,7 +152,8 @@ def _by_itself(ledger: Ledger) -> Iterator[str]:
             yield f"{_name(key, website)}: {name}: outcome unknown until the next run: {', '.join(entries)}"
         for name, owned in website.owned.items():
             listed = ledger.lists.get(name)
-            dropped = [entry for entry in owned if listed is not None and entry not in listed]
+            sources = ledger.sources.get(name, {})
+            dropped = [entry for entry in owned if _has_left(entry, listed, sources)]
             if dropped:
                 yield f"{_name(key, website)}: {name}: no longer on the list, but owned: {', '.join(dropped)}"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import idna
 
@@ -33,8 +33,9 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _SEPARATOR = re.compile(r",|\s+(?=(?:owner|until)\s*=)", re.IGNORECASE)
 #: What people write for a last day.
 _MEANS_UNTIL = re.compile(r"until|expir|valid", re.IGNORECASE)
-_UNTIL_IN_WORDS = re.compile(r"(until|expir\w*|valid\w*)\b[\s:=]*\d", re.IGNORECASE)
+_UNTIL_IN_WORDS = re.compile(r"(until|expir\w*|valid\w*)\b\W*\d", re.IGNORECASE)
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 #: What the system's resolver takes for an address: 2130706433, 0x7f.1, 127.1.
 _NUMERIC = re.compile(r"\d+|0x[0-9a-f]*")
 _DAY_ALLOWED = "until=YYYY-MM-DD, such as until=2027-01-31"
@@ -49,6 +50,7 @@ class Source:
     :param reason: the rest of its comment.
     :param names: host names that resolve to it.
     :param since: since when it is on the list, as ISO date; empty if that is not known.
+    :param left: since when it is not on the list any more, as ISO date; empty if it is.
     """
 
     owner: str = ""
@@ -56,6 +58,7 @@ class Source:
     reason: str = ""
     names: Entries = ()
     since: str = ""
+    left: str = ""
 
     @property
     def text(self) -> str:
@@ -73,7 +76,7 @@ class Source:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Source:
         """Return what :meth:`to_dict` returned."""
-        texts = {name: data.get(name, "") for name in ("owner", "reason", "since")}
+        texts = {name: data.get(name, "") for name in ("owner", "reason", "since", "left")}
         names = tuple(data.get("names", ()))
         until = date.fromisoformat(data["until"]) if "until" in data else None
         if not all(isinstance(one, str) for one in (*texts.values(), *names)):
@@ -118,6 +121,11 @@ class Listed:
     expired: Mapping[str, Source] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, entries: Entries) -> Self:
+        """Return a list of which nothing else is known."""
+        return cls(dict.fromkeys(entries, Source()))
+
     # Many websites share a list.
     @functools.cached_property
     def entries(self) -> Entries:
@@ -132,6 +140,12 @@ class Listed:
                 sources[address] = replace(source, names=(name,)).beside(sources.get(address))
         expired = {one: source for one, source in self.expired.items() if one not in sources}
         return replace(self, sources=sources, expired=expired)
+
+    def told(self, entry: str) -> str:
+        """Return where an entry comes from, as text; empty if the list does not say."""
+        if entry in self.expired:
+            return f"expired, {self.expired[entry].text}"
+        return self.sources[entry].text if entry in self.sources else ""
 
     def expiring(self, today: date) -> dict[str, Source]:
         """Return the entries and host names whose last day is near."""
@@ -270,7 +284,7 @@ def resolve(
     return found, warnings
 
 
-def check_clock(at: datetime, last_run: str | None, expired: Mapping[str, Source]) -> None:
+def check_clock(at: datetime, last_run: str | None, expired: Sequence[str]) -> None:
     """Raise :class:`ValueError` if the clock seems to be wrong: by it, entries would be removed.
 
     :param last_run: when the list ran last, as ISO 8601; None if it never did.
@@ -287,7 +301,7 @@ def check_clock(at: datetime, last_run: str | None, expired: Mapping[str, Source
     if rest > _LONG_REST and expired:
         raise ValueError(
             f"The clock says {at:%Y-%m-%d %H:%M} UTC, and the list ran last at {last_run}, {rest.days:,} days before; "
-            f"{len(expired):,} entries would expire: {', '.join(list(expired)[:3])}. If the clock is right, remove "
+            f"{len(expired):,} entries would expire: {', '.join(expired[:3])}. If the clock is right, remove "
             "these lines from the list. Nothing was sent"
         )
 
@@ -328,14 +342,14 @@ def _comment(comment: str, *, managed: bool) -> Source:
     for part in _SEPARATOR.split(comment):
         found = _SETTING.fullmatch(part)
         key = found[1].lower() if found else ""
+        if managed and _UNTIL_IN_WORDS.search(found[2] if found else part):
+            raise ValueError(f"has a last day that cannot be read; allowed: {_DAY_ALLOWED}, after a comma")
         if found and key in _KEYS:
             if key in settings:
                 raise ValueError(f"has {key}= twice")
             settings[key] = found[2]
         elif found and managed and (near := "until" if _MEANS_UNTIL.search(key) else nearest(key, _KEYS)):
             raise ValueError(f"has {key}=, which is not known; did you mean {near}=?")
-        elif managed and _UNTIL_IN_WORDS.search(part):
-            raise ValueError(f"has a last day that cannot be read; allowed: {_DAY_ALLOWED}, after a comma")
         elif part.strip():
             rest.append(part.strip())
     until = _day(settings["until"]) if "until" in settings else None
@@ -362,6 +376,16 @@ def _host_name(text: str) -> str | None:
     return ".".join(labels) if is_name else None
 
 
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return whether a visitor from the internet may have an address; one inside it has to be public, too."""
+    inner = None
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.sixtofour
+        if address in _NAT64:
+            inner = ipaddress.IPv4Address(address.packed[-4:])
+    return address.is_global and not address.is_multicast and (inner is None or _is_public(inner))
+
+
 def _judged(answer: Collection[str], parse: Callable[[str], Entries], *, private: bool) -> Entries:
     if len(set(answer)) > MAX_ANSWERS:
         raise ValueError(f"resolves to {len(set(answer)):,} addresses; allowed: at most {MAX_ANSWERS}")
@@ -371,7 +395,7 @@ def _judged(answer: Collection[str], parse: Callable[[str], Entries], *, private
             addresses += parse(address)
         except ValueError as error:
             raise ValueError(f"resolves to {address!r}, which {error}") from None
-        if not private and not ipaddress.ip_address(addresses[-1]).is_global:
+        if not private and not _is_public(ipaddress.ip_address(addresses[-1])):
             raise ValueError(
                 f"resolves to {address}, which no visitor from the internet has; allow_private_answers=True allows it"
             )

@@ -8,8 +8,9 @@ from typing import Any
 
 from airflow_provider_analytics.api.checks import refused, short_repr, text_list
 from airflow_provider_analytics.api.domains import domain_key, matches, spellings
-from airflow_provider_analytics.api.entries import Entries, without_comment
+from airflow_provider_analytics.api.entries import without_comment
 from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_of
 
 _SHOWN = 20
@@ -106,20 +107,20 @@ def choose(
     return [record for record in records if website_of(record)[1] in chosen]
 
 
-def extra_entries(
-    records: Sequence[Mapping[str, Any]], per_website: Mapping[str, Entries], *, allow_no_match: bool = False
-) -> dict[str, Entries]:
-    """Return, by website id, the entries that ``per_website`` (selector to entries) adds to the common ones.
+def further_lists(
+    records: Sequence[Mapping[str, Any]], per_website: Mapping[str, Listed], *, allow_no_match: bool = False
+) -> dict[str, list[Listed]]:
+    """Return, by website id, the lists that ``per_website`` (selector to list) adds to the common one.
 
     :raises ValueError: if a selector matches none of the records, unless ``allow_no_match``.
     """
-    extra: dict[str, Entries] = {}
+    extra: dict[str, list[Listed]] = {}
     unmatched = []
-    for selector, entries in per_website.items():
+    for selector, listed in per_website.items():
         found, missing = select(records, [selector.strip()])
         unmatched += [f"per_website: {one!r}" for one in missing]
         for website_id in found:
-            extra[website_id] = (*extra.get(website_id, ()), *entries)
+            extra.setdefault(website_id, []).append(listed)
     raise_unmatched(unmatched, allow_no_match=allow_no_match)
     return extra
 

@@ -48,9 +48,9 @@ class WebsitesAsCode:
         return {}
 
     @property
-    def listed(self) -> Mapping[str, Listed]:
-        """List field to its entries, with where they come from."""
-        return self.file.listed
+    def parts(self) -> Mapping[str, Sequence[Listed]]:
+        """List field to its lists, those of defaults, groups and websites."""
+        return self.file.parts
 
     @property
     def fields(self) -> Sequence[str]:

@@ -70,13 +70,13 @@ class WebsitesFile:
     :param websites: its websites, in the order of the file, with defaults and groups applied.
     :param modes: list field to how it is reconciled, if it is not replaced (see :func:`exclusions.reconcile`).
     :param protected: domains, and patterns of them, of websites that are never deleted.
-    :param listed: list field to the entries of all websites, with where they come from.
+    :param parts: list field to its lists, those of defaults, groups and websites.
     """
 
     websites: tuple[Wanted, ...]
     modes: Mapping[str, str] = field(default_factory=dict)
     protected: tuple[str, ...] = ()
-    listed: Mapping[str, Listed] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[Listed]] = field(default_factory=dict)
 
     @property
     def managed(self) -> list[str]:
@@ -219,8 +219,8 @@ def parse_websites_files(texts: Mapping[str, str]) -> WebsitesFile:
         modes[1],
         tuple(dict.fromkeys(one for _, file in files for one in file.protected)),
         {
-            name: together(file.listed[name] for _, file in files if name in file.listed)
-            for name in dict.fromkeys(name for _, file in files for name in file.listed)
+            name: [one for _, file in files for one in file.parts.get(name, ())]
+            for name in dict.fromkeys(name for _, file in files for name in file.parts)
         },
     )
 
@@ -558,12 +558,10 @@ def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
         ignored = frozenset(settings.pop(_IGNORE, ()))
         listed = {name: one for name, one in settings.items() if isinstance(one, Listed)}
         settings |= {name: one.entries for name, one in listed.items()}
-        with_comments = {name: one.lines for name, one in listed.items() if one.lines}
-        website = Wanted(settings, domain, places.at(path), ignored, with_comments)
+        website = Wanted(settings, domain, places.at(path), ignored, listed)
         first.setdefault(domain_key(domain), website)
         websites.append(website)
-    found = {name: together(parts) for name, parts in lists.found.items()}
-    return WebsitesFile(tuple(websites), dict(lists.modes), tuple(protected), found)
+    return WebsitesFile(tuple(websites), dict(lists.modes), tuple(protected), lists.found)
 
 
 @dataclass(frozen=True)

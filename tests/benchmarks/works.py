@@ -165,12 +165,13 @@ def naive_comparison(websites: int, addresses: int, differ: int, own: int = 0) -
 def our_comparison(websites: int, addresses: int, differ: int, own: int = 0) -> Iterator[Work]:
     from airflow_provider_analytics.api.fields import LINE_FIELDS
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
+    from airflow_provider_analytics.reconcile.maintained import read_list
 
     wanted, records = lists(websites, addresses, differ, own)
 
     def compare() -> int:
-        entries = LINE_FIELDS["exclude_ips"].parse("exclude_ips", wanted)
-        return len(ExclusionList("exclude_ips", "merge", entries).resolve(records).plan(records).changes)
+        listed = read_list("exclude_ips", wanted, LINE_FIELDS["exclude_ips"], managed=False)
+        return len(ExclusionList("exclude_ips", "merge", listed).resolve(records).plan(records).changes)
 
     yield compare
 

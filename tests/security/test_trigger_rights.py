@@ -22,7 +22,10 @@ OUTSIDE = [
 def params() -> Iterator[tuple[str, str, DAG]]:
     """Yield each Param of the samples."""
     for path in SAMPLES:
-        for found in runpy.run_path(str(path)).values():
+        module = runpy.run_path(str(path))
+        if module.get("ApprovalOperator", "not needed") is None:
+            continue  # before Airflow 3.1, this sample defines no DAG
+        for found in module.values():
             dag = found() if hasattr(found, "__wrapped__") else None  # what @dag has made of a function
             if isinstance(dag, DAG):
                 yield from ((path.name, name, dag) for name in dag.params)

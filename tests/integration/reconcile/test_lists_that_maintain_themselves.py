@@ -129,6 +129,72 @@ def test_a_move_is_no_loss(analytics_sandbox: SandboxServer, world: World, sync:
         sync(["8.8.8.8"])
 
 
+def test_a_list_may_move_to_host_names_and_a_name_may_be_replaced(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]
+) -> None:
+    """Replacing entries is no loss, wherever the new ones come from."""
+    for number in range(6):
+        analytics_sandbox.add_website(f"{number}.example")
+    sync(["1.1.1.1", "1.1.1.2"])
+    world.answers |= {"old.example": ["1.1.1.3", "1.1.1.4"], "new.example": ["1.1.1.5", "1.1.1.6"]}
+    for name in ("old.example", "new.example"):
+        assert sync([name])["applied"] == 6
+    assert set(map(tuple, lists(analytics_sandbox).values())) == {("1.1.1.5", "1.1.1.6")}
+
+
+def test_the_guard_says_how_long_the_list_is(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    world.answers |= {VPN: [f"1.1.1.{number}" for number in range(12)], "b.example": ["2.2.2.1", "2.2.2.2", "2.2.2.3"]}
+    sync([VPN, "b.example"])
+    with pytest.raises(AirflowFailException, match=r"The list has 3 entries, in its last run it had 15: 80% fewer"):
+        sync(["b.example"])
+
+
+def test_what_expires_is_no_loss(analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]) -> None:
+    for number in range(6):
+        analytics_sandbox.add_website(f"{number}.example")
+    text = "8.8.8.8\n1.1.1.1 # until=2026-11-23\n1.1.1.2 # until=2026-11-23"
+    sync(text)
+    world.now += timedelta(days=1)
+    assert sync(text)["applied"] == 6
+    assert set(map(tuple, lists(analytics_sandbox).values())) == {("8.8.8.8",)}
+
+
+def test_after_a_lost_ledger_adopt_removes_what_expired_meanwhile(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips="192.0.2.1")
+    text = "8.8.8.8\n1.1.1.1 # until=2026-11-24"
+    sync(text)
+    (tmp_path / "ledger.json").unlink()
+    world.now += timedelta(days=5)
+    sync(text, adopt=True)
+    assert lists(analytics_sandbox) == {"a.example": ["192.0.2.1", "8.8.8.8"]}
+
+
+def test_a_last_day_of_some_websites_is_told_with_its_owner(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], tmp_path: Path
+) -> None:
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    given: dict[str, Any] = {"per_website": {"a.example": ["1.1.1.1 # owner=amy, until=2026-12-31"]}}
+    text = "8.8.8.8\n1.1.1.1 # office, owner=it, until=2026-11-24"
+    sync(text, **given)
+    world.now += timedelta(days=2)
+    result = sync(text, **given, audit_path=str(tmp_path / "second"))
+    assert lists(analytics_sandbox) == {"a.example": ["8.8.8.8", "1.1.1.1"], "b.example": ["8.8.8.8"]}
+    assert result["expired"] == [{"entry": "1.1.1.1", "owner": "it", "until": "2026-11-24", "reason": "office"}]
+    [line] = [
+        json.loads(line) for file in (tmp_path / "second").rglob("*.jsonl") for line in file.read_text().splitlines()
+    ]
+    assert (line["domain"], line["sources"]) == (
+        "b.example",
+        {"1.1.1.1": "expired, until 2026-11-24, owner it, office"},
+    )
+
+
 def test_a_name_without_an_answer_keeps_its_last_one_for_some_days(
     analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]
 ) -> None:
@@ -157,6 +223,9 @@ def test_a_name_without_an_answer_keeps_its_last_one_for_some_days(
         (["10.0.0.1"], "vpn.example.com resolves to 10.0.0.1, which no visitor from the internet has"),
         (["1.1.1.1", "127.0.0.1"], "resolves to 127.0.0.1, which no visitor"),
         (["::1"], "resolves to ::1, which no visitor"),
+        (["224.0.0.1"], "resolves to 224.0.0.1, which no visitor"),
+        (["64:ff9b::a00:1"], "resolves to 64:ff9b::a00:1, which no visitor"),
+        (["2002:a00:1::"], "resolves to 2002:a00:1::, which no visitor"),
         (["0.0.0.0"], "resolves to '0.0.0.0', which is the unspecified address"),
         (["fe80::1%eth0"], "resolves to 'fe80::1%eth0', which has a scope id"),
         (
@@ -207,6 +276,9 @@ def test_answers_that_are_not_public_can_be_allowed(
         ("1.1.1.1 # valid_until=2027-01-31", "has valid_until=, which is not known; did you mean until=?"),
         ("1.1.1.1 # expires=2027-01-31", "has expires=, which is not known; did you mean until=?"),
         ("1.1.1.1 # expires 2027-01-31", "has a last day that cannot be read"),
+        ("1.1.1.1 # (until=2027-01-31)", "has a last day that cannot be read"),
+        ("1.1.1.1 # owner=until=2027-01-31", "has a last day that cannot be read"),
+        ("1.1.1.1 # until\u200b=2027-01-31", "has a last day that cannot be read"),
         ("1.1.1.1 # until=2027-01-31 office", "has the last day '2027-01-31 office', which cannot be read"),
     ],
 )
@@ -225,7 +297,12 @@ def test_a_line_that_cannot_be_read_is_named(
         (VPN, {"resolve_names": False}, "a host name needs resolve_names=True and mode='managed'"),
         (VPN, {"mode": "merge"}, "resolve_names is not allowed with mode='merge'; allowed: mode='managed'"),
         ("8.8.8.8 # until=2027-01-31", {"mode": "replace", "resolve_names": False}, "until needs mode='managed'"),
-        ("8.8.8.8", {"keep_unresolved": 0}, "keep_unresolved=0 is not allowed; allowed: a number above 0"),
+        (
+            "8.8.8.8",
+            {"keep_unresolved": 0},
+            "keep_unresolved=0 is not allowed; allowed: a number above 0, at most",
+        ),
+        ("8.8.8.8", {"keep_unresolved": 10**12}, "keep_unresolved=1000000000000 is not allowed; allowed: a number"),
         ("\n".join(f"h{n}.example" for n in range(101)), {}, "exclude_ips has 101 host names; allowed: at most 100"),
         ("8.8.8.8 # until=2026-11-22", {}, "all of it has expired: 8.8.8.8."),
     ],
@@ -253,6 +330,7 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
     assert sync(text)["updates"] == 0
     world.now += timedelta(days=1)
     caplog.clear()
+    caplog.set_level("INFO")
     result = sync(text)
     # What somebody typed by hand stays.
     assert lists(analytics_sandbox) == {"a.example": ["192.0.2.1", "8.8.8.8"], "b.example": ["8.8.8.8"]}
@@ -307,7 +385,9 @@ def test_owners_and_last_days_in_a_file_of_websites(
     result = execute(ApplyWebsitesOperator, **given, audit_path=str(tmp_path / "audit"), task_id="again")
     # It also stands in the list of b.example, without a last day.
     assert lists(analytics_sandbox) == {"a.example": ["8.8.8.8"], "b.example": ["8.8.8.8", "1.1.1.1"]}
-    assert result["expired"] == []
+    assert [one["entry"] for one in result["expired"]] == ["1.1.1.1"]
+    [line] = [json.loads(line) for file in tmp_path.rglob("again*.jsonl") for line in file.read_text().splitlines()]
+    assert line["sources"] == {"1.1.1.1": "expired, until 2026-11-23, owner it@example.com, Berlin"}
     path.write_text(path.read_text().replace("2026-11-23", "tomorrow"))
     with pytest.raises(AirflowFailException, match=r"websites.yaml:\d: exclude_ips: .* has the last day 'tomorrow'"):
         execute(PlanWebsitesOperator, **given)
@@ -392,6 +472,10 @@ def test_why_an_address_is_there(
     ]
     assert main(["why", "8.8.8.8", "--ledger", ledger]) == 0
     assert "8.8.8.0/24  offices (exclude_ips)  3" in capsys.readouterr().out
+    assert main(["why", VPN.upper(), "--ledger", ledger]) == 0
+    assert "1.1.1.1  offices (exclude_ips)  3" in capsys.readouterr().out.replace("     ", "")
+    assert main(["why", "8.8.8.128/25", "--ledger", ledger]) == 0
+    assert "8.8.8.0/24  offices (exclude_ips)  3" in capsys.readouterr().out
     assert main(["why", "192.0.2.7", "--ledger", ledger]) == 2
     assert "192.0.2.7: no ledger knows it: it was typed by hand" in capsys.readouterr().out
     assert main(["why", "192.0.2.7", "--ledger", ledger, "--conn-id", "analytics_default"]) == 0
@@ -399,6 +483,27 @@ def test_why_an_address_is_there(
     assert main(["why", "--ledger", ledger]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
     assert main(["why", "1.1.1.1", "--ledger", str(tmp_path / "none.json")]) == 1
+
+
+def test_an_entry_for_some_websites_is_on_the_list(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], tmp_path: Path, capsys: Any
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    given: dict[str, Any] = {"per_website": {"a.example": ["1.1.1.1 # only a"]}}
+    sync(["8.8.8.8"], **given)
+    ledger = str(tmp_path / "ledger.json")
+    capsys.readouterr()
+    assert main(["why", "1.1.1.1", "--ledger", ledger]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("  only a")
+    assert main(["ledgers", ledger]) == 0
+    # An entry that left the list, and could not be removed, says since when.
+    text = (tmp_path / "ledger.json").read_text()
+    (tmp_path / "ledger.json").write_text(
+        text.replace('"reason": "only a"', '"reason": "only a", "left": "2026-11-24"')
+    )
+    capsys.readouterr()
+    main(["why", "1.1.1.1", "--ledger", ledger])
+    assert capsys.readouterr().out.rstrip().endswith("no longer on the list since 2026-11-24, only a")
 
 
 def test_query_parameters_have_owners_and_last_days_too(

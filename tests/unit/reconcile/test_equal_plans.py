@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, OwnedWebsite
+from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import Plan
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 from airflow_provider_analytics.reconcile.websites_file import parse_websites
@@ -73,9 +74,9 @@ def test_a_list_on_many_websites_is_a_file_that_names_one_field(world: dict[str,
     as_list = ExclusionList(
         name,
         world["mode"],
-        tuple(entries),
+        Listed.of(tuple(entries)),
         websites=tuple(record["domain"] for record in chosen),
-        per_website={number: tuple(more) for number, more in extra.items() if number in ids},
+        per_website={number: Listed.of(tuple(more)) for number, more in extra.items() if number in ids},
     )
     websites = {
         record["domain"]: {name: list(dict.fromkeys([*entries, *extra.get(str(record["id"]), [])]))}

@@ -9,6 +9,7 @@ from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired import Desired, reconcile
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.ledger import Identity, Ledger
+from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import Plan
 
 # Without the unspecified ones, also mapped: Pythons write that one in different ways.
@@ -16,7 +17,7 @@ ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xF
 
 
 def desired(mode: str, entries: tuple[str, ...], record: dict[str, object]) -> Desired:
-    return ExclusionList("exclude_ips", mode, entries).resolve([record])
+    return ExclusionList("exclude_ips", mode, Listed.of(tuple(entries))).resolve([record])
 
 
 def planned(mode: str, entries: tuple[str, ...], record: dict[str, object]) -> Plan:
