@@ -150,7 +150,7 @@ release-check: dist coverage  ## All of it: make dist, and the floor of the cove
 
 # The tools with their hashes: what they build is what is published. The pins per Airflow are for pip's --constraint.
 constraints: .tools/bin/uv  ## Pin the newest versions of everything, per supported Airflow (constraints/*.in)
-	@for tools in docs release uv; do \
+	@for tools in docs recipes release uv; do \
 		$(UV) pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade --generate-hashes \
 			constraints/$$tools.in --output-file constraints/$$tools.txt > /dev/null || exit 1; \
 	done
