@@ -48,13 +48,13 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@$(UV) pip install --python $(PY) --no-deps --editable .
 	@touch $@
 
-test: install  ## Run the whole test suite on AIRFLOW
+test: install .tools/recipes/.installed  ## Run the whole test suite on AIRFLOW
 	@$(PY) -m pytest $(PYTEST_FLAGS)
 
-# Less than two minutes on two cores. A test that makes it longer than that is quicker or marked before it lands.
+# About three minutes on two cores. A test that makes it much longer is quicker or marked before it lands.
 FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/oracle tests/security
 
-test-fast: install  ## Run what answers within two minutes: no kills, no browser, no commands of Airflow
+test-fast: install  ## Run what answers within three minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)
 
 coverage: install  ## Measure which branches the tests of test-fast take; fails below the floor in pyproject.toml
@@ -135,6 +135,14 @@ docs: .tools/docs/.installed  ## Build the documentation site into site/; a link
 	@mkdir -p build
 	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
 		{ cat build/docs.log; exit 1; }
+
+# What loads snapshots in the recipes of docs/loading.md is no dependency of the package.
+.tools/recipes/.installed: constraints/recipes.txt | .tools/bin/uv
+	@echo "Setting up .tools/recipes"
+	@test -x .tools/recipes/bin/python || $(UV) venv --allow-existing \
+		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/recipes
+	@$(UV) pip sync --require-hashes --python .tools/recipes/bin/python $<
+	@touch $@
 
 .tools/release/.installed: constraints/release.txt | .tools/bin/uv
 	@echo "Setting up .tools/release"

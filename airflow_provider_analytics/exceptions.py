@@ -24,6 +24,7 @@
         GuardError                    review what would change, then follow the message
         StoppedError                  retry: the task was stopped, and the next try does the rest
         BulkError                     retry the websites in ``failures``
+        UnresolvedError               retry, or correct the host name in the list
         StorageError                  correct the storage or the file; what was published is intact
 
 A bad argument raises :class:`ValueError` before any request is sent.
@@ -528,6 +529,10 @@ class BulkError(AnalyticsError):
             lines.append(line)
         # The first line is what an alert quotes: it holds a reason.
         return "\n".join([" ".join(lines[:2]), *lines[2:]])
+
+
+class UnresolvedError(AnalyticsError):
+    """A host name of a list does not resolve, and no last answer counts any more. Nothing was sent."""
 
 
 class StorageError(AnalyticsError):

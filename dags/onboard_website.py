@@ -1,4 +1,4 @@
-"""Create a website, verify it, and mark it as favourite.
+"""Create a website, verify it, and mark it as favorite.
 
 Trigger it manually with a domain. A second run changes nothing: an existing website is left unchanged, and the task
 ``verify`` fails if its privacy differs.

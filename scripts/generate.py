@@ -26,7 +26,7 @@ from airflow_provider_analytics.api.kinds import Secret  # noqa: E402
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
 from airflow_provider_analytics.api.stats import COUNTED, METRICS_PREFIX, TIMERS  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
-from airflow_provider_analytics.probe.unknowns import PROMISES, UNKNOWNS  # noqa: E402
+from airflow_provider_analytics.probe.unknowns import UNKNOWNS  # noqa: E402
 from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
@@ -53,7 +53,7 @@ def settings_of_a_file() -> Iterator[str]:
             name = f"{field.name}_from" if isinstance(field.kind, Secret) else field.name
             yield f"| `{name}` | {field.kind.in_a_file} | {field.meaning} |"
             if field.name in LINE_FIELDS:
-                yield f"| `also_{name}` | a list | entries besides those that the more general layers name |"
+                yield f"| `also_{name}` | a list | further entries |"
 
 
 def extras() -> Iterator[str]:
@@ -62,10 +62,8 @@ def extras() -> Iterator[str]:
     yield "| Extra | Default | Meaning |"
     yield "|---|---|---|"
     for name, field in CONNECTION_TYPE["conn-fields"].items():
-        meaning, _, stated = field["description"].rstrip(".").rpartition("; ")
-        if not stated.endswith(" if empty"):
-            meaning, stated = field["description"].rstrip("."), f"{_text(defaults[name])} if empty"
-        yield f"| `{name}` | {stated.removesuffix(' if empty')} | {meaning} |"
+        meaning, _, stated = field["description"].rstrip(".").partition(". If empty: ")
+        yield f"| `{name}` | {stated or _text(defaults[name])} | {meaning} |"
 
 
 def keys_of_a_manifest() -> Iterator[str]:
@@ -162,17 +160,16 @@ def unknowns() -> Iterator[str]:
 
 
 def conditions() -> Iterator[str]:
-    """Yield the rows of the table of conditions of the promises, for docs/guarantees.md."""
-    yield "| Promise | Condition | If it is not met |"
+    """Yield the rows of the table of conditions of the promises, for docs/internals/assumptions.md."""
+    yield "| Condition | If it is not met | Promise |"
     yield "|---|---|---|"
-    for promise in PROMISES:
-        for unknown in UNKNOWNS:
-            if promise in unknown.promises:
-                yield f"| {promise} | {unknown.needs} | {unknown.noticed} |"
+    for unknown in UNKNOWNS:
+        if unknown.promises:
+            yield f"| {unknown.needs} | {unknown.noticed} | {'; '.join(unknown.promises)} |"
 
 
 def assumptions() -> Iterator[str]:
-    """Yield the rows of the table of assumptions, for docs/sandbox.md."""
+    """Yield the rows of the table of assumptions, for docs/internals/assumptions.md."""
     yield "| Question | Assumed | Others, and the option that plays them |"
     yield "|---|---|---|"
     for unknown in UNKNOWNS:

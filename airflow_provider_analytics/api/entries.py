@@ -11,11 +11,13 @@ import ipaddress
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar
+from itertools import chain
+from typing import Any, ClassVar, TypeVar
 
 from airflow_provider_analytics.api.checks import one_of, refused, short_repr, text_list
 
 Entries = tuple[str, ...]
+Read = TypeVar("Read")
 
 #: What to do with a network: the interface promises single addresses only.
 NETWORKS = ("reject", "expand", "send")
@@ -73,25 +75,13 @@ class EntryType(ABC):
         :raises ValueError: if it is neither a list nor a text, or ``networks`` is invalid.
         :raises UnusableEntriesError: if entries are invalid; the message lists all of them with their numbers.
         """
-        if isinstance(value, str) and (found := text_list(argument, value)) is not None:
-            value = found
-        place = "line" if isinstance(value, str) else "entry"
-        if isinstance(value, str):
-            value = value.splitlines()
-        elif isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-            raise refused(argument, value, "a list, or a text with one entry per line")
-        parse = self._parser(networks)
-        entries: list[str] = []
-        problems = []
-        for number, line in enumerate(value, start=1):
-            try:
-                entry = _entry(line)
-                entries.extend(parse(entry) if entry else ())
-            except ValueError as error:
-                problems.append((number, f"{short_repr(line)} {error}"))
-        if problems:
-            raise UnusableEntriesError(argument, place, problems, self.allowed)
-        return tuple(dict.fromkeys(entries))
+        parse = self.parser(networks)
+
+        def read(line: object) -> Entries:
+            entry = entry_of(line)
+            return parse(entry) if entry else ()
+
+        return tuple(dict.fromkeys(chain.from_iterable(each_line(argument, value, read, self.allowed))))
 
     def check_line(self, line: str) -> str:
         """Return a line of a list as it is sent: an entry, with or without a comment, or only a comment.
@@ -100,9 +90,9 @@ class EntryType(ABC):
 
         :raises ValueError: with what is wrong, if the line holds no entry.
         """
-        entry = _entry(line)
+        entry = entry_of(line)
         if entry:
-            self._parser("send")(entry)
+            self.parser("send")(entry)
         elif not stripped(line):
             raise ValueError("is blank")
         return stripped(line)
@@ -120,8 +110,8 @@ class EntryType(ABC):
         """Normalise a line so that equal entries compare equal; a line with only a comment becomes empty text."""
 
     @abstractmethod
-    def _parser(self, networks: str) -> Callable[[str], Entries]:
-        """Return a function that parses an entry; it raises :class:`ValueError` with what is wrong."""
+    def parser(self, networks: str) -> Callable[[str], Entries]:
+        """Return a function that parses the entries of one list; it raises :class:`ValueError` with what is wrong."""
 
 
 class Addresses(EntryType):
@@ -137,7 +127,8 @@ class Addresses(EntryType):
         """Normalise an address or a network; any other text is returned unchanged."""
         return _address_key(line)
 
-    def _parser(self, networks: str) -> Callable[[str], Entries]:
+    def parser(self, networks: str) -> Callable[[str], Entries]:
+        """Return a function that parses addresses and networks."""
         one_of("networks", networks, NETWORKS)
         left = EXPAND_LIMIT
 
@@ -176,13 +167,44 @@ class Words(EntryType):
         """Return the line without its comment."""
         return without_comment(line)
 
-    def _parser(self, networks: str) -> Callable[[str], Entries]:
+    def parser(self, networks: str) -> Callable[[str], Entries]:
+        """Return a function that parses words."""
+
         def parse(entry: str) -> Entries:
             if not self.is_understood(entry):
                 raise ValueError("contains white space, a separator or a quote; write one parameter per line")
             return (entry,)
 
         return parse
+
+
+def each_line(argument: str, value: Any, read: Callable[[Any], Read], allowed: str) -> list[Read]:
+    """Return what a function reads in each line of a list, or of a text with one entry per line.
+
+    :param argument: name of the argument, for messages.
+    :param value: a list, its JSON text, or a text with one entry per line.
+    :param read: reads a line or entry; raises :class:`ValueError` with what is wrong with it.
+    :param allowed: what is allowed, for messages.
+    :raises ValueError: if it is neither a list nor a text.
+    :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
+    """
+    if isinstance(value, str) and (found := text_list(argument, value)) is not None:
+        value = found
+    place = "line" if isinstance(value, str) else "entry"
+    if isinstance(value, str):
+        value = value.splitlines()
+    elif isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
+        raise refused(argument, value, "a list, or a text with one entry per line")
+    found = []
+    problems = []
+    for number, line in enumerate(value, start=1):
+        try:
+            found.append(read(line))
+        except ValueError as error:
+            problems.append((number, f"{short_repr(line)} {error}"))
+    if problems:
+        raise UnusableEntriesError(argument, place, problems, allowed)
+    return found
 
 
 def line_key(line: str, key: Callable[[str], str]) -> tuple[str, str]:
@@ -201,7 +223,11 @@ def stripped(line: str) -> str:
     return line.strip().strip("\ufeff").strip()
 
 
-def _entry(line: object) -> str:
+def entry_of(line: object) -> str:
+    """Return the entry of a line of a user's list, without its comment; empty text if it has none.
+
+    :raises ValueError: with what is wrong, if it cannot be a line.
+    """
     if not isinstance(line, str):
         raise ValueError("is not text")
     if len(line.splitlines()) > 1:

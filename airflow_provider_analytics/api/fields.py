@@ -63,7 +63,7 @@ WEBSITE_FIELDS = (
     Field("exclude_bots", Flag(), "whether common bots are excluded from tracking", default=True),
     Field("exclude_params", Lines(Words()), "URL query parameters excluded from tracking", default=()),
     Field("exclude_ips", Lines(Addresses()), "IP addresses excluded from tracking", default=()),
-    Field("favorite", Boolean(), "whether the website is marked as favourite", on_create=False),
+    Field("favorite", Boolean(), "whether the website is marked as favorite", on_create=False),
 )
 
 FIELDS: Mapping[str, Field] = {field.name: field for field in WEBSITE_FIELDS}

@@ -195,7 +195,7 @@ class Lines(Kind):
     entries: EntryType
 
     argument: ClassVar[str] = "Iterable[str] | str | None"
-    in_a_file: ClassVar[str] = "the whole list, or a text with an entry per line; `[]` clears it"
+    in_a_file: ClassVar[str] = "the whole list, or a text with an entry per line"
     in_a_column: ClassVar[str] = ", an entry per line"
 
     def parse(self, field: str, value: object) -> tuple[str, ...]:
@@ -266,8 +266,19 @@ class Lines(Kind):
             return None
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the schema of a list of texts, or of a text with an entry per line."""
-        return {"type": ["array", "string"], "items": {"type": "string"}, "pattern": r"\S"}
+        """Return the schema of a list of texts or dicts, or of a text with an entry per line."""
+        item = {
+            "type": ["string", "object"],
+            "additionalProperties": False,
+            "properties": {
+                "entry": {"type": "string", "description": "The entry."},
+                "owner": {"type": "string", "description": "Who asked for it."},
+                "until": {"description": "Its last day, YYYY-MM-DD, for a list in mode managed."},
+                "reason": {"type": "string", "description": "Why it is there, for readers of the file."},
+                "comment": {"type": "string", "description": "A comment that is sent with the entry when it is added."},
+            },
+        }
+        return {"type": ["array", "string"], "items": item, "pattern": r"\S"}
 
 
 # Many websites have the same list, and each list is read several times.
@@ -299,10 +310,7 @@ class Secret(Kind):
     """A text that is sent, but neither shown nor stored."""
 
     column = None
-    in_a_file = (
-        "`connection:NAME` (its password) or `variable:NAME`, with a name that begins with `page_password`; read by "
-        "Airflow when it is needed"
-    )
+    in_a_file = "`connection:NAME` (its password) or `variable:NAME`; the name begins with `page_password`"
 
     def parse(self, field: str, value: object) -> str:
         """Return the secret.

@@ -20,6 +20,7 @@ COMMANDS = {
     "plan": "Plan the changes that make the websites match files; send nothing.",
     "drift": "Show where the websites differ from files; send nothing.",
     "ledgers": "Check ledgers of managed lists without a run: what they own, and what is stale.",
+    "why": "Say why an entry is on the websites: its list, owner, dates and host name, from ledgers.",
 }
 
 

@@ -31,26 +31,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what each ledger owns, then what is wrong with it; return the exit status."""
     with connected(args.conn_id) if args.conn_id else nullcontext() as hook:
-        from airflow_provider_analytics.reconcile.ledger_check import check, describe, read_ledger
+        from airflow_provider_analytics.reconcile.ledger_check import check, describe
 
-        ledgers: dict[str, Ledger] = {}
-        errors = []
-        for path in dict.fromkeys(absolute(one) or one for one in args.paths):
-            try:
-                for name, text in _texts(path).items():
-                    try:
-                        ledgers[name] = read_ledger(text, name)
-                    except ValueError as error:
-                        errors.append(error)
-            except ValueError as error:
-                errors.append(error)
-        found = check(ledgers, _service(hook, ledgers) if hook else None)
+        ledgers, errors = read_ledgers(args.paths)
+        found = check(ledgers, service_of(hook, ledgers) if hook else None)
     sys.stderr.write("".join(f"{error}\n" for error in errors))
     for path, ledger in ledgers.items():
         sys.stdout.write("".join(f"{path}: {line}\n" for line in (describe(ledger), *found[path])))
     if errors:
         return 1
     return FINDINGS if any(found.values()) else 0
+
+
+def read_ledgers(paths: Sequence[str]) -> tuple[dict[str, Ledger], list[ValueError]]:
+    """Return the ledgers that can be read, by their paths, and what is wrong with the others."""
+    from airflow_provider_analytics.reconcile.ledger_check import read_ledger
+
+    ledgers: dict[str, Ledger] = {}
+    errors = []
+    for path in dict.fromkeys(absolute(one) or one for one in paths):
+        try:
+            for name, text in _texts(path).items():
+                try:
+                    ledgers[name] = read_ledger(text, name)
+                except ValueError as error:
+                    errors.append(error)
+        except ValueError as error:
+            errors.append(error)
+    return ledgers, errors
 
 
 def _texts(path: str) -> dict[str, str]:
@@ -72,7 +80,7 @@ def _texts(path: str) -> dict[str, str]:
     return {f"{path.rstrip('/')}/{name}" if folders else path: text for name, text in texts.items()}
 
 
-def _service(hook: AnalyticsHook, ledgers: Mapping[str, Ledger]) -> Service:
+def service_of(hook: AnalyticsHook, ledgers: Mapping[str, Ledger]) -> Service:
     """Return the service of a connection with all of its websites."""
     from airflow_provider_analytics.operators.planning import account_of
     from airflow_provider_analytics.reconcile.ledger_check import Service

@@ -138,7 +138,7 @@ class AnalyticsHook(BaseHook):
 
         :param search: search text; what it matches is up to the service.
         :param search_by: field to search: ``domain``.
-        :param favorite: True for favourites only, False for the others only.
+        :param favorite: True for favorites only, False for the others only.
         :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
         :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
         :param per_page: websites per request: 10, 25, 50 or 100; default 100.
@@ -167,7 +167,7 @@ class AnalyticsHook(BaseHook):
 
         :param search: search text; what it matches is up to the service.
         :param search_by: field to search: ``domain``.
-        :param favorite: True for favourites only, False for the others only.
+        :param favorite: True for favorites only, False for the others only.
         :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
         :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
         :param per_page: websites per request: 10, 25, 50 or 100; default 100.
@@ -299,7 +299,7 @@ class AnalyticsHook(BaseHook):
         :param exclude_bots: whether common bots are excluded from tracking.
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
         :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
-        :param favorite: whether the website is marked as favourite.
+        :param favorite: whether the website is marked as favorite.
         :return: the website record.
         :raises NotFoundError: if there is no website with this id.
         :raises NotAppliedError: if the website shows something else.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from airflow_provider_analytics.readable import Redactor
-    from airflow_provider_analytics.reconcile.plan import Change
+    from airflow_provider_analytics.reconcile.plan import Change, FieldChange
     from airflow_provider_analytics.storage import StoragePath
 
 #: Seconds after which lines are written to storage that cannot append. A process that is killed loses no more.
@@ -119,18 +119,35 @@ class AuditTrail:
     :param sink: where the lines go, or None.
     :param who: what every line says: DAG, run, task and try.
     :param secrets: those of the connection; a value that contains one is not written.
+    :param sources: list field to entry to where it comes from.
     """
 
-    def __init__(self, sink: Sink | None, who: Mapping[str, Any], secrets: Redactor) -> None:
+    def __init__(
+        self,
+        sink: Sink | None,
+        who: Mapping[str, Any],
+        secrets: Redactor,
+        sources: Mapping[str, Mapping[str, str]],
+    ) -> None:
         self._sink = sink
         self._who = who
         self._secrets = secrets
+        self._sources = sources
 
     def applied(self, change: Change) -> None:
         """Write a line per changed field; one without a field if there is none."""
         head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
-        lines = [{**head, "field": one.field, "before": one.before, "after": one.after} for one in change.fields]
+        lines = [
+            {**head, "field": one.field, "before": one.before, "after": one.after, **self._told(one)}
+            for one in change.fields
+        ]
         self._write(*(lines or [head]))
+
+    def _told(self, change: FieldChange) -> dict[str, Any]:
+        """Return where the entries come from that were added and removed, if the list says so."""
+        sources = self._sources.get(change.field, {})
+        told = {one: sources[one] for one in (*change.added, *change.removed) if sources.get(one)}
+        return {"sources": told} if told else {}
 
     def undone(self, change: Change) -> None:
         """Write a line for a change that was written as applied, and that the website does not show."""
@@ -161,7 +178,11 @@ class AuditTrail:
 
 @contextmanager
 def audit_trail(
-    audit_path: str | None, context: Mapping[str, Any], secrets: Redactor, mode: int
+    audit_path: str | None,
+    context: Mapping[str, Any],
+    secrets: Redactor,
+    mode: int,
+    sources: Mapping[str, Mapping[str, str]],
 ) -> Iterator[AuditTrail]:
     """Yield the audit trail of a try; one that writes nothing without a path.
 
@@ -172,9 +193,10 @@ def audit_trail(
 
     :param secrets: those of the connection; a value that contains one is not written.
     :param mode: permissions of the file, on a disk of this machine.
+    :param sources: list field to entry to where it comes from.
     """
     if not audit_path:
-        yield AuditTrail(None, {}, secrets)
+        yield AuditTrail(None, {}, secrets, {})
         return
     from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path, writing
     from airflow_provider_analytics.storage import is_local
@@ -190,7 +212,7 @@ def audit_trail(
         make_parent(file, mode)
         sink: Sink = _File(file, mode) if is_local(file) else _Parts(folder, stem)
     try:
-        yield AuditTrail(sink, who, secrets)
+        yield AuditTrail(sink, who, secrets, sources)
     except BaseException:
         # What failed first is what matters.
         try:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_provider_analytics.api.checks import flag, refused, refused_together
@@ -16,13 +17,13 @@ from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_analytics.api.entries import Entries
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.planning import LedgerFile
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
     from airflow_provider_analytics.reconcile.engine import Planned
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
+    from airflow_provider_analytics.reconcile.maintained import Listed
     from airflow_provider_analytics.reconcile.results import Outcome
 
 _FILTERS = ("search", "search_by", "favorite")
@@ -35,6 +36,10 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     field: ClassVar[str]
     #: How networks in lists of IP addresses are handled.
     networks: str = "reject"
+    #: Only lists of IP addresses hold host names.
+    resolve_names: bool = False
+    keep_unresolved: float = 7
+    allow_private_answers: bool = False
 
     template_fields: Sequence[str] = (
         "websites",
@@ -120,7 +125,13 @@ class _SyncExclusionsOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
         from airflow_provider_analytics.operators.audit import audit_trail
-        from airflow_provider_analytics.operators.planning import note_use, parse_file_mode, read_approved, write_plan
+        from airflow_provider_analytics.operators.planning import (
+            note_use,
+            parse_file_mode,
+            read_approved,
+            sources_of,
+            write_plan,
+        )
 
         with self.connected() as hook:
             dry_run = flag("dry_run", self.is_dry_run)
@@ -151,7 +162,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
                     )
             else:
                 planned = planned.only(approved)
-                audit = audit_trail(self.audit_path, context, hook.client.redact, parse_file_mode(self.file_mode))
+                mode = parse_file_mode(self.file_mode)
+                audit = audit_trail(self.audit_path, context, hook.client.redact, mode, sources_of(planned))
                 outcome = planned.apply(audit, ignore_gone=True)
             result = self._result(planned, outcome, dry_run=dry_run)
             if outcome:
@@ -170,15 +182,20 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
     def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None, *, dry_run: bool) -> Planned:
         """Plan what the arguments ask for."""
-        from airflow_provider_analytics.api.checks import flag, fraction, whole_number
-        from airflow_provider_analytics.operators.planning import account_of
+        from airflow_provider_analytics.api.checks import flag, fraction, positive_number, whole_number
+        from airflow_provider_analytics.operators.planning import account_of, resolved_names
         from airflow_provider_analytics.reconcile.engine import Limits, plan, same_scope
+        from airflow_provider_analytics.reconcile.maintained import together
 
         adopt = flag("adopt", self.adopt)
         limits = Limits(fraction("max_loss_fraction", self.max_loss_fraction), flag("force", self.force))
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         source = self._source()
-        for name, given in (("adopt", adopt), ("release", self.release)):
+        everywhere, per_website = self._desired(allow_empty=flag("allow_empty", self.allow_empty))
+        keep_days = positive_number("keep_unresolved", self.keep_unresolved)
+        private = flag("allow_private_answers", self.allow_private_answers)
+        names = flag("resolve_names", self.resolve_names)
+        for name, given in (("adopt", adopt), ("release", self.release), ("resolve_names", names)):
             if given and not source.managed:
                 raise ValueError(f"{name} is not allowed with mode={self.mode!r}; allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": self.mode}
@@ -189,8 +206,18 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             scope["list"] = ledger.ledger.identity.list
         if approved:
             same_scope(approved.plan, scope)
+        whole = together([everywhere, *per_website.values()])
+        resolved = resolved_names(whole, ledger, keep_days=keep_days, private=private)
+        source = replace(
+            source,
+            entries=everywhere.with_answers(resolved).entries,
+            per_website={one: found.with_answers(resolved).entries for one, found in per_website.items()},
+            listed={self.field: whole.with_answers(resolved)},
+        )
         if ledger and not dry_run:
             ledger.take_over(context, hook.client)  # before the websites are read: what it may add is shown then
+        if ledger:
+            ledger.note(source.listed, resolved)
         return plan(
             hook.client,
             source,
@@ -202,7 +229,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         )
 
     def _source(self) -> ExclusionList:
-        """Return the list, and the websites that get it."""
+        """Return the websites that get the list, without its entries."""
         from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.reconcile.desired import MODES
         from airflow_provider_analytics.reconcile.exclusions import ExclusionList
@@ -215,14 +242,13 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         if filters and self.release:
             raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
         selected = None if isinstance(self.websites, Mapping) else self.websites
-        entries, per_website = self._desired(allow_empty=flag("allow_empty", self.allow_empty))
         return ExclusionList(
             self.field,
             self.mode,
-            entries,
+            (),
             None if selected is None else parse_selectors("websites", selected),
             parse_selectors("except_websites", self.except_websites),
-            per_website,
+            {},
             parse_selectors("release", self.release),
             dict(filters),
             flag("allow_no_match", self.allow_no_match),
@@ -265,27 +291,38 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             )
         return result
 
-    def _desired(self, *, allow_empty: bool) -> tuple[Entries, dict[str, Entries]]:
-        """Return the entries for all websites, and those per selector; raise all problems at once."""
+    def _desired(self, *, allow_empty: bool) -> tuple[Listed, dict[str, Listed]]:
+        """Return the list for all websites, and those per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
+        from airflow_provider_analytics.reconcile.maintained import read_list
 
+        host_names = flag("resolve_names", self.resolve_names)
         per_website = _json_object("per_website", self.per_website)
         arguments = {self.field: self._given()}
         arguments |= {f"per_website[{one!r}]": entries for one, entries in per_website.items()}
-        parsed: list[Entries] = []
+        parsed: list[Listed] = []
         problems = []
         for argument, value in arguments.items():
             try:
-                parsed.append(LINE_FIELDS[self.field].parse(argument, value, self.networks))
+                parsed.append(
+                    read_list(
+                        argument,
+                        value,
+                        LINE_FIELDS[self.field],
+                        networks=self.networks,
+                        managed=self.mode == "managed",
+                        host_names=host_names,
+                    )
+                )
             except ValueError as error:
                 problems.append(str(error))
         if problems:
             raise ValueError(". ".join(problems))
-        if not parsed[0] and not allow_empty:
-            raise ValueError(
-                f"{self.field} is empty: is what it comes from there, such as a Variable? To clear the lists, set "
-                "allow_empty=True"
-            )
+        if not parsed[0].entries and not parsed[0].names and not allow_empty:
+            why = "is what it comes from there, such as a Variable?"
+            if parsed[0].expired:
+                why = f"all of it has expired: {', '.join(list(parsed[0].expired)[:3])}."
+            raise ValueError(f"{self.field} is empty: {why} To clear the lists, set allow_empty=True")
         return parsed[0], dict(zip(per_website, parsed[1:], strict=True))
 
     def _given(self) -> Any:
@@ -352,10 +389,17 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         )
 
     :param exclude_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed. An
-        empty list needs ``allow_empty``. (templated)
+        empty list needs ``allow_empty``. For ``"managed"``, a comment may name an owner and a last day:
+        ``203.0.113.7  # office, owner=it@example.com, until=2027-01-31``. (templated)
     :param exclude_ips_path: URL or absolute path of a file with such text, in place of ``exclude_ips``. (templated)
     :param networks: how networks such as ``203.0.113.0/24`` are handled, since the interface documents addresses only:
         ``"reject"`` (default), ``"expand"`` (to single addresses, up to 1,024 per list) or ``"send"``. (templated)
+    :param resolve_names: allow host names such as ``vpn.example.com`` in the list, for ``"managed"``: each run looks up
+        their addresses, IPv4 and IPv6. (templated)
+    :param keep_unresolved: for how many days the last addresses of a host name stay if it does not resolve; default 7.
+        Then the task fails. (templated)
+    :param allow_private_answers: allow host names with private, loopback and other addresses that are not public.
+        (templated)
     :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
         list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
     :param except_websites: domains, globs and ids to exclude. (templated)
@@ -397,10 +441,13 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
         ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``unsafe`` (the message of a guard that
         trips, or None), ``force``, ``verified`` (whether what was changed was read again and holds), the first 20
-        changes as one line each (``changes``), the number of further changes (``changes_left_out``), and ``markdown``
-        (the plan of a dry run, with at most 100 changes; else None).
+        changes as one line each (``changes``), the number of further changes (``changes_left_out``), the lines of the
+        list whose last day is over (``expired``) or at most 30 days away (``expiring``), as dicts with ``entry``,
+        ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes; else
+        None).
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
         trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
+    :raises UnresolvedError: before anything is sent, if a host name has no address for longer than ``keep_unresolved``.
     :raises BulkError: at the end, if websites failed.
     :raises StoppedError: if Airflow told the task to end, or another try has taken over its ledger; the next try does
         the rest.
@@ -411,6 +458,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         "exclude_ips",
         "exclude_ips_path",
         "networks",
+        "resolve_names",
+        "keep_unresolved",
+        "allow_private_answers",
         *_SyncExclusionsOperator.template_fields,
     )
 
@@ -420,6 +470,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         exclude_ips: Iterable[str] | str | None = None,
         exclude_ips_path: str | None = None,
         networks: str = "reject",
+        resolve_names: bool = False,
+        keep_unresolved: float = 7,
+        allow_private_answers: bool = False,
         websites: Iterable[str | int] | Mapping[str, Any] | str | int | None = None,
         except_websites: Iterable[str | int] | str | int = (),
         per_website: Mapping[str, Iterable[str] | str] | str | None = None,
@@ -472,6 +525,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         self.exclude_ips = exclude_ips
         self.exclude_ips_path = exclude_ips_path
         self.networks = networks
+        self.resolve_names = resolve_names
+        self.keep_unresolved = keep_unresolved
+        self.allow_private_answers = allow_private_answers
 
 
 class SyncExcludedParamsOperator(_SyncExclusionsOperator):

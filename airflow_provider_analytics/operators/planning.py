@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.approval import ApprovedPlan
     from airflow_provider_analytics.reconcile.engine import Planned
     from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Try
+    from airflow_provider_analytics.reconcile.maintained import Listed, Resolved
     from airflow_provider_analytics.reconcile.plan import Plan
     from airflow_provider_analytics.reconcile.results import Outcome
 
@@ -95,6 +97,17 @@ class LedgerFile:
         if self.was_open:
             log.warning("Took over the ledger %s: %s did not settle it.", self._file.url, before)
             client.wait(HANDOVER_SECONDS)
+
+    def note(self, listed: Mapping[str, Listed], resolved: Mapping[str, Resolved]) -> None:
+        """Let the ledger know where the entries of this run come from; it is written with the first claims.
+
+        :param listed: list field to the list of this run.
+        :param resolved: host name on the list to its answer.
+        """
+        from airflow_provider_analytics.reconcile.maintained import now
+
+        sources = {name: one.sources for name, one in listed.items()}
+        self.ledger = self.ledger.noting(sources, resolved, now().date().isoformat())
 
     def claim(self, ledger: Ledger) -> None:
         """Write the ledger before changes are sent, unless another try has taken it over.
@@ -203,6 +216,74 @@ def require_run_to_apply(context: Context, *, ledger: bool = False, audit_path: 
         require_run(context, ["ti"], "The mode managed, whose ledger names the try that owns it,")
     if audit_path:
         require_run(context, ["ti"], "audit_path, where each try has a file of its own,")
+
+
+def resolved_names(
+    listed: Listed, ledger: LedgerFile | None, *, keep_days: float = 0, private: bool = False
+) -> dict[str, Resolved]:
+    """Return the answers for the host names of a list, and check the clock by which its entries expire.
+
+    :param listed: the list.
+    :param ledger: the ledger of its mode; None in a mode without one.
+    :param keep_days: for how many days the last answer counts for a name that does not resolve.
+    :param private: whether addresses that are not public are allowed.
+    :raises ValueError: if an answer cannot be an entry, or the clock seems to be wrong.
+    :raises UnresolvedError: if a name does not resolve, and no last answer counts.
+    """
+    from airflow_provider_analytics.hooks.host_names import look_up_all
+    from airflow_provider_analytics.reconcile.maintained import check_clock, now, resolve
+
+    at = now()
+    owner = ledger.ledger.owner if ledger else None
+    if listed.names or listed.expired:
+        check_clock(at, owner.since if owner else None, listed.expired)
+    if not listed.names:
+        return {}
+    before = ledger.ledger.names if ledger else {}
+    found, warnings = resolve(look_up_all(listed.names), before, at, keep_days=keep_days, private=private)
+    for warning in warnings:
+        log.warning("%s", warning)
+    for name, answer in found.items():
+        was = before[name].addresses if name in before else answer.addresses
+        if set(was) != set(answer.addresses):
+            log.info("%s moved: %s -> %s", name, ", ".join(was), ", ".join(answer.addresses))
+    return found
+
+
+def _report_on(listed: Mapping[str, Listed]) -> dict[str, Any]:
+    """Return what a result says of the last days of entries, and log it.
+
+    :param listed: list field to the list of this run.
+    """
+    from airflow_provider_analytics.readable import counted, readable
+    from airflow_provider_analytics.reconcile.maintained import now
+
+    today = now().date()
+    expired = [one for each in listed.values() for one in each.expired.items()]
+    expiring = [one for each in listed.values() for one in each.expiring(today).items()]
+    for what, found in (("Expired", expired), ("Will expire soon", expiring)):
+        if found:
+            named = "".join(f"\n{readable(f'{entry}: {source.text}')}" for entry, source in found[:SHOWN_CHANGES])
+            more = f"\nand {len(found) - SHOWN_CHANGES:,} more" if len(found) > SHOWN_CHANGES else ""
+            log.info("%s: %s of the list%s%s", what, counted(len(found), "line"), named, more)
+    return {
+        name: [{"entry": entry, **source.to_dict()} for entry, source in found]
+        for name, found in (("expired", expired), ("expiring", expiring))
+    }
+
+
+def sources_of(planned: Planned) -> dict[str, dict[str, str]]:
+    """Return list field to entry to where it comes from, as text, for the audit trail."""
+    listed = planned.source.listed
+    noted = planned.owned.sources if planned.owned else {}
+    found = {name: {**noted.get(name, {}), **one.sources, **one.expired} for name, one in listed.items()}
+    return {
+        name: {
+            entry: ", ".join(filter(None, ("expired" if entry in listed[name].expired else "", source.text)))
+            for entry, source in sources.items()
+        }
+        for name, sources in found.items()
+    }
 
 
 def account_of(hook: AnalyticsHook) -> str | None:
@@ -343,6 +424,7 @@ def result_of(
         **more,
         "dry_run": dry_run,
         **plan.to_dict(SHOWN_CHANGES),
+        **_report_on(planned.source.listed),
         "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),
         "applied": outcome.applied,
         "states": outcome.states,

@@ -118,7 +118,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     :param late_tolerance: how long after the end of the day a late list may be filed if the day has no snapshot; a
         timedelta, default 12 hours. (templated)
     :param search: only websites that the service's search finds. (templated)
-    :param favorite: only favourites (True) or only others (False). (templated)
+    :param favorite: only favorites (True) or only others (False). (templated)
     :param compare_fields: names of the fields that count as changes; default: the documented ones; ``*`` stands for all
         fields of the records. (templated)
     :param ignore_fields: names of fields that do not count. (templated)

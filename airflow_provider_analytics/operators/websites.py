@@ -29,11 +29,11 @@ class ListWebsitesOperator(AnalyticsOperator):
 
     .. code-block:: python
 
-        ListWebsitesOperator(task_id="favourites", favorite=True, sort_by="domain", sort="asc")
+        ListWebsitesOperator(task_id="favorites", favorite=True, sort_by="domain", sort="asc")
 
     :param search: search query; the service decides what matches. (templated)
     :param search_by: field to search: ``domain``. (templated)
-    :param favorite: only favourites (True) or only others (False). (templated)
+    :param favorite: only favorites (True) or only others (False). (templated)
     :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``. (templated)
     :param sort: ``desc`` or ``asc``; default ``desc``. (templated)
     :param per_page: websites per request: 10, 25, 50 or 100; default 100. (templated)
@@ -292,7 +292,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line; ``[]``
         clears the list, a text without entries is refused. (templated)
     :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
-    :param favorite: whether the website is marked as favourite. (templated)
+    :param favorite: whether the website is marked as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as that of :class:`CreateWebsiteOperator`.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, several

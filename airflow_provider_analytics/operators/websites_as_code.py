@@ -119,7 +119,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         :param to_apply_in: the context of the task, if it is to apply the plan.
         """
         from airflow_provider_analytics.api.checks import whole_number
-        from airflow_provider_analytics.operators.planning import account_of, require_run_to_apply
+        from airflow_provider_analytics.operators.planning import account_of, require_run_to_apply, resolved_names
         from airflow_provider_analytics.reconcile.engine import Limits, plan, same_scope
         from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
@@ -132,8 +132,12 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         if approved:
             same_scope(approved, service)
         ledger = self._ledger(source.file, settings, service)
+        for one in source.listed.values():
+            resolved_names(one, ledger)
         if ledger and to_apply_in is not None:
             ledger.take_over(to_apply_in, hook.client)
+        if ledger:
+            ledger.note({name: one for name, one in source.listed.items() if name in source.managed}, {})
         return plan(
             hook.client,
             source,
@@ -223,8 +227,9 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         ``ApprovalOperator``; at most 100 changes), the numbers of ``creates``, ``updates``, ``deletes``, ``opened``
         (statistics pages that become public), ``protected`` (websites that are not deleted), ``entries_added``,
         ``entries_removed`` and ``websites`` compared, the first 20 changes as one line each (``changes``) and the
-        number of further ones (``changes_left_out``), ``scope`` (what the plan is bound to), ``unsafe`` (the message of
-        the guard that trips, or None), ``force``, ``applied`` (0) and ``verified`` (False).
+        number of further ones (``changes_left_out``), ``expired`` and ``expiring`` (entries whose last day is over, or
+        at most 30 days away), ``scope`` (what the plan is bound to), ``unsafe`` (the message of the guard that trips,
+        or None), ``force``, ``applied`` (0) and ``verified`` (False).
     :raises AirflowFailException: without a retry, if an argument is not allowed, the file has problems (all of them are
         listed), or the connection cannot be used.
     :raises BulkError: if websites could not be read.
@@ -417,6 +422,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             read_approved,
             require_run_to_apply,
             result_of,
+            sources_of,
         )
         from airflow_provider_analytics.reconcile.markdown import to_markdown
 
@@ -435,7 +441,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             of_approved = approved.plan if approved else None
             planned = self._plan(hook, settings, force=force, approved=of_approved, to_apply_in=context)
             planned = planned.only(approved)
-            audit = audit_trail(self.audit_path, context, hook.client.redact, parse_file_mode(self.file_mode))
+            mode = parse_file_mode(self.file_mode)
+            audit = audit_trail(self.audit_path, context, hook.client.redact, mode, sources_of(planned))
             outcome = planned.apply(audit, passwords=passwords_of(planned.plan.password_sources))
             result = result_of(planned, outcome, dry_run=False, plan_path=self.plan_path)
             self.log.info("The plan is:\n%s", to_markdown(planned.plan))

@@ -57,12 +57,15 @@ class Wanted:
     :param domain: domain, as written where it is wanted; empty if it is selected by what the service shows.
     :param place: where it is written, for messages.
     :param ignored: fields that are sent when the website is created, and not changed afterwards.
+    :param lines: list field to entry to the line with a comment that is sent where the entry is added; a line with a
+        comment only, to itself, which is sent when the website is created.
     """
 
     settings: Mapping[str, Any]
     domain: str = ""
     place: Place = _NOWHERE
     ignored: frozenset[str] = frozenset()
+    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 # Many websites have the same list, and get the same list.
@@ -129,6 +132,8 @@ def change(
                 before = raw_lines(name, record[name])  # so that guards count what is lost
             if before is not None:
                 after = reconcile(name, before, value, mode, (owned or {}).get(name, ()))
+                lines = wanted.lines.get(name, {})
+                after = tuple(line if line in before else lines.get(line, line) for line in after) if lines else after
             elif mode != "replace":
                 raise ValueError(_unseen(name, mode, record))
         if before is None or before != after:
@@ -150,7 +155,7 @@ def creation(wanted: Wanted) -> Change:
             "service is a public statistics page"
         )
     changes = [
-        FieldChange(name, None, value)
+        FieldChange(name, None, _lines(value, wanted.lines[name]) if name in wanted.lines else value)
         for name, value in wanted.settings.items()
         # Omit what a new website has by default: an empty list, and a False that a create cannot set.
         if name != PASSWORD_FROM and value != () and (value or FIELDS[name].on_create)
@@ -158,6 +163,11 @@ def creation(wanted: Wanted) -> Change:
     if privacy == "password":
         changes.append(_password(wanted, wanted.domain))
     return Change("create", wanted.domain, None, tuple(changes))
+
+
+def _lines(entries: Entries, lines: Mapping[str, str]) -> Entries:
+    """Return the lines of a new list, those with only a comment first."""
+    return (*(line for key, line in lines.items() if key == line), *(lines.get(entry, entry) for entry in entries))
 
 
 def deletion(record: Mapping[str, Any]) -> Change:

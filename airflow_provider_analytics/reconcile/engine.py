@@ -19,8 +19,9 @@ from airflow_provider_analytics.reconcile.approval import ApprovedPlan
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS, Desired
 from airflow_provider_analytics.reconcile.guards import LastList, Watch, guarded
 from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
+from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import Change, Plan
-from airflow_provider_analytics.reconcile.results import Outcome
+from airflow_provider_analytics.reconcile.results import Outcome, State
 from airflow_provider_analytics.reconcile.sending import ChangeOf
 from airflow_provider_analytics.reconcile.websites import Websites
 
@@ -40,6 +41,10 @@ class Source(Protocol):
     @property
     def lists(self) -> Owned:
         """List field to the list of this run, where all websites get the same."""
+
+    @property
+    def listed(self) -> Mapping[str, Listed]:
+        """List field to its entries, with where they come from."""
 
     @property
     def fields(self) -> Collection[str]:
@@ -140,8 +145,14 @@ def plan(
         if adopt:
             owned = owned.adopt(compared, desired.lists(compared, source.managed))
         desired = desired.owning(owned, compared)
-        last_list = next(((owned.lists.get(name, ()), now) for name, now in source.lists.items()), None)
-    made = guarded(desired.plan(records, scope), limits.max_loss_fraction, force=limits.force, last_list=last_list)
+        last_list = next(((name, owned.lists.get(name, ()), now) for name, now in source.lists.items()), None)
+    made = guarded(
+        desired.plan(records, scope),
+        limits.max_loss_fraction,
+        force=limits.force,
+        last_list=last_list,
+        moving=owned.moving if owned else {},
+    )
     return Planned(made, websites, records, compared, source, desired, limits, ledger, owned, unread)
 
 
@@ -197,7 +208,8 @@ class Planned:
     def _change_of(self) -> ChangeOf:
         if self.approved is not None:
             return self.approved.only_approved(self.desired.change)
-        return Watch(self.plan, self.limits.max_loss_fraction).watching(self.desired.change)
+        moving = self.owned.moving if self.owned else {}
+        return Watch(self.plan, self.limits.max_loss_fraction, moving).watching(self.desired.change)
 
     def apply(
         self,
@@ -245,8 +257,9 @@ class Planned:
     def _stopped(self, outcome: Outcome, by: BaseException) -> BaseException:
         """Return what to raise after a stop."""
         unclear = f", {len(outcome.unclear):,} may have been" if outcome.unclear else ""
-        told = f"Stopped: {outcome.applied:,} of {len(self.plan.changes):,} websites changed{unclear}"
-        failed = [f"{website}: {why}" for website, why in outcome.failures.items()]
+        changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in outcome.results)
+        told = f"Stopped: {changed:,} of {len(self.plan.changes):,} websites changed{unclear}"
+        failed = [f"{website}: {why.rstrip('.')}" for website, why in outcome.failures.items()]
         if failed:
             more = f"; and {len(failed) - _SHOWN:,} more" if len(failed) > _SHOWN else ""
             told += f". Not as expected: {'; '.join(failed[:_SHOWN])}{more}"

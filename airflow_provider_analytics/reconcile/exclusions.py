@@ -11,6 +11,7 @@ from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired import Desired, Problem, Wanted
 from airflow_provider_analytics.reconcile.ledger import Owned
+from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.selection import (
     Selectors,
     choose,
@@ -37,6 +38,7 @@ class ExclusionList:
     :param release: selectors of websites that get their own list back: what earlier runs added is removed.
     :param filters: filters of the list request, in place of ``websites``.
     :param allow_no_match: allow selectors that match no website.
+    :param listed: the field to all of these entries, with where they come from.
     """
 
     name: str
@@ -48,6 +50,7 @@ class ExclusionList:
     release: Selectors = ()
     filters: Mapping[str, Any] = field(default_factory=dict)
     allow_no_match: bool = False
+    listed: Mapping[str, Listed] = field(default_factory=dict)
 
     @property
     def managed(self) -> Sequence[str]:

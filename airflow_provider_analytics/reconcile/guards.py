@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.api.entries import Entries
-from airflow_provider_analytics.api.fields import LINE_FIELDS, count_entries
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Change, Plan, short
 from airflow_provider_analytics.thresholds import loses_too_much
 
 #: Number of websites, and of their entries, that a guard names.
 _SHOWN_WORST = 5
+#: Name of a list field, the list of the last run, and that of this run.
+LastList = tuple[str, Entries, Entries]
+#: List field to addresses of host names, before and now.
+Moving = Mapping[str, Collection[str]]
+_NONE_MOVES: Moving = {}
 #: Number of entries that may be lost without having been planned, such as those that somebody typed meanwhile.
 _FEW = 3
 
 
-def guarded(plan: Plan, max_loss_fraction: float, *, force: bool = False, last_list: LastList | None = None) -> Plan:
+def guarded(
+    plan: Plan,
+    max_loss_fraction: float,
+    *,
+    force: bool = False,
+    last_list: LastList | None = None,
+    moving: Moving = _NONE_MOVES,
+) -> Plan:
     """Return the plan with what the guards say of it.
 
     Compared are deleted websites with all compared websites; and of those that stay, websites whose statistics page
@@ -29,14 +41,15 @@ def guarded(plan: Plan, max_loss_fraction: float, *, force: bool = False, last_l
     :param max_loss_fraction: largest fraction allowed, 0 to 1.
     :param force: whether the guards are overridden.
     :param last_list: the source of a managed list, in its last run and now.
+    :param moving: list field to addresses of host names, which move: they are not lost.
     :raises ValueError: if ``max_loss_fraction`` is not between 0 and 1.
     """
     fraction("max_loss_fraction", max_loss_fraction)
     found = [
         _deleted(plan, max_loss_fraction) or _emptied(plan, max_loss_fraction),
         _opened(plan, max_loss_fraction),
-        *(_lost(plan, name, max_loss_fraction) for name in LINE_FIELDS),
-        _cut(last_list, max_loss_fraction) if last_list else None,
+        *(_lost(plan, name, max_loss_fraction, moving.get(name, ())) for name in LINE_FIELDS),
+        _cut(last_list, max_loss_fraction, moving) if last_list else None,
     ]
     tripped = [one for one in found if one]
     unsafe = None
@@ -55,16 +68,18 @@ class Watch:
 
     :param plan: the plan that the guards judged; nothing is watched if they are overridden.
     :param max_loss_fraction: largest fraction allowed, 0 to 1.
+    :param moving: as in :func:`guarded`.
     """
 
-    def __init__(self, plan: Plan, max_loss_fraction: float) -> None:
+    def __init__(self, plan: Plan, max_loss_fraction: float, moving: Moving = _NONE_MOVES) -> None:
         self._planned = {str(change.website_id): change for change in plan.changes}
         self._force = plan.force
         self._left = {
             name: max(_FEW, max_loss_fraction * plan.entries.get(name, 0))
-            - sum(fewer for _, fewer in plan.lost_entries(name))
+            - sum(fewer for _, fewer in plan.lost_entries(name, moving.get(name, ())))
             for name in LINE_FIELDS
         }
+        self._moving = moving
         #: Website and list to what was counted: a website is looked at several times.
         self._counted: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
@@ -91,7 +106,7 @@ class Watch:
         for name in LINE_FIELDS:
             key = (str(change.website_id), name)
             with self._lock:
-                more = _fewer(change, name) - _fewer(planned, name) - self._counted.get(key, 0)
+                more = self._fewer(change, name) - self._fewer(planned, name) - self._counted.get(key, 0)
                 if more <= 0:
                     continue
                 if more > self._left[name]:
@@ -102,16 +117,11 @@ class Watch:
                 self._left[name] -= more
                 self._counted[key] = self._counted.get(key, 0) + more
 
-
-def _fewer(change: Change | None, name: str) -> int:
-    fields = change.fields if change else ()
-    return sum(
-        max(0, count_entries(name, one.before) - count_entries(name, one.after)) for one in fields if one.field == name
-    )
+    def _fewer(self, change: Change | None, name: str) -> int:
+        fields = change.fields if change else ()
+        return sum(max(0, one.fewer(self._moving.get(name, ()))) for one in fields if one.field == name)
 
 
-#: The list of the last run, and that of this run.
-LastList = tuple[Entries, Entries]
 #: What is wrong, and the worst websites.
 _Tripped = tuple[str, list[str]]
 
@@ -143,8 +153,8 @@ def _opened(plan: Plan, limit: float) -> _Tripped | None:
     return problem, [change.website for change in opened[:_SHOWN_WORST]]
 
 
-def _lost(plan: Plan, name: str, limit: float) -> _Tripped | None:
-    lost = plan.lost_entries(name)
+def _lost(plan: Plan, name: str, limit: float, moving: Collection[str]) -> _Tripped | None:
+    lost = plan.lost_entries(name, moving)
     there, fewer = plan.entries.get(name, 0), sum(number for _, number in lost)
     if not loses_too_much(fewer, there, limit):
         return None
@@ -152,8 +162,9 @@ def _lost(plan: Plan, name: str, limit: float) -> _Tripped | None:
     return problem, [_losses(website, name) for website, _ in lost[:_SHOWN_WORST]]
 
 
-def _cut(last_list: LastList, limit: float) -> _Tripped | None:
-    before, now = last_list
+def _cut(last_list: LastList, limit: float, moving: Moving) -> _Tripped | None:
+    name, *lists = last_list
+    before, now = ([entry for entry in one if entry not in moving.get(name, ())] for one in lists)
     fewer = len(before) - len(now)
     if not loses_too_much(fewer, len(before), limit):
         return None

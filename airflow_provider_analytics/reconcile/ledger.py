@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any, Self
 
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
+from airflow_provider_analytics.reconcile.maintained import Resolved, Source
 from airflow_provider_analytics.reconcile.plan import Change, website_of
 
 _VERSION = 1
@@ -96,12 +98,16 @@ class Ledger:
     :param lists: list field to the list of the last run.
     :param websites: website id to what is owned there; while a website is created, its domain instead of the id.
     :param owner: the try that may write it; None if none has written it yet.
+    :param sources: list field to entry to where it comes from: of the list, and of what is still owned.
+    :param names: host name on the list to its last answer.
     """
 
     identity: Identity
     lists: Owned = field(default_factory=dict)
     websites: Mapping[str, OwnedWebsite] = field(default_factory=dict)
     owner: Try | None = None
+    sources: Mapping[str, Mapping[str, Source]] = field(default_factory=dict)
+    names: Mapping[str, Resolved] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str, identity: Identity, path: str = "") -> Self:
@@ -117,6 +123,11 @@ class Ledger:
             lists = _entries(data["lists"])
             websites = {website_id: _website(website) for website_id, website in data["websites"].items()}
             owner = data.get("owner") and _try(data["owner"])
+            sources = {
+                name: {_text(entry): Source.from_dict(one) for entry, one in found_there.items()}
+                for name, found_there in data.get("sources", {}).items()
+            }
+            names = {name: _resolved(one) for name, one in data.get("names", {}).items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"The ledger cannot be read: restore its last good version, or delete it; without a ledger all entries "
@@ -140,12 +151,43 @@ class Ledger:
                 f"The ledger belongs to another {' and '.join(differing)}: {told}. Check the connection; give each "
                 f"list a ledger_path of its own{instead}.{same} Ledger: {path}"
             )
-        return cls(identity, lists, websites, owner)
+        return cls(identity, lists, websites, owner, sources, names)
 
     @property
     def is_open(self) -> bool:
         """Whether changes are outstanding: the last owner was killed while it sent them, or is at work still."""
         return self.owner is not None and self.owner.settled is None
+
+    @property
+    def moving(self) -> dict[str, frozenset[str]]:
+        """List field to the addresses, before and now, of host names that are on the list."""
+        return {
+            name: frozenset(
+                entry for entry, source in sources.items() if not self.names.keys().isdisjoint(source.names)
+            )
+            for name, sources in self.sources.items()
+        }
+
+    def noting(self, sources: Mapping[str, Mapping[str, Source]], names: Mapping[str, Resolved], today: str) -> Self:
+        """Return the ledger that knows where the entries of this run come from.
+
+        What is still owned keeps where it came from.
+
+        :param sources: list field to entry to where it comes from.
+        :param names: host name on the list to its last answer.
+        :param today: the day, as ISO date.
+        """
+        noted = {}
+        for name, now in sources.items():
+            before = self.sources.get(name, {})
+            owned = {entry for website in self.websites.values() for entry in website.owned.get(name, ())}
+            known = owned | set(self.lists.get(name, ()))
+            kept = {entry: source for entry, source in before.items() if entry in owned}
+            since = {
+                entry: before[entry].since if entry in before else "" if entry in known else today for entry in now
+            }
+            noted[name] = {**kept, **{entry: replace(one, since=since[entry]) for entry, one in now.items()}}
+        return replace(self, sources=noted, names=names)
 
     def owned(self, record: Mapping[str, Any]) -> Owned:
         """Return the owned entries; a website whose id now belongs to another domain owns none."""
@@ -285,6 +327,13 @@ class Ledger:
         }
         owner = {"owner": asdict(self.owner)} if self.owner else {}
         data = {"version": _VERSION, **asdict(self.identity), **owner, "lists": _sorted(self.lists)}
+        sources = {
+            name: {entry: source.to_dict() for entry, source in sorted(self.sources[name].items())}
+            for name in sorted(self.sources)
+            if self.sources[name]
+        }
+        data |= {"sources": sources} if sources else {}
+        data |= {"names": {name: asdict(one) for name, one in sorted(self.names.items())}} if self.names else {}
         data["websites"] = websites
         return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
@@ -349,6 +398,10 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
     return value
+
+
+def _resolved(value: Any) -> Resolved:
+    return Resolved(tuple(map(_text, value["addresses"])), datetime.fromisoformat(value["at"]).isoformat())
 
 
 def _try(value: Any) -> Try:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Owned, OwnedWebsite
+from airflow_provider_analytics.reconcile.maintained import Source
 from airflow_provider_analytics.reconcile.plan import website_of
+
+#: What :func:`why` tells of each entry.
+COLUMNS = ("entry", "list", "websites", "owner", "since", "until", "host name", "reason")
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,60 @@ def check(ledgers: Mapping[str, Ledger], service: Service | None = None) -> dict
     for path, text in _with_each_other(ledgers):
         found[path].append(text)
     return {path: [readable(text, None) for text in texts] for path, texts in found.items()}
+
+
+def why(ledgers: Iterable[Ledger], entry: str | None, service: Service | None = None) -> list[list[str]]:
+    """Return a row per entry and list: entry, list, number of websites, and where it comes from (:data:`COLUMNS`).
+
+    :param entry: an entry of any list, or an address in a network of one; None for all entries.
+    :param service: whose websites to look at, for entries that no ledger owns.
+    """
+    rows: list[list[str]] = []
+    owned: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for ledger in ledgers:
+        belongs = service is None or (ledger.identity.service, ledger.identity.account) == (
+            service.address,
+            service.account,
+        )
+        found: Counter[tuple[str, str]] = Counter()
+        for key, website in ledger.websites.items():
+            for name, entries in website.owned.items():
+                for one in entries:
+                    found[name, one] += 1
+                    if belongs:
+                        owned[name, one].add(key)
+        found.update({(name, one): 0 for name, entries in ledger.lists.items() for one in entries})
+        for (name, one), number in sorted(found.items()):
+            if entry is None or _is_in(name, entry, one):
+                source = ledger.sources.get(name, {}).get(one, Source())
+                is_listed = name not in ledger.lists or one in ledger.lists[name]
+                reason = (
+                    source.reason if is_listed else ", ".join(filter(None, ("no longer on the list", source.reason)))
+                )
+                until = str(source.until or "")
+                told = [source.owner, source.since, until, ", ".join(source.names), reason]
+                rows.append([one, f"{ledger.identity.list} ({name})", f"{number:,}", *told])
+    by_hand: Counter[tuple[str, str]] = Counter()
+    for record in service.records if service else ():
+        website_id = website_of(record)[1]
+        for name in LINE_FIELDS:
+            lines = normalise(name, record.get(name))
+            keys = {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()
+            by_hand.update((name, one) for one in keys - {""} if website_id not in owned[name, one])
+    for (name, one), number in sorted(by_hand.items()):
+        if entry is None or _is_in(name, entry, one):
+            rows.append([one, f"typed by hand ({name})", f"{number:,}", "", "", "", "", ""])
+    return [[readable(cell) for cell in row] for row in rows]
+
+
+def _is_in(name: str, asked: str, entry: str) -> bool:
+    """Return whether an entry of a list is the one that is asked for, or a network that holds it."""
+    if LINE_FIELDS[name].key(asked) == entry:
+        return True
+    try:
+        return ipaddress.ip_address(asked) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False
 
 
 def _by_itself(ledger: Ledger) -> Iterator[str]:

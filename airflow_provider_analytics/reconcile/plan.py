@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -50,6 +50,18 @@ class FieldChange:
     def removed(self) -> tuple[str, ...]:
         """Entries removed from a list; empty for other fields."""
         return _without(self.before, self.after) if self.field in LINE_FIELDS else ()
+
+    def fewer(self, apart: Collection[str] = ()) -> int:
+        """Return by how many entries a list gets shorter; negative if it gets longer.
+
+        :param apart: entries that do not count, before and after.
+        """
+        return self._count(self.before, apart) - self._count(self.after, apart)
+
+    def _count(self, value: Any, apart: Collection[str]) -> int:
+        if apart and isinstance(value, tuple):
+            value = tuple(line for line in value if LINE_FIELDS[self.field].key(line) not in apart)
+        return count_entries(self.field, value)
 
     @property
     def opens(self) -> bool:
@@ -228,13 +240,15 @@ class Plan:
         """Return the number of entries added to a list field."""
         return sum(len(change.added) for website in self.changes for change in website.fields if change.field == name)
 
-    def lost_entries(self, name: str) -> list[tuple[Change, int]]:
+    def lost_entries(self, name: str, apart: Collection[str] = ()) -> list[tuple[Change, int]]:
         """Return the changes after which a list field has fewer entries, and how many fewer; the worst first.
 
         An entry that is replaced by another one is not lost. Deleted websites do not count.
+
+        :param apart: entries that do not count, before and after.
         """
         lost = [
-            (website, count_entries(name, change.before) - count_entries(name, change.after))
+            (website, change.fewer(apart))
             for website in self.changes
             if website.action != "delete"
             for change in website.fields

@@ -9,8 +9,10 @@ from typing import Any
 from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key, matches
+from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.reconcile.desired import Desired, Place, Problem
 from airflow_provider_analytics.reconcile.ledger import Owned
+from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.websites_file import WebsitesFile, check_key, problems_error
@@ -44,6 +46,11 @@ class WebsitesAsCode:
     def lists(self) -> Owned:
         """Nothing: each website has a list of its own."""
         return {}
+
+    @property
+    def listed(self) -> Mapping[str, Listed]:
+        """List field to its entries, with where they come from."""
+        return self.file.listed
 
     @property
     def fields(self) -> Sequence[str]:
@@ -86,6 +93,12 @@ class WebsitesAsCode:
                 for one in nameless
             ]
         names = [website_of(record)[0] for record in records]
+        warnings = []
+        if self.only_missing and any(one.settings.get(name) for one in created for name in LINE_FIELDS):
+            warnings.append(
+                "websites that are restored have new ids, and no managed list owns their entries: run each once with "
+                "adopt=True"
+            )
         idle = [one for one in self.file.protected if not any(matches(one, name) for name in names)]
         return Desired(
             problems_error,
@@ -93,7 +106,7 @@ class WebsitesAsCode:
             created=created,
             doomed=frozenset(doomed),
             spared=spared,
-            warnings=[f"{one} is protected, but no website matches it" for one in idle],
+            warnings=[*warnings, *(f"{one} is protected, but no website matches it" for one in idle)],
             problems=problems,
             modes=self.file.modes,
         )

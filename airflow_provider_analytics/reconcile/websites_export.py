@@ -10,7 +10,7 @@ import yaml
 
 from airflow_provider_analytics.api.checks import refused, short_repr
 from airflow_provider_analytics.api.domains import domain_key, matches
-from airflow_provider_analytics.api.entries import Addresses, EntryType
+from airflow_provider_analytics.api.entries import Addresses, EntryType, line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, raw_lines
 from airflow_provider_analytics.api.kinds import PASSWORD_FROM
 from airflow_provider_analytics.readable import MASK, is_plain, readable
@@ -29,9 +29,9 @@ def export_websites(
     """Return the text of a file that describes the records, and the websites and settings that it lacks.
 
     Planned against the same records, the file changes nothing: a list with a line that a file cannot hold is left out.
-    To restore, it only lacks that line. Comments at the top list what is missing: lines, fields that a record does not
-    show or whose value is not allowed in a file, and passwords, which no record shows. A website whose
-    domain a file cannot hold is never deleted by a plan.
+    To restore, it only lacks that line. A comment is sent where its entry is added. The top of the
+    file lists what is missing: lines, fields that a record does not show or whose value is not allowed in a file, and
+    passwords, which no record shows. A website whose domain a file cannot hold is never deleted by a plan.
 
     :param origin: source of the records, for the first line.
     :param restore: the records are of the past, such as those of a snapshot.
@@ -124,17 +124,22 @@ def _exported(field: str, value: Any, *, shown: bool, restore: bool) -> tuple[An
     if not isinstance(value, tuple):
         raise ValueError("its value is not a list")
     entry_type = LINE_FIELDS[field]
-    entries: dict[str, None] = {}
+    items: dict[str, Any] = {}
+    networks = False
     lost = []
     for number, line in enumerate(value, start=1):
         try:
-            if entry := _entry(entry_type, line):
-                entries[entry] = None
+            entry = _entry(entry_type, line)
+            comment = line_key(line, entry_type.key)[1].lstrip("# ")
+            if entry or comment:
+                named = {"entry": entry} if entry else {}
+                items.setdefault(entry or line, {**named, "comment": comment} if comment else entry)
+            networks |= isinstance(entry_type, Addresses) and "/" in entry
         except ValueError as error:
             lost.append(f"line {number} omitted: {short_repr(line)} {error}")
-    if lost and not (restore and entries):
+    if lost and not (restore and items):
         raise ValueError(f"{len(lost):,} of its {len(value):,} lines are not usable: {lost[0]}")
-    return list(entries), isinstance(entry_type, Addresses) and any("/" in entry for entry in entries), lost
+    return list(items.values()), networks, lost
 
 
 def _entry(entry_type: EntryType, line: str) -> str:

@@ -30,6 +30,7 @@ from airflow_provider_analytics.reconcile.desired import (
     Problem,
     Wanted,
 )
+from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
 
 SCHEMA_FILE = "websites.schema.json"
 
@@ -69,11 +70,13 @@ class WebsitesFile:
     :param websites: its websites, in the order of the file, with defaults and groups applied.
     :param modes: list field to how it is reconciled, if it is not replaced (see :func:`exclusions.reconcile`).
     :param protected: domains, and patterns of them, of websites that are never deleted.
+    :param listed: list field to the entries of all websites, with where they come from.
     """
 
     websites: tuple[Wanted, ...]
     modes: Mapping[str, str] = field(default_factory=dict)
     protected: tuple[str, ...] = ()
+    listed: Mapping[str, Listed] = field(default_factory=dict)
 
     @property
     def managed(self) -> list[str]:
@@ -215,6 +218,10 @@ def parse_websites_files(texts: Mapping[str, str]) -> WebsitesFile:
         tuple(website for _, file in files for website in file.websites),
         modes[1],
         tuple(dict.fromkeys(one for _, file in files for one in file.protected)),
+        {
+            name: together(file.listed[name] for _, file in files if name in file.listed)
+            for name in dict.fromkeys(name for _, file in files for name in file.listed)
+        },
     )
 
 
@@ -490,17 +497,23 @@ def _check_shape(data: object, places: _Places) -> None:
                 check_password_from(error.instance)
             except ValueError as problem:
                 places.problem(path, str(problem))
-        elif error.validator == "type" and ("object" in error.validator_value or "array" in error.validator_value):
+        elif error.validator == "type" and _expected(error)[0] in ("object", "array"):
             # What stands there instead may hold a password.
-            kind = "settings by name" if "object" in error.validator_value else "a list"
+            kind = "settings by name" if "object" in _expected(error) else "a list"
             places.problem(path, str(refused(where, NOT_SHOWN, kind)))
         elif error.validator == "pattern":
             places.problem(path, f"{where} {_NO_ENTRIES}")
         else:
-            allowed = error.schema.get("enum") or {"boolean": ["true", "false"]}.get(error.schema.get("type"))
+            allowed = error.schema.get("enum") or {"boolean": ["true", "false"]}.get(str(error.schema.get("type")))
             told = f"; allowed: {', '.join(map(str, allowed))}" if allowed else ""
             message = f"{short_repr(error.instance)} is not allowed{told}" if allowed else error.message
             places.problem(path, f"{where}: {message}")
+
+
+def _expected(error: jsonschema.ValidationError) -> list[str]:
+    """Return the types that are allowed, the usual one first."""
+    types: Any = error.validator_value
+    return [types] if isinstance(types, str) else list(types)
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
@@ -511,10 +524,10 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 
 def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
-    networks = data.get("networks", "reject")
+    lists = _Lists(data.get("networks", "reject"), data.get("modes", {}))
     groups = data.get("groups", {})
-    defaults = _layer(data.get("defaults"), ("defaults",), networks, places)
-    layers = {name: _layer(value, ("groups", name), networks, places) for name, value in groups.items()}
+    defaults = _layer(data.get("defaults"), ("defaults",), lists, places)
+    layers = {name: _layer(value, ("groups", name), lists, places) for name, value in groups.items()}
     websites: list[Wanted] = []
     protected: list[str] = []
     first: dict[str, Wanted] = {}
@@ -541,15 +554,28 @@ def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
                 hint = f"known: {nearest(name, layers) or ', '.join(sorted(layers))}" if layers else "there are none"
                 places.problem((*path, "groups", number), f"there is no group {name}; {hint}")
             _override(settings, layers.get(name, {}))
-        _override(settings, _layer(value, path, networks, places))
+        _override(settings, _layer(value, path, lists, places))
         ignored = frozenset(settings.pop(_IGNORE, ()))
-        website = Wanted(settings, domain, places.at(path), ignored)
+        listed = {name: one for name, one in settings.items() if isinstance(one, Listed)}
+        settings |= {name: one.entries for name, one in listed.items()}
+        with_comments = {name: one.lines for name, one in listed.items() if one.lines}
+        website = Wanted(settings, domain, places.at(path), ignored, with_comments)
         first.setdefault(domain_key(domain), website)
         websites.append(website)
-    return WebsitesFile(tuple(websites), dict(data.get("modes", {})), tuple(protected))
+    found = {name: together(parts) for name, parts in lists.found.items()}
+    return WebsitesFile(tuple(websites), dict(lists.modes), tuple(protected), found)
 
 
-def _layer(value: Mapping[str, Any] | None, path: Path, networks: str, places: _Places) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Lists:
+    """How the lists of a file are read, and those that were found, by field."""
+
+    networks: str
+    modes: Mapping[str, str]
+    found: dict[str, list[Listed]] = field(default_factory=dict)
+
+
+def _layer(value: Mapping[str, Any] | None, path: Path, lists: _Lists, places: _Places) -> dict[str, Any]:
     """Return the settings of one layer, with its lists parsed."""
     layer: dict[str, Any] = {}
     for name, setting in (value or {}).items():
@@ -558,8 +584,17 @@ def _layer(value: Mapping[str, Any] | None, path: Path, networks: str, places: _
             layer[name] = setting
             continue
         try:
-            layer[name] = LINE_FIELDS[field_name].parse(name, setting, networks)
-            if not layer[name] and setting != []:
+            is_managed = lists.modes.get(field_name) == "managed"
+            listed = read_list(
+                name,
+                setting,
+                LINE_FIELDS[field_name],
+                networks=lists.networks,
+                managed=is_managed,
+            )
+            lists.found.setdefault(field_name, []).append(listed)
+            layer[name] = listed
+            if not (listed.sources or listed.expired or listed.lines) and setting != []:
                 places.problem((*path, name), f"{name} {_NO_ENTRIES}")
         except UnusableEntriesError as error:
             for number, problem in error.problems:
@@ -577,7 +612,7 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
         elif field_name == name:
             settings[name] = layer[name]
         else:
-            settings[field_name] = tuple(dict.fromkeys((*settings.get(field_name, ()), *layer[name])))
+            settings[field_name] = together([settings.get(field_name, Listed()), layer[name]])
 
 
 def problems_error(problems: Iterable[Problem]) -> ProblemsError:

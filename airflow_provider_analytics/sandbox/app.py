@@ -1,7 +1,7 @@
 """The six operations of the interface as a FastAPI application.
 
-It models the interface, not the vendor's code. What the interface does not document is assumed; ``docs/sandbox.md``
-lists every assumption, and :class:`airflow_provider_analytics.sandbox.options.Options` has those that can be changed.
+It models the interface, not the vendor's code. ``docs/internals/assumptions.md`` lists what it assumes where
+the interface says nothing; :class:`airflow_provider_analytics.sandbox.options.Options` has what can be changed.
 """
 
 from __future__ import annotations

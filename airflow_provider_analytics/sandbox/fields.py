@@ -120,7 +120,7 @@ WEBSITE_FIELDS = (
     Field(
         name="favorite",
         form=BOOLEAN,
-        meaning="marked as favourite",
+        meaning="marked as favorite",
         default=False,
         on_update=True,
         column="INTEGER NOT NULL",

@@ -107,7 +107,7 @@ def cursor_parameter(name: str) -> Parameter:
 LIST_PARAMETERS = (
     Parameter("search", TEXT, "part of the searched field"),
     Parameter("search_by", word("domain"), "field to search", default="domain"),
-    Parameter("favorite", BOOLEAN, "marked as favourite"),
+    Parameter("favorite", BOOLEAN, "marked as favorite"),
     Parameter("sort_by", word("id", "domain"), "sort key", default="id"),
     Parameter("sort", word("desc", "asc"), "sort direction", default="desc"),
     Parameter("per_page", integer(10, 25, 50, 100), "websites per page", default=100),

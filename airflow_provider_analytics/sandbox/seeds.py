@@ -30,7 +30,7 @@ def generate_websites(count: int, seed: int, taken: AbstractSet[str] = frozenset
     """Yield ``count`` websites, oldest first, with distinct domains that are not in ``taken``.
 
     70 % are public, 20 % private and 10 % password-protected; 30 % exclude IP addresses, 25 % query parameters; 10 %
-    are favourites.
+    are favorites.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     used = set(taken)

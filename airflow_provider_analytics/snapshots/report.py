@@ -143,7 +143,7 @@ def summarise(rows: Iterable[Row]) -> Summary:
     left = MAX_ROW_CHARACTERS
     for row in rows:
         summary.privacy[_privacy(row["privacy"])] += 1
-        summary.settings["favourites"] += row["favorite"] is True
+        summary.settings["favorites"] += row["favorite"] is True
         summary.settings["with e-mail reports"] += row["email"] == 1
         summary.settings["bots excluded"] += row["exclude_bots"] == 1
         for counter, name in ((summary.exclude_params, "exclude_params"), (summary.exclude_ips, "exclude_ips")):
@@ -194,7 +194,7 @@ def _in_words(row: Row) -> dict[str, str]:
     """Return what the table shows of a row."""
     reported = {None: "", 0: "", 1: "reports"}
     flags = [
-        "favourite" if row["favorite"] else "",
+        "favorite" if row["favorite"] else "",
         reported.get(row["email"], ""),
         "bots counted" if row["exclude_bots"] == 0 else "",
     ]

@@ -40,11 +40,11 @@ COLUMNS = {
 }
 #: Meaning of the columns that are not website fields.
 MEANINGS = {
-    "id": "id of the website; text even if the service uses numbers",
+    "id": "id of the website, as text even if it is a number",
     "record": "the complete record as JSON, keys sorted",
     "record_hash": "SHA-256 of `record`",
     "snapshot_date": "day of the snapshot",
-    "observed_at": "when reading the list began, in UTC; the same in all rows of a snapshot",
+    "observed_at": "start of the reading, in UTC; the same in all rows",
 }
 #: How IP addresses are written: unchanged, each as its SHA-256, or not at all.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")

@@ -49,6 +49,12 @@ def uv(checkout: Path) -> str:
 
 
 @pytest.fixture(scope="session")
+def recipes_python(checkout: Path) -> str:
+    """The Python with what the recipes of docs/loading.md need."""
+    return tool("python", path=str(checkout / ".tools" / "recipes" / "bin"))
+
+
+@pytest.fixture(scope="session")
 def wheel(checkout: Path, uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout, alone in its folder."""
     directory = tmp_path_factory.mktemp("dist")

@@ -180,8 +180,9 @@ def test_each_night_is_loaded_after_it_was_written(service: Service, tmp_path: P
 
     loading = wait_for("a run started by the event", started)
     service.ended("load_snapshot_into_duckdb", loading)
-    [event] = [event for event in api.asset_events() if event["source_run_id"] == run_id]
-    assert (event["uri"], event["extra"]["count"]) == ("analytics://analytics_default/websites", len(expected))
+    uri = "analytics://analytics_default/websites"
+    [event] = [one for one in api.asset_events() if (one["source_run_id"], one["uri"]) == (run_id, uri)]
+    assert event["extra"]["count"] == len(expected)
     answered = api.xcom("load_snapshot_into_duckdb", loading, "answer")
     assert {
         "source": f"{tmp_path}/websites",

@@ -255,7 +255,7 @@ def test_a_connection_is_filled_in_and_reopened(staged: Stage, screen: Screen, w
     assert not {"Login", "Schema"} & set(screen.in_sight().split(" "))
     screen.picture("connection")
     ways.extras()
-    help_of_timeout = "Seconds to wait for a connection, and for the next bytes of a response; 30 if empty."
+    help_of_timeout = "Seconds to wait for a connection, and for the next bytes. If empty: 30."
     screen.sees("Timeout (s)", help_of_timeout, "Retries", "Requests per minute")
     ways.fill_in_timeout("20")
     screen.picture("connection_extras")

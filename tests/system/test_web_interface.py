@@ -66,9 +66,11 @@ def interface(
     copy = in_pictures("checkout")
     for folder in ("scripts", "dags"):
         shutil.copytree(checkout / folder, copy / folder)
+    # Nobody had the first folder, the default of the forms, before: a snapshot of another service would be in the way.
+    roots = f"{(copy / 'website_analytics').as_uri()} {os.environ['WEBSITE_ANALYTICS_ROOTS']}"
     with subprocess.Popen(
         [sys.executable, str(copy / "scripts" / "ui.py")],
-        env={**environment, "WEBSITE_ANALYTICS_ROOTS": os.environ["WEBSITE_ANALYTICS_ROOTS"]},
+        env={**environment, "WEBSITE_ANALYTICS_ROOTS": roots},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

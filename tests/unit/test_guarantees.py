@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_analytics.probe.unknowns import PROMISES as NAMES
+
 pytestmark = pytest.mark.repository
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +20,10 @@ PROMISES = re.split(r"^## ", DOCUMENT.partition("\n## Conditions")[0], flags=re.
 def test_a_promise_names_its_tests(promise: str) -> None:
     """Its heading is its anchor."""
     assert "* **Tests:**" in promise
+
+
+def test_the_probe_knows_the_promises_by_their_headings() -> None:
+    assert {promise.partition("\n")[0] for promise in PROMISES} >= set(NAMES)
 
 
 def test_the_tests_that_are_named_exist() -> None:

@@ -93,8 +93,9 @@ def test_modules_import_what_their_part_may_import(part: str, path: Path) -> Non
 def test_only_the_transport_imports_requests(part: str, path: Path) -> None:
     names = imported(path) - {"http.HTTPStatus"}
     network = {"requests", "urllib3", "http", "httpx", "socket"} & {name.split(".")[0] for name in names}
+    # Only the transport sends requests; host names are looked up beside it.
     if part != "sandbox" and path.name != "transport.py":
-        assert not network
+        assert network <= ({"socket"} if path.name == "host_names.py" else set())
 
 
 @pytest.mark.parametrize("folder", [path.parent for path in sorted(ROOT.glob("*/__init__.py"))], ids=lambda p: p.name)

@@ -69,7 +69,9 @@ def test_half_of_the_websites_were_deleted(
     connect()
     for number in range(1, 21):
         analytics_sandbox.add_website(
-            f"{number}.example.com", privacy=number % 2, exclude_ips=f"203.0.113.{number + 1}"
+            f"{number}.example.com",
+            privacy=number % 2,
+            exclude_ips=f"# typed by Ann\n203.0.113.{number + 1} # office {number}\n198.51.100.7",
         )
     take(execute, tmp_path)
     before = settings(analytics_sandbox)
@@ -79,6 +81,7 @@ def test_half_of_the_websites_were_deleted(
     analytics_sandbox.change_website(kept["id"], email=1)  # what was changed since stays
     done = recipe(0)
     assert (done["plan"]["creates"], done["plan"]["updates"]) == (10, 0)
+    assert "no managed list owns their entries: run each once with adopt=True" in done["plan"]["markdown"]
     assert (done["apply"]["applied"], done["apply"]["verified"]) == (10, True)
     assert settings(analytics_sandbox) == {**before, kept["domain"]: {**before[kept["domain"]], "email": 1}}
     assert recipe(0)["plan"]["creates"] == 0
@@ -88,7 +91,7 @@ def test_one_website_as_it_was(
     analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
 ) -> None:
     connect()
-    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params="utm_source")
+    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params="utm_source # spring")
     other = analytics_sandbox.add_website("other.example.com", privacy=1)
     take(execute, tmp_path)
     before = settings(analytics_sandbox)["shop.example.com"]
@@ -173,3 +176,22 @@ def test_an_export_is_the_same_twice_and_loses_only_the_line_that_it_cannot_hold
     assert texts[0].count("password_from") == 2  # one line: what to set, and how for all of them
     assert "0.example: exclude_ips: line 2 omitted: 'nonsense' " in texts[0]
     assert yaml.safe_load(texts[0])["websites"]["0.example"]["exclude_ips"] == ["203.0.113.7", "203.0.113.8"]
+
+
+def test_comments_come_back_with_their_entries(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, tmp_path: Path
+) -> None:
+    """On a website that exists, a comment is sent only with the entry that is missing."""
+    connect()
+    text = "# typed by Ann\n203.0.113.7 # office\n203.0.113.8 # home\n203.0.113.9"
+    one = analytics_sandbox.add_website("a.example", privacy=1, exclude_ips=text)
+    path = str(tmp_path / "websites.yaml")
+    execute(ExportWebsitesOperator, config_path=path)
+    assert execute(PlanWebsitesOperator, config_path=path)["changes"] == []
+    analytics_sandbox.change_website(one["id"], exclude_ips="203.0.113.7 # moved\n203.0.113.9")
+    assert execute(ApplyWebsitesOperator, config_path=path)["verified"] is True
+    [website] = analytics_sandbox.websites()
+    assert website["exclude_ips"] == "203.0.113.7 # moved\n203.0.113.9\n203.0.113.8 # home"
+    analytics_sandbox.remove_website(one["id"])
+    assert execute(ApplyWebsitesOperator, config_path=path, max_loss_fraction=1)["verified"] is True
+    assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == [text]

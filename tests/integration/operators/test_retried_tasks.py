@@ -53,6 +53,7 @@ ERRORS: list[tuple[Exception, tuple[str, int]]] = [
     (exceptions.BulkError({"www.example.com": "no"}, permanent=True), FAILS_AT_ONCE),
     (exceptions.StoppedError("no"), IS_RETRIED),
     (exceptions.StorageError("no"), IS_RETRIED),
+    (exceptions.UnresolvedError("no"), IS_RETRIED),
     (RuntimeError("no"), IS_RETRIED),
 ]
 

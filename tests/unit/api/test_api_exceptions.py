@@ -37,6 +37,7 @@ ERRORS: list[AnalyticsError] = [
     exceptions.StoppedError("Stopped: 3 of 7 websites changed."),
     exceptions.BulkError({"a.example": "no"}, done=3),
     exceptions.StorageError("no space"),
+    exceptions.UnresolvedError("vpn.example.com does not resolve"),
 ]
 
 

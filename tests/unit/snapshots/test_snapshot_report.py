@@ -116,7 +116,7 @@ def test_settings_are_said_in_words(take: Make, make_websites: Make, base: Stora
     first = take(base, make_websites(2))
     records = [website | {"email": 1, "favorite": True, "exclude_bots": 0} for website in make_websites(2)]
     text = page(take(base, records, first.manifest.observed_at + NIGHT, report=True))
-    assert "<td>public</td><td>favourite, reports, bots counted</td>" in text
+    assert "<td>public</td><td>favorite, reports, bots counted</td>" in text
     assert "no \u2192 yes" in text
     assert "prefers-color-scheme: dark" in text
 

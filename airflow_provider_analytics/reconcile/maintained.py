@@ -1,0 +1,378 @@
+"""What a managed list says besides its entries: host names, owners, reasons and last days. Pure functions."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import idna
+
+from airflow_provider_analytics.api.checks import nearest
+from airflow_provider_analytics.api.entries import Addresses, Entries, EntryType, each_line, entry_of, stripped
+from airflow_provider_analytics.exceptions import UnresolvedError
+
+#: Maximum number of host names in one list, and of addresses of one name.
+MAX_NAMES, MAX_ANSWERS = 100, 64
+#: Days before its last day in which an entry is reported as expiring.
+EXPIRING_DAYS = 30
+#: How far the clocks of two workers may differ.
+_SKEW = timedelta(hours=1)
+#: After a longer rest of a list, a clock that is wrong is as likely as entries that expired meanwhile.
+_LONG_REST = timedelta(days=92)
+
+_KEYS = ("owner", "until")
+_ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
+_SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*", re.DOTALL)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+#: Between the parts of a comment; people forget the comma before a key.
+_SEPARATOR = re.compile(r",|\s+(?=(?:owner|until)\s*=)", re.IGNORECASE)
+#: What people write for a last day.
+_MEANS_UNTIL = re.compile(r"until|expir|valid", re.IGNORECASE)
+_UNTIL_IN_WORDS = re.compile(r"(until|expir\w*|valid\w*)\b[\s:=]*\d", re.IGNORECASE)
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+#: What the system's resolver takes for an address: 2130706433, 0x7f.1, 127.1.
+_NUMERIC = re.compile(r"\d+|0x[0-9a-f]*")
+_DAY_ALLOWED = "until=YYYY-MM-DD, such as until=2027-01-31"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an entry of a list comes from.
+
+    :param owner: who asked for it; empty if the list does not say.
+    :param until: its last day (UTC); None if it stays.
+    :param reason: the rest of its comment.
+    :param names: host names that resolve to it.
+    :param since: since when it is on the list, as ISO date; empty if that is not known.
+    """
+
+    owner: str = ""
+    until: date | None = None
+    reason: str = ""
+    names: Entries = ()
+    since: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it as text for people, such as ``until 2027-01-31, owner it@example.com, office Berlin``."""
+        until = f"until {self.until}" if self.until else ""
+        owner = f"owner {self.owner}" if self.owner else ""
+        names = f"from {', '.join(self.names)}" if self.names else ""
+        return ", ".join(filter(None, (until, owner, self.reason, names)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is known, as JSON-safe values."""
+        known = {name: value for name, value in asdict(self).items() if value}
+        return {name: str(value) if name == "until" else value for name, value in known.items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Source:
+        """Return what :meth:`to_dict` returned."""
+        texts = {name: data.get(name, "") for name in ("owner", "reason", "since")}
+        names = tuple(data.get("names", ()))
+        until = date.fromisoformat(data["until"]) if "until" in data else None
+        if not all(isinstance(one, str) for one in (*texts.values(), *names)):
+            raise TypeError(f"{data!r} is not the source of an entry")
+        return cls(until=until, names=names, **texts)
+
+    def beside(self, other: Source | None) -> Source:
+        """Return the source of an entry that is on the list twice."""
+        if other is None:
+            return self
+        until = max(self.until, other.until) if self.until and other.until else None
+        names = tuple(dict.fromkeys((*self.names, *other.names)))
+        since = min(filter(None, (self.since, other.since)), default="")
+        return Source(self.owner or other.owner, until, self.reason or other.reason, names, since)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The last answer for a host name.
+
+    :param addresses: its addresses.
+    :param at: when it was given, as ISO 8601.
+    """
+
+    addresses: Entries
+    at: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list as it counts today.
+
+    :param sources: entry, normalised, to where it comes from, in the order of the list.
+    :param names: host name to where it comes from.
+    :param expired: entry or host name whose last day is over, to where it comes from.
+    :param lines: entry to the line with a comment that is sent where the entry is added; a line with a comment only, to
+        itself, which is sent where the website is created.
+    """
+
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    names: Mapping[str, Source] = field(default_factory=dict)
+    expired: Mapping[str, Source] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
+
+    # Many websites share a list.
+    @functools.cached_property
+    def entries(self) -> Entries:
+        """The entries, normalised and without duplicates."""
+        return tuple(self.sources)
+
+    def with_answers(self, resolved: Mapping[str, Resolved]) -> Listed:
+        """Return the list with the addresses of its host names."""
+        sources = dict(self.sources)
+        for name, source in self.names.items():
+            for address in resolved[name].addresses:
+                sources[address] = replace(source, names=(name,)).beside(sources.get(address))
+        expired = {one: source for one, source in self.expired.items() if one not in sources}
+        return replace(self, sources=sources, expired=expired)
+
+    def expiring(self, today: date) -> dict[str, Source]:
+        """Return the entries and host names whose last day is near."""
+        last = today + timedelta(days=EXPIRING_DAYS)
+        # Of a host name, its addresses say the same.
+        own = {one: source for one, source in self.sources.items() if not source.names}
+        return {one: source for one, source in {**own, **self.names}.items() if source.until and source.until <= last}
+
+
+def together(lists: Iterable[Listed]) -> Listed:
+    """Return several lists as one: an entry has expired only if it has wherever it stands."""
+    parts: dict[str, dict[str, Source]] = {"sources": {}, "names": {}, "expired": {}}
+    lines: dict[str, str] = {}
+    for one in lists:
+        lines |= one.lines
+        for part, found in parts.items():
+            for key, source in getattr(one, part).items():
+                found[key] = source.beside(found.get(key))
+    sources, names, expired = parts.values()
+    gone = {one: source for one, source in expired.items() if one not in sources and one not in names}
+    return Listed(sources, names, gone, lines)
+
+
+def now() -> datetime:
+    """Return the time by which entries expire and answers grow old."""
+    return datetime.now(UTC)
+
+
+def read_list(
+    argument: str,
+    value: Any,
+    entry_type: EntryType,
+    *,
+    networks: str = "reject",
+    managed: bool = True,
+    host_names: bool = False,
+) -> Listed:
+    """Return a list as it counts today.
+
+    A line is an entry or a host name, and after ``#`` a comment, of which the parts ``owner=...`` and
+    ``until=YYYY-MM-DD`` count; commas separate the parts. In place of a line, a list may hold a dict with ``entry``,
+    ``owner``, ``until`` and ``reason``, and ``comment``, which is sent with the entry where it is added.
+
+    :param argument: name of the argument, for messages.
+    :param value: a list, its JSON text, or a text with one entry per line.
+    :param entry_type: type of its entries.
+    :param networks: see :meth:`EntryType.parse`.
+    :param managed: whether entries may have a last day: only a list that knows what it added can remove it.
+    :param host_names: whether host names are allowed.
+    :raises ValueError: if it is neither a list nor a text.
+    :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
+    """
+    parse = entry_type.parser(networks)
+    today = now().date()
+
+    def read(line: object) -> tuple[Entries, str | None, Source, str]:
+        text, source, comment = _line(line, managed=managed)
+        try:
+            return (parse(text) if text else ()), None, source, comment
+        except ValueError:
+            name = _host_name(text)
+            if name is None:
+                raise
+        if not host_names:
+            raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'")
+        return (), name, source, ""
+
+    allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
+    sources: dict[str, Source] = {}
+    names: dict[str, Source] = {}
+    expired: dict[str, Source] = {}
+    lines: dict[str, str] = {}
+    for entries, name, source, comment in each_line(argument, value, read, allowed):
+        is_over = source.until is not None and source.until < today
+        place = expired if is_over else sources if name is None else names
+        for one in entries if name is None else [name]:
+            place[one] = source.beside(place.get(one))
+        if comment and not is_over:
+            lines |= {one: f"{one} # {comment}" for one in entries} or {f"# {comment}": f"# {comment}"}
+    if len(names) > MAX_NAMES:
+        raise ValueError(f"{argument} has {len(names):,} host names; allowed: at most {MAX_NAMES}")
+    return together([Listed(sources, names, expired, lines)])
+
+
+def resolve(
+    names: Mapping[str, object],
+    last: Mapping[str, Resolved],
+    at: datetime,
+    *,
+    keep_days: float,
+    private: bool,
+) -> tuple[dict[str, Resolved], list[str]]:
+    """Return the answers that count for host names, and warnings.
+
+    A name without an answer keeps its last one for some days.
+
+    :param names: host name to its addresses, or to why there is no answer.
+    :param last: the last answers.
+    :param at: the time.
+    :param keep_days: for how many days.
+    :param private: whether addresses that are not public are allowed.
+    :raises ValueError: if an answer cannot be an entry.
+    :raises UnresolvedError: if a name has no answer, and no last one that still counts.
+    """
+    parse = Addresses().parser("reject")
+    found: dict[str, Resolved] = {}
+    problems, silent, warnings = [], [], []
+    for name, answer in names.items():
+        before = last.get(name)
+        if isinstance(answer, (list, tuple)) and answer:
+            try:
+                found[name] = Resolved(_judged(answer, parse, private=private), at.isoformat())
+            except ValueError as error:
+                problems.append(f"{name} {error}")
+            continue
+        why = f"does not resolve: {answer or 'no address'}"
+        until = datetime.fromisoformat(before.at) + timedelta(days=keep_days) if before else None
+        if before is None or until is None:
+            silent.append(f"{name} {why}; there is no last answer")
+        elif until < at:
+            silent.append(f"{name} {why}; its last answer, of {before.at[:10]}, is older than {keep_days:g} days")
+        else:
+            found[name] = before
+            addresses = ", ".join(before.addresses)
+            warnings.append(
+                f"{name} {why}. Its last answer of {before.at[:10]} stays until {until:%Y-%m-%d}: {addresses}"
+            )
+    if problems:
+        raise ValueError(f"{'; '.join(problems)}. Nothing was sent")
+    if silent:
+        raise UnresolvedError(
+            f"{'; '.join(silent)}.",
+            "Nothing was sent. Correct the host name, or remove it from the list; keep_unresolved says for how many "
+            "days a last answer counts.",
+        )
+    return found, warnings
+
+
+def check_clock(at: datetime, last_run: str | None, expired: Mapping[str, Source]) -> None:
+    """Raise :class:`ValueError` if the clock seems to be wrong: by it, entries would be removed.
+
+    :param last_run: when the list ran last, as ISO 8601; None if it never did.
+    :param expired: what has expired by this clock.
+    """
+    if last_run is None:
+        return
+    rest = at - datetime.fromisoformat(last_run)
+    if rest < -_SKEW:
+        raise ValueError(
+            f"The clock says {at:%Y-%m-%d %H:%M} UTC, and the list ran last at {last_run}, which is later: check the "
+            "clocks of the workers. If that of the last run was wrong, correct `since` in the ledger. Nothing was sent"
+        )
+    if rest > _LONG_REST and expired:
+        raise ValueError(
+            f"The clock says {at:%Y-%m-%d %H:%M} UTC, and the list ran last at {last_run}, {rest.days:,} days before; "
+            f"{len(expired):,} entries would expire: {', '.join(list(expired)[:3])}. If the clock is right, remove "
+            "these lines from the list. Nothing was sent"
+        )
+
+
+def _line(line: object, *, managed: bool) -> tuple[str, Source, str]:
+    """Return the entry of a line, what its comment says, and the comment that is sent."""
+    sent = ""
+    if isinstance(line, Mapping):
+        text, source, sent = _item(line)
+    else:
+        text = entry_of(line)
+        comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
+        source = _comment(comment, managed=managed) if comment else Source()
+    if source.until and not managed:
+        raise ValueError("has a last day: until needs mode='managed', which knows what it added")
+    if sent and managed:
+        raise ValueError("has a comment, which makes it a line of a person in mode managed; use reason")
+    return text, source, sent
+
+
+def _item(item: Mapping[Any, Any]) -> tuple[str, Source, str]:
+    unknown = sorted(map(str, item.keys() - set(_ITEM_KEYS)))
+    if unknown or item.keys().isdisjoint(("entry", "comment")):
+        problem = f"{unknown[0]} is not known" if unknown else "entry is missing"
+        raise ValueError(f"cannot be read: {problem}; allowed: {', '.join(_ITEM_KEYS)}")
+    texts = {name: item.get(name) or "" for name in ("owner", "reason", "comment")}
+    for name, value in texts.items():
+        if not isinstance(value, str) or len(value.splitlines()) > 1:
+            raise ValueError(f"cannot be read: {name} is not a text of one line")
+    until = item.get("until")
+    source = Source(texts["owner"], None if until is None else _day(str(until)), texts["reason"])
+    return entry_of(item.get("entry", "")), source, texts["comment"]
+
+
+def _comment(comment: str, *, managed: bool) -> Source:
+    settings: dict[str, str] = {}
+    rest = []
+    for part in _SEPARATOR.split(comment):
+        found = _SETTING.fullmatch(part)
+        key = found[1].lower() if found else ""
+        if found and key in _KEYS:
+            if key in settings:
+                raise ValueError(f"has {key}= twice")
+            settings[key] = found[2]
+        elif found and managed and (near := "until" if _MEANS_UNTIL.search(key) else nearest(key, _KEYS)):
+            raise ValueError(f"has {key}=, which is not known; did you mean {near}=?")
+        elif managed and _UNTIL_IN_WORDS.search(part):
+            raise ValueError(f"has a last day that cannot be read; allowed: {_DAY_ALLOWED}, after a comma")
+        elif part.strip():
+            rest.append(part.strip())
+    until = _day(settings["until"]) if "until" in settings else None
+    return Source(settings.get("owner", ""), until, ", ".join(rest))
+
+
+def _day(text: str) -> date:
+    try:
+        if _DAY.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise ValueError(f"has the last day {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}")
+
+
+def _host_name(text: str) -> str | None:
+    """Return a host name in A-labels and lower case; None if it cannot be one."""
+    try:
+        name = idna.encode(text.removesuffix("."), uts46=True).decode() if not text.isascii() else text.lower()
+    except idna.IDNAError:
+        return None
+    labels = name.removesuffix(".").split(".")
+    is_name = len(name) < 254 and all(map(_LABEL.fullmatch, labels)) and not _NUMERIC.fullmatch(labels[-1])
+    return ".".join(labels) if is_name else None
+
+
+def _judged(answer: Collection[str], parse: Callable[[str], Entries], *, private: bool) -> Entries:
+    if len(set(answer)) > MAX_ANSWERS:
+        raise ValueError(f"resolves to {len(set(answer)):,} addresses; allowed: at most {MAX_ANSWERS}")
+    addresses: list[str] = []
+    for address in sorted(set(answer)):
+        try:
+            addresses += parse(address)
+        except ValueError as error:
+            raise ValueError(f"resolves to {address!r}, which {error}") from None
+        if not private and not ipaddress.ip_address(addresses[-1]).is_global:
+            raise ValueError(
+                f"resolves to {address}, which no visitor from the internet has; allow_private_answers=True allows it"
+            )
+    return tuple(dict.fromkeys(addresses))

@@ -1,0 +1,79 @@
+"""Every Monday, send an e-mail with the excluded IP addresses that expire within 30 days, or have expired.
+
+The list is that of ``sync_excluded_ips.py``: the Airflow Variable ``exclude_ips``, in which a comment names the owner
+and the last day of an address::
+
+    203.0.113.7  # office Berlin, owner=it@example.com, until=2027-01-31
+
+Nothing is changed: to do that, use ``sync_excluded_ips.py``, with the same ``state_path``.
+
+Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics, a connection
+``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
+``website_analytics_notify``, the address of the recipient.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pendulum
+from airflow.providers.common.compat.sdk import Param, dag, task
+from airflow.providers.smtp.operators.smtp import EmailOperator
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+
+STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
+ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
+BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
+
+
+@dag(
+    description="Every Monday, send an e-mail with the excluded IP addresses that expire soon",
+    schedule="0 6 * * 1",
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
+    params={
+        "state_path": Param(
+            ROOTS[0], type="string", pattern=BELOW_A_ROOT, description="state_path of sync_excluded_ips.py"
+        ),
+    },
+    tags=["analytics", "example"],
+    doc_md=__doc__,
+)
+def remind_of_expiring_entries():
+    plan = SyncExcludedIpsOperator(
+        task_id="plan",
+        exclude_ips="{{ var.value.exclude_ips }}",
+        mode="managed",
+        ledger_path="{{ params.state_path }}/excluded_ips_ledger.json",
+        list_name="sync_excluded_ips.sync",
+        dry_run=True,
+    )
+
+    @task.short_circuit
+    def remind(result: dict[str, Any]) -> list[str]:
+        """Return the lines of the e-mail, the subject first; an empty list skips the e-mail."""
+
+        def line(one: dict[str, str]) -> str:
+            return ", ".join(one[name] for name in ("entry", "until", "owner", "reason") if name in one)
+
+        expired, expiring = (list(map(line, result[name])) for name in ("expired", "expiring"))
+        subject = f"Excluded IP addresses: {len(expiring)} expire within 30 days, {len(expired)} have expired"
+        text = [*(["Expire soon:", *expiring] if expiring else []), *(["Have expired:", *expired] if expired else [])]
+        return [subject, *text] if text else []
+
+    mail = EmailOperator(
+        task_id="mail",
+        conn_id="smtp_default",
+        to="{{ var.value.website_analytics_notify }}",
+        subject="{{ ti.xcom_pull('remind')[0] }}",
+        html_content="<pre>{{ ti.xcom_pull('remind')[1:] | join('\\n') | e }}</pre>",
+    )
+    remind(plan.output) >> mail
+
+
+remind_of_expiring_entries()

@@ -1,0 +1,468 @@
+"""Host names, owners and last days in managed lists, through the operators, over a socket."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from airflow.providers.common.compat.sdk import AirflowFailException
+from fixture_types import Execute
+
+from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.exceptions import UnresolvedError
+from airflow_provider_analytics.hooks import host_names
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
+from airflow_provider_analytics.reconcile import maintained
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+TODAY = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
+VPN = "vpn.example.com"
+
+
+class World:
+    """The time, and the answers of the resolver."""
+
+    def __init__(self) -> None:
+        self.now = TODAY
+        self.answers: dict[str, list[str] | OSError] = {}
+
+    def look_up(self, name: str) -> list[str]:
+        answer = self.answers.get(name, OSError(-2, "Name or service not known"))
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    found = World()
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return found.now
+
+    monkeypatch.setattr(maintained, "now", lambda: found.now)
+    monkeypatch.setattr("airflow_provider_analytics.operators.planning.datetime", Clock)
+    monkeypatch.setattr(host_names, "look_up", found.look_up)
+    return found
+
+
+@pytest.fixture
+def sync(world: World, execute: Execute, tmp_path: Path) -> Callable[..., Any]:
+    def run(lines: Any, **arguments: Any) -> Any:
+        given = {
+            "mode": "managed",
+            "ledger_path": str(tmp_path / "ledger.json"),
+            "audit_path": str(tmp_path / "audit"),
+            "resolve_names": True,
+            **arguments,
+        }
+        return execute(SyncExcludedIpsOperator, exclude_ips=lines, **given)
+
+    return run
+
+
+def lists(sandbox: SandboxServer) -> dict[str, list[str]]:
+    return {website["domain"]: (website["exclude_ips"] or "").splitlines() for website in sandbox.websites()}
+
+
+def sent(sandbox: SandboxServer) -> Counter[str | None]:
+    found: Counter[str | None] = Counter(request.operation for request in sandbox.requests)
+    sandbox.clear_requests()
+    return found
+
+
+def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], tmp_path: Path
+) -> None:
+    for number in range(12):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.1 # Ann")
+    world.answers[VPN] = ["1.1.1.1", "2606:4700:4700:0::1111"]
+    sync(f"8.8.8.8\n{VPN}  # Berlin, owner=it@example.com")
+    assert set(map(tuple, lists(analytics_sandbox).values())) == {
+        ("192.0.2.1 # Ann", "8.8.8.8", "1.1.1.1", "2606:4700:4700::1111")
+    }
+    sent(analytics_sandbox)
+    world.answers[VPN] = ["9.9.9.9", "1.1.1.1"]
+    world.now += timedelta(days=1)
+    result = sync(f"8.8.8.8\n{VPN}  # Berlin, owner=it@example.com")
+    assert set(map(tuple, lists(analytics_sandbox).values())) == {("192.0.2.1 # Ann", "8.8.8.8", "1.1.1.1", "9.9.9.9")}
+    assert (result["updates"], result["applied"], result["verified"], result["unsafe"]) == (12, 12, True, None)
+    assert sent(analytics_sandbox)["update"] == 12
+    ledger = json.loads((tmp_path / "ledger.json").read_text())
+    assert ledger["sources"]["exclude_ips"]["9.9.9.9"] == {
+        "owner": "it@example.com",
+        "reason": "Berlin",
+        "names": [VPN],
+        "since": "2026-11-24",
+    }
+    assert ledger["names"][VPN] == {"addresses": ["1.1.1.1", "9.9.9.9"], "at": "2026-11-24T01:30:00+00:00"}
+    world.now += timedelta(days=1)
+    again = sync(f"8.8.8.8\n{VPN}  # Berlin, owner=it@example.com")
+    assert (again["updates"], sent(analytics_sandbox)["update"]) == (0, 0)
+    # What is not owned any more is forgotten.
+    assert "2606:4700:4700::1111" not in (tmp_path / "ledger.json").read_text()
+
+
+def test_a_move_is_no_loss(analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]) -> None:
+    analytics_sandbox.add_website("a.example")
+    world.answers[VPN] = [f"1.1.1.{number}" for number in range(20)]
+    sync(["8.8.8.8", VPN])
+    world.answers[VPN] = ["1.1.1.1"]
+    assert sync(["8.8.8.8", VPN])["unsafe"] is None
+    assert lists(analytics_sandbox) == {"a.example": ["8.8.8.8", "1.1.1.1"]}
+    world.answers[VPN] = [f"1.1.1.{number}" for number in range(20)]
+    sync(["8.8.8.8", VPN])
+    # A line that is removed is a loss of all that it stood for.
+    with pytest.raises(AirflowFailException, match=r"20 of 21 exclude_ips entries would be lost"):
+        sync(["8.8.8.8"])
+
+
+def test_a_name_without_an_answer_keeps_its_last_one_for_some_days(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    with pytest.raises(UnresolvedError, match=r"^vpn.example.com does not resolve: Name or .* known; there is no"):
+        sync([VPN])
+    world.answers[VPN] = ["1.1.1.1"]
+    sync([VPN])
+    world.answers[VPN] = OSError(-3, "Temporary failure in name resolution")
+    sent(analytics_sandbox)
+    for _ in range(7):
+        world.now += timedelta(days=1)
+        assert sync([VPN])["updates"] == 0
+    world.now += timedelta(days=1)
+    sent(analytics_sandbox)
+    with pytest.raises(UnresolvedError, match=r"its last answer, of 2026-11-23, is older than 7 days"):
+        sync([VPN])
+    assert sent(analytics_sandbox) == {"account": 1}
+    assert lists(analytics_sandbox) == {"a.example": ["1.1.1.1"]}
+    assert sync([VPN], keep_unresolved=30)["updates"] == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (["10.0.0.1"], "vpn.example.com resolves to 10.0.0.1, which no visitor from the internet has"),
+        (["1.1.1.1", "127.0.0.1"], "resolves to 127.0.0.1, which no visitor"),
+        (["::1"], "resolves to ::1, which no visitor"),
+        (["0.0.0.0"], "resolves to '0.0.0.0', which is the unspecified address"),
+        (["fe80::1%eth0"], "resolves to 'fe80::1%eth0', which has a scope id"),
+        (
+            [f"1.{number // 250}.{number % 250}.1" for number in range(10_000)],
+            "resolves to 10,000 addresses",
+        ),
+    ],
+)
+def test_answers_are_judged_as_entries(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], answer: list[str], told: str
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    world.answers[VPN] = answer
+    with pytest.raises(AirflowFailException) as raised:
+        sync([VPN])
+    assert told in str(raised.value)
+    assert "Nothing was sent" in str(raised.value)
+    assert lists(analytics_sandbox) == {"a.example": []}
+
+
+def test_answers_that_are_not_public_can_be_allowed(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    world.answers[VPN] = ["10.0.0.1", "::ffff:10.0.0.2"]
+    sync([VPN], allow_private_answers=True)
+    assert lists(analytics_sandbox) == {"a.example": ["10.0.0.1", "10.0.0.2"]}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("*.example.com", "is not an IP address"),
+        ("2130706433", "is not an IP address"),
+        ("0x7f.1", "is not an IP address"),
+        ("1.2.3", "is not an IP address"),
+        ("http://vpn.example.com", "is not an IP address"),
+        ("vpn.example.com:443", "is not an IP address"),
+        (
+            "1.1.1.1 # until=2026-13-01",
+            "has the last day '2026-13-01', which cannot be read; allowed: until=",
+        ),
+        ("1.1.1.1 # until=soon", "has the last day 'soon', which cannot be read"),
+        ("1.1.1.1 # until=20270131", "has the last day '20270131', which cannot be read"),
+        ("1.1.1.1 # office until 2027-01-31", "has a last day that cannot be read; allowed: until=YYYY-MM-DD"),
+        ("1.1.1.1 # unitl=2027-01-31", "has unitl=, which is not known; did you mean until=?"),
+        ("1.1.1.1 # owner=a, owner=b", "has owner= twice"),
+        ("1.1.1.1 # valid_until=2027-01-31", "has valid_until=, which is not known; did you mean until=?"),
+        ("1.1.1.1 # expires=2027-01-31", "has expires=, which is not known; did you mean until=?"),
+        ("1.1.1.1 # expires 2027-01-31", "has a last day that cannot be read"),
+        ("1.1.1.1 # until=2027-01-31 office", "has the last day '2027-01-31 office', which cannot be read"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(
+    analytics_sandbox: SandboxServer, sync: Callable[..., Any], line: str, told: str
+) -> None:
+    with pytest.raises(AirflowFailException) as raised:
+        sync(f"8.8.8.8\n{line}")
+    assert f"exclude_ips has 1 unusable entries: line 2: {line!r} {told}" in str(raised.value)
+    assert not analytics_sandbox.requests
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "told"),
+    [
+        (VPN, {"resolve_names": False}, "a host name needs resolve_names=True and mode='managed'"),
+        (VPN, {"mode": "merge"}, "resolve_names is not allowed with mode='merge'; allowed: mode='managed'"),
+        ("8.8.8.8 # until=2027-01-31", {"mode": "replace", "resolve_names": False}, "until needs mode='managed'"),
+        ("8.8.8.8", {"keep_unresolved": 0}, "keep_unresolved=0 is not allowed; allowed: a number above 0"),
+        ("\n".join(f"h{n}.example" for n in range(101)), {}, "exclude_ips has 101 host names; allowed: at most 100"),
+        ("8.8.8.8 # until=2026-11-22", {}, "all of it has expired: 8.8.8.8."),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_before_anything_is_sent(
+    analytics_sandbox: SandboxServer, sync: Callable[..., Any], lines: str, arguments: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(AirflowFailException) as raised:
+        sync(lines, **arguments)
+    assert told in str(raised.value)
+    assert not analytics_sandbox.requests
+
+
+def test_entries_leave_after_their_last_day_everywhere_and_say_why(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], tmp_path: Path, caplog: Any
+) -> None:
+    analytics_sandbox.add_website("a.example", exclude_ips="192.0.2.1")
+    analytics_sandbox.add_website("b.example")
+    text = "8.8.8.8\n1.1.1.1  # office Berlin, owner=it@example.com, until=2026-11-24\n192.0.2.1 # until=2026-11-24"
+    assert sync(text)["expiring"] == [
+        {"entry": "1.1.1.1", "until": "2026-11-24", "owner": "it@example.com", "reason": "office Berlin", },
+        {"entry": "192.0.2.1", "until": "2026-11-24"},
+    ]  # fmt: skip
+    world.now += timedelta(days=1)  # its last day
+    assert sync(text)["updates"] == 0
+    world.now += timedelta(days=1)
+    caplog.clear()
+    result = sync(text)
+    # What somebody typed by hand stays.
+    assert lists(analytics_sandbox) == {"a.example": ["192.0.2.1", "8.8.8.8"], "b.example": ["8.8.8.8"]}
+    assert [one["entry"] for one in result["expired"]] == ["1.1.1.1", "192.0.2.1"]
+    assert (result["expiring"], result["updates"]) == ([], 2)
+    assert "Expired: 2 lines of the list\n1.1.1.1: until 2026-11-24, owner it@example.com, office Berlin" in caplog.text
+    audited = [json.loads(line) for file in sorted(tmp_path.rglob("*.jsonl")) for line in file.read_text().splitlines()]
+    last = {line["domain"]: line["sources"] for line in audited}
+    why = "expired, until 2026-11-24, owner it@example.com, office Berlin"
+    assert last == {
+        "a.example": {"1.1.1.1": why},
+        "b.example": {"1.1.1.1": why, "192.0.2.1": "expired, until 2026-11-24"},
+    }
+
+
+@pytest.mark.parametrize("comment", ["it@x until=2026-11-23", "it@x; until=2026-11-23", "it@x,UNTIL = 2026-11-23"])
+def test_a_forgotten_comma_does_not_keep_an_entry_for_ever(
+    analytics_sandbox: SandboxServer, sync: Callable[..., Any], comment: str
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    [found] = sync(f"8.8.8.8\n1.1.1.1 # owner={comment}")["expiring"]
+    assert (found["entry"], found["until"]) == ("1.1.1.1", "2026-11-23")
+
+
+def test_an_expired_address_that_a_name_has_stays(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    world.answers[VPN] = ["1.1.1.1"]
+    result = sync(f"1.1.1.1 # until=2026-11-01\n{VPN}")
+    assert (result["expired"], lists(analytics_sandbox)) == ([], {"a.example": ["1.1.1.1"]})
+
+
+def test_owners_and_last_days_in_a_file_of_websites(
+    analytics_sandbox: SandboxServer, world: World, execute: Execute, tmp_path: Path, caplog: Any
+) -> None:
+    for domain in ("a.example", "b.example"):
+        analytics_sandbox.add_website(domain)
+    item = {"entry": "1.1.1.1", "owner": "it@example.com", "reason": "Berlin", "until": TODAY.date()}
+    config = {
+        "modes": {"exclude_ips": "managed"},
+        "defaults": {"exclude_ips": ["8.8.8.8", item]},
+        "websites": {"a.example": None, "b.example": {"also_exclude_ips": ["1.1.1.1"]}},
+    }
+    path = tmp_path / "websites.yaml"
+    path.write_text(yaml.safe_dump(config))
+    given = {"config_path": str(path), "ledger_path": str(tmp_path / "ledger.json"), "list_name": "file"}
+    result = execute(ApplyWebsitesOperator, **given, audit_path=str(tmp_path / "audit"))
+    assert result["verified"] is True
+    world.now += timedelta(days=1)
+    assert execute(PlanWebsitesOperator, **given)["changes"] == ["update a.example (id 1): exclude_ips - 1.1.1.1"]
+    result = execute(ApplyWebsitesOperator, **given, audit_path=str(tmp_path / "audit"), task_id="again")
+    # It also stands in the list of b.example, without a last day.
+    assert lists(analytics_sandbox) == {"a.example": ["8.8.8.8"], "b.example": ["8.8.8.8", "1.1.1.1"]}
+    assert result["expired"] == []
+    path.write_text(path.read_text().replace("2026-11-23", "tomorrow"))
+    with pytest.raises(AirflowFailException, match=r"websites.yaml:\d: exclude_ips: .* has the last day 'tomorrow'"):
+        execute(PlanWebsitesOperator, **given)
+
+
+@pytest.mark.parametrize("by", [timedelta(days=-2), timedelta(days=400)])
+def test_a_clock_that_jumps_removes_nothing(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], by: timedelta
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    text = f"8.8.8.8\n1.1.1.1 # until=2027-01-31\n{VPN}"
+    world.answers[VPN] = ["9.9.9.9"]
+    sync(text)
+    sent(analytics_sandbox)
+    world.now += by
+    for _ in range(2):  # a retry does not believe it either
+        with pytest.raises(AirflowFailException, match=r"The clock says 20.*the list ran last at 2026-11-23"):
+            sync(text)
+    assert sent(analytics_sandbox) == {"account": 2}
+    world.now -= by
+    assert sync(text)["updates"] == 0
+
+
+def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    for_ever = threading.Event()
+
+    def look_up(name: str) -> list[str]:
+        if name == VPN:
+            for_ever.wait()
+        return ["1.1.1.1"]
+
+    monkeypatch.setattr(host_names, "look_up", look_up)
+    began = time.monotonic()
+    names = [VPN, *(f"{number}.example" for number in range(20))]
+    found = host_names.look_up_all(names, timeout=0.5)
+    for_ever.set()
+    assert time.monotonic() - began < 10
+    assert found == {name: ["1.1.1.1"] if name != VPN else "no answer within 0.5 s" for name in names}
+
+
+def test_names_are_looked_up_by_the_resolver_of_the_system(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    """``localhost`` has the addresses of the machine it is looked up on; both families are taken."""
+    analytics_sandbox.add_website("a.example")
+    given = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json"), "resolve_names": True}
+    with pytest.raises(
+        AirflowFailException, match=r"localhost resolves to \S+, which no visitor from the internet has"
+    ):
+        execute(SyncExcludedIpsOperator, exclude_ips=["localhost"], **given)
+    execute(SyncExcludedIpsOperator, exclude_ips=["localhost"], allow_private_answers=True, **given)
+    expected = sorted(host_names.look_up("localhost"))
+    assert sorted(lists(analytics_sandbox)["a.example"]) == expected
+    assert "127.0.0.1" in expected
+    with pytest.raises(UnresolvedError, match=r"nowhere.invalid does not resolve"):
+        execute(
+            SyncExcludedIpsOperator, exclude_ips=["localhost", "nowhere.invalid"], allow_private_answers=True, **given
+        )
+
+
+def test_both_families_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(0, 0, 0, "", ("192.0.2.1", 0)), (0, 0, 0, "", ("2001:db8::1", 0, 0, 0)), (0, 0, 0, "", ("192.0.2.1", 0))]
+    monkeypatch.setattr("socket.getaddrinfo", lambda *args, **kwargs: rows)
+    assert host_names.look_up("x.example") == ["192.0.2.1", "2001:db8::1"]
+
+
+def test_why_an_address_is_there(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], tmp_path: Path, capsys: Any
+) -> None:
+    for number in range(3):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips="192.0.2.7")
+    world.answers[VPN] = ["1.1.1.1"]
+    sync(f"8.8.8.0/24\n{VPN} # Berlin, owner=it@example.com, until=2027-01-31", networks="send", list_name="offices")
+    capsys.readouterr()
+    ledger = str(tmp_path / "ledger.json")
+    assert main(["why", "1.1.1.1", "--ledger", ledger]) == 0
+    table = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    cells = [[cell.strip() for cell in line if cell] for line in table]
+    assert cells == [
+        ["ENTRY", "LIST", "WEBSITES", "OWNER", "SINCE", "UNTIL", "HOST NAME", "REASON"],
+        ["1.1.1.1", "offices (exclude_ips)", "3", "it@example.com", "2026-11-23", "2027-01-31", VPN, "Berlin"],
+    ]
+    assert main(["why", "8.8.8.8", "--ledger", ledger]) == 0
+    assert "8.8.8.0/24  offices (exclude_ips)  3" in capsys.readouterr().out
+    assert main(["why", "192.0.2.7", "--ledger", ledger]) == 2
+    assert "192.0.2.7: no ledger knows it: it was typed by hand" in capsys.readouterr().out
+    assert main(["why", "192.0.2.7", "--ledger", ledger, "--conn-id", "analytics_default"]) == 0
+    assert "192.0.2.7  typed by hand (exclude_ips)  3" in capsys.readouterr().out
+    assert main(["why", "--ledger", ledger]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert main(["why", "1.1.1.1", "--ledger", str(tmp_path / "none.json")]) == 1
+
+
+def test_query_parameters_have_owners_and_last_days_too(
+    analytics_sandbox: SandboxServer, world: World, execute: Execute, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    given = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    text = "gclid\nspring # campaign, until=2026-11-23"
+    execute(SyncExcludedParamsOperator, exclude_params=text, **given)
+    world.now += timedelta(days=1)
+    execute(SyncExcludedParamsOperator, exclude_params=text, **given)
+    assert [website["exclude_params"] for website in analytics_sandbox.websites()] == ["gclid"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_thirty_nights(analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], seed: int) -> None:
+    """Names move, vanish and come back, entries expire, people type the same addresses by hand; an oracle compares."""
+    chance = random.Random(seed)
+    domains = [f"{number}.example" for number in range(4)]
+    for domain in domains:
+        analytics_sandbox.add_website(domain)
+    pool = [f"1.1.1.{number}" for number in range(1, 30)]
+    names = {f"n{number}.example": chance.sample(pool, 2) for number in range(3)}
+    silent: set[str] = set()
+    last_answer = {name: (world.now, answer) for name, answer in names.items()}
+    #: Domain to what a person typed that the list did not own there.
+    by_hand: dict[str, set[str]] = {domain: set() for domain in domains}
+    shown: dict[str, set[str]] = {domain: set() for domain in domains}
+    static = {f"8.8.8.{number}": TODAY.date() + timedelta(days=chance.randint(3, 40)) for number in range(6)}
+    text = "\n".join([*(f"{one} # owner=a@example.com, until={day}" for one, day in static.items()), "9.9.9.9", *names])
+    for night in range(30):
+        for name in names:
+            if chance.random() < 0.3:
+                names[name] = chance.sample(pool, chance.randint(1, 3))
+            is_silent = night > 0 and (name in silent or chance.random() < 0.2)
+            if is_silent and chance.random() < 0.9:
+                silent.add(name)  # for several nights
+            else:
+                silent.discard(name)
+            world.answers[name] = OSError(-2, "unknown") if is_silent else names[name]
+        silent_now = {name for name in names if isinstance(world.answers[name], OSError)}
+        domain = chance.choice(domains)
+        typed = chance.choice(pool)
+        if typed not in shown[domain]:  # else it is there already
+            record = next(one for one in analytics_sandbox.websites() if one["domain"] == domain)
+            text_there = "\n".join(filter(None, (record["exclude_ips"], typed)))
+            analytics_sandbox.change_website(record["id"], exclude_ips=text_there)
+            by_hand[domain].add(typed)
+            shown[domain].add(typed)
+        wanted = {one for one, day in static.items() if day >= world.now.date()} | {"9.9.9.9"}
+        answers = last_answer | {name: (world.now, names[name]) for name in names.keys() - silent_now}
+        wanted |= {address for _, answer in answers.values() for address in answer}
+        expected = {domain: by_hand[domain] | wanted for domain in domains}
+        differing = sum(expected[domain] != shown[domain] for domain in domains)
+        sent(analytics_sandbox)
+        if any(world.now - at > timedelta(days=7) for at, _ in answers.values()):
+            with pytest.raises(UnresolvedError):
+                sync(text, max_loss_fraction=1)
+            assert not sent(analytics_sandbox)["update"]
+            world.now += timedelta(days=1)
+            continue
+        result = sync(text, max_loss_fraction=1)
+        last_answer = answers  # what a failed run is told is not kept
+        shown = {domain: set(found) for domain, found in lists(analytics_sandbox).items()}
+        assert shown == expected
+        assert (result["updates"], sent(analytics_sandbox)["update"]) == (differing, differing)
+        world.now += timedelta(days=1)
