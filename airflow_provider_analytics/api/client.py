@@ -423,6 +423,15 @@ class AnalyticsClient:
         """
         checked = fields.check_update(**settings)
         before: Record = {}
+        lost: Expected | None = None
+
+        def expected() -> Expected:
+            found = Expected(before, checked, expected_domain or str(before.get("domain") or ""))
+            return found.following(lost)
+
+        def may_be_applied() -> None:
+            nonlocal lost
+            lost = expected()
 
         def work_out(record: Record) -> Mapping[str, Any]:
             nonlocal before
@@ -432,9 +441,8 @@ class AnalyticsClient:
             return checked
 
         with _Counted(self.stats):
-            self.change_website(website_id, work_out)
-            expected = Expected(before, checked, expected_domain or str(before.get("domain") or ""))
-            record, comparison = self.verify(str(website_id), expected)
+            self.change_website(website_id, work_out, may_be_applied)
+            record, comparison = self.verify(str(website_id), expected())
         return Written(record, comparison.unverified)
 
     @_located

@@ -7,8 +7,8 @@ that is compared comes from a later read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.entries import line_key
@@ -75,6 +75,21 @@ class Expected:
         """Return what a new website should show: what was sent, and the defaults that the interface documents."""
         defaults = {name: one.default for name, one in FIELDS.items() if one.default is not None}
         return cls(defaults, sent, domain, compared=tuple(defaults))
+
+    def following(self, lost: Self | None) -> Self:
+        """Return what is expected after another update whose outcome is not known: what was there before it stays.
+
+        :param lost: what that one expected; None if there is none.
+        """
+        if lost is None:
+            return self
+        sent = {**lost.sent, **self.sent}
+        for name in self.shared & lost.sent.keys() & self.sent.keys():
+            key = LINE_FIELDS[name].key
+            both = (*normalise(name, lost.sent[name]), *normalise(name, self.sent[name]))
+            lines = {line_key(line, key): line for line in both}
+            sent[name] = tuple(lines.values())
+        return replace(self, before=lost.before, sent=sent)
 
     def compare(self, shown: Mapping[str, Any]) -> Comparison:
         """Return how a record differs from what is expected."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -192,25 +192,29 @@ class Sender:
                 return
             except Exception:
                 if lost:
-                    self._expect(site, *lost[-1])
+                    self._expect(site, lost)
                     site.lost = replace(lost[-1][0], domain=planned.domain)
                 raise
             break
-        for change, shown in lost:  # applied, as the next attempt shows, or overwritten by it
-            self._expect(site, change, shown)
+        for change, _ in lost:  # applied, as the next attempt shows, or overwritten by it
             self.note(site, change)
         if worked_out is None:
+            self._expect(site, lost)
             site.result.record = before
         else:
-            self._expect(site, worked_out, before)
+            self._expect(site, [*lost, (worked_out, before)])
             if record is not None:
                 self._check_answer(site, planned, worked_out, record)
             self.note(site, worked_out)
 
-    def _expect(self, site: Site, change: Change, before: Mapping[str, Any]) -> None:
-        settings = self._settings(change)
-        site.before = site.before or before
-        site.expected = Expected(before, settings, change.domain, shared=self._shared)
+    def _expect(self, site: Site, attempts: Sequence[tuple[Change, Mapping[str, Any]]]) -> None:
+        """Note what a website should show after attempts, each with the record before it; the last one is answered."""
+        expected: Expected | None = None
+        for change, before in attempts:
+            site.before = site.before or before
+            this = Expected(before, self._settings(change), change.domain, shared=self._shared)
+            expected = this.following(expected)
+        site.expected = expected or site.expected
 
     def _check_answer(self, site: Site, planned: Change, sent: Change, record: Mapping[str, Any]) -> None:
         """Raise if the response to an update is about another domain than the one in the plan."""

@@ -54,18 +54,25 @@ def telling_of(sites: Sequence[Site], records: Mapping[str, Mapping[str, Any]]) 
     for site in sites:
         record = records.get(str(site.todo.website_id), {})
         values = {name: normalise(name, record[name]) for name in COMPARED if shows(name, record)}
-        lines = [line for name in LINE_FIELDS for line in values.get(name, ())]
+        sent_fields = {one.field for one in site.todo.fields}
+        lists = {name: values.get(name, ()) for name in LINE_FIELDS}
+        signs = frozenset(_sign(one, name in sent_fields) for name in lists for one in _kinds(name, lists[name]))
         named = frozenset(name for name, value in values.items() if value not in (FIELDS[name].default, False, ()))
-        sent = frozenset(f"{one.field} is sent" for one in site.todo.fields)
-        found[site.name] = Telling(named | sent, _kinds(lines), len(lines))
+        sent = frozenset(f"{name} is sent" for name in sent_fields)
+        found[site.name] = Telling(named | sent, signs, sum(map(len, lists.values())))
     longest = max(found, key=lambda name: found[name].length)
     if found[longest].length > LONG_LIST:
         found[longest] = found[longest]._replace(lines=found[longest].lines | {"many"})
     return found
 
 
-def _kinds(lines: Iterable[str]) -> frozenset[str]:
-    return frozenset(sign for line in lines for sign in ("#", "/", "*") if sign in line)
+def _kinds(name: str, lines: Iterable[str]) -> frozenset[str]:
+    return frozenset(f"{name} {sign}" for line in lines for sign in ("#", "/", "*") if sign in line)
+
+
+def _sign(kind: str, is_sent: bool) -> str:
+    """Return what tells a kind of lines in a list that is sent from the same kind in one that is not."""
+    return kind if is_sent else f"{kind}, not sent"
 
 
 def _lost(name: str, before: Mapping[str, Any], shown: Mapping[str, Any]) -> list[str]:
@@ -97,8 +104,8 @@ def kept_nowhere_else(site: Site, changed: Sequence[Site]) -> bool:
             return False
         if name in LINE_FIELDS:
             lines = normalise(name, before[name])
-            kinds = _kinds(_lost(name, site.before or {}, shown))
-            return kinds <= _kinds(lines) if kinds else len(lines) > 1
+            kinds = _kinds(name, _lost(name, site.before or {}, shown))
+            return kinds <= _kinds(name, lines) if kinds else len(lines) > 1
         return bool(normalise(name, before[name]) != normalise(name, shown[name]))
 
     return not any(kept(name, other) for name in site.result.besides for other in others)
@@ -117,7 +124,11 @@ def most_telling(
     lost: frozenset[str] = frozenset()
     if doubted is not None:
         site, shown, _ = doubted
-        lost = _kinds(line for name in LINE_FIELDS for line in _lost(name, site.before or {}, shown))
+        lost = frozenset(
+            _sign(one, _is_sent(name, site))
+            for name in LINE_FIELDS
+            for one in _kinds(name, _lost(name, site.before or {}, shown))
+        )
 
     def key(site: Site) -> tuple[int, int, int]:
         own = telling[site.name]

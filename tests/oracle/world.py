@@ -52,8 +52,8 @@ Step = dict[str, Any]
 
 
 def lines(value: str | None) -> list[str]:
-    """Return the lines of a list; an IPv6 address is the same in upper case."""
-    return [one.lower() if ":" in one else one for one in value.split("\n")] if value else []
+    """Return the lines of a list that are not blank; an IPv6 address is the same in upper case."""
+    return [one.lower() if ":" in one else one for one in (value or "").split("\n") if one.strip()]
 
 
 def entry(line: str) -> str:
