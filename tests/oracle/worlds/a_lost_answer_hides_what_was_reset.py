@@ -1,5 +1,7 @@
 """The first attempt of an update resets other fields and its answer is lost; the second one looked at what it left."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from soak import replay

@@ -1,5 +1,7 @@
 """Comments of the list that is sent are dropped; a website with comments in the other list was tried alone."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from soak import replay
