@@ -132,10 +132,13 @@ def change(
                 before = raw_lines(name, record[name])  # so that guards count what is lost
             if before is not None:
                 after = reconcile(name, before, value, mode, (owned or {}).get(name, ()))
-                lines = wanted.listed[name].lines if name in wanted.listed else {}
-                after = tuple(line if line in before else lines.get(line, line) for line in after) if lines else after
             elif mode != "replace":
                 raise ValueError(_unseen(name, mode, record))
+            lines = wanted.listed[name].lines if name in wanted.listed else {}
+            if lines and before:
+                after = tuple(line if line in before else lines.get(line, (line,))[-1] for line in after)
+            elif lines and after:
+                after = _lines(after, lines)
         if before is None or before != after:
             changes.append(FieldChange(name, before, after))
     if any(one.field == "privacy" and one.after == "password" for one in changes):
@@ -154,9 +157,13 @@ def creation(wanted: Wanted) -> Change:
             f"{wanted.domain} is new and has no privacy: set it here, in a group or in defaults; the default of the "
             "service is a public statistics page"
         )
-    changes = [
-        FieldChange(name, None, _lines(value, wanted.listed[name].lines) if name in wanted.listed else value)
+    settings = {
+        name: _lines(value, wanted.listed[name].lines) if name in wanted.listed else value
         for name, value in wanted.settings.items()
+    }
+    changes = [
+        FieldChange(name, None, value)
+        for name, value in settings.items()
         # Omit what a new website has by default: an empty list, and a False that a create cannot set.
         if name != PASSWORD_FROM and value != () and (value or FIELDS[name].on_create)
     ]
@@ -165,9 +172,9 @@ def creation(wanted: Wanted) -> Change:
     return Change("create", wanted.domain, None, tuple(changes))
 
 
-def _lines(entries: Entries, lines: Mapping[str, str]) -> Entries:
-    """Return the lines of a new list, those with only a comment first."""
-    return (*(line for key, line in lines.items() if key == line), *(lines.get(entry, entry) for entry in entries))
+def _lines(entries: Entries, lines: Mapping[str, Entries]) -> Entries:
+    """Return the lines of a new list, those that are only comments where they were."""
+    return tuple(line for entry in entries for line in lines.get(entry, (entry,))) + tuple(lines.get("", ()))
 
 
 def deletion(record: Mapping[str, Any]) -> Change:

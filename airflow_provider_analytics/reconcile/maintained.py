@@ -112,14 +112,14 @@ class Listed:
     :param sources: entry, normalised, to where it comes from, in the order of the list.
     :param names: host name to where it comes from.
     :param expired: entry or host name whose last day is over, to where it comes from.
-    :param lines: entry to the line with a comment that is sent where the entry is added; a line with a comment only, to
-        itself, which is sent where the website is created.
+    :param lines: entry to its line with a comment, after the lines before it that are only comments; empty text to
+        those at the end.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     names: Mapping[str, Source] = field(default_factory=dict)
     expired: Mapping[str, Source] = field(default_factory=dict)
-    lines: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, Entries] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: Entries) -> Self:
@@ -158,9 +158,10 @@ class Listed:
 def together(lists: Iterable[Listed]) -> Listed:
     """Return several lists as one: an entry has expired only if it has wherever it stands."""
     parts: dict[str, dict[str, Source]] = {"sources": {}, "names": {}, "expired": {}}
-    lines: dict[str, str] = {}
+    lines: dict[str, Entries] = {}
     for one in lists:
-        lines |= one.lines
+        last = (*lines.get("", ()), *one.lines.get("", ()))
+        lines |= {**one.lines, "": last} if last else one.lines
         for part, found in parts.items():
             for key, source in getattr(one, part).items():
                 found[key] = source.beside(found.get(key))
@@ -217,14 +218,23 @@ def read_list(
     sources: dict[str, Source] = {}
     names: dict[str, Source] = {}
     expired: dict[str, Source] = {}
-    lines: dict[str, str] = {}
+    lines: dict[str, Entries] = {}
+    above: Entries = ()
     for entries, name, source, comment in each_line(argument, value, read, allowed):
         is_over = source.until is not None and source.until < today
         place = expired if is_over else sources if name is None else names
         for one in entries if name is None else [name]:
             place[one] = source.beside(place.get(one))
-        if comment and not is_over:
-            lines |= {one: f"{one} # {comment}" for one in entries} or {f"# {comment}": f"# {comment}"}
+        written = f"#{'' if comment.startswith('#') else ' '}{comment}" if comment else ""
+        if written and not entries:
+            above = (*above, written)
+        elif not is_over:
+            for one in entries:
+                if above or written:
+                    lines[one] = (*above, f"{one} {written}".strip())
+                above = ()
+    if above:
+        lines[""] = above
     if len(names) > MAX_NAMES:
         raise ValueError(f"{argument} has {len(names):,} host names; allowed: at most {MAX_NAMES}")
     return together([Listed(sources, names, expired, lines)])

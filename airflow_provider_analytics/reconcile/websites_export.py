@@ -124,16 +124,16 @@ def _exported(field: str, value: Any, *, shown: bool, restore: bool) -> tuple[An
     if not isinstance(value, tuple):
         raise ValueError("its value is not a list")
     entry_type = LINE_FIELDS[field]
-    items: dict[str, Any] = {}
+    items: dict[tuple[str, int], Any] = {}
     networks = False
     lost = []
     for number, line in enumerate(value, start=1):
         try:
             entry = _entry(entry_type, line)
-            comment = line_key(line, entry_type.key)[1].lstrip("# ")
+            comment = line_key(line, entry_type.key)[1].removeprefix("#").strip()
             if entry or comment:
                 named = {"entry": entry} if entry else {}
-                items.setdefault(entry or line, {**named, "comment": comment} if comment else entry)
+                items.setdefault((entry, 0 if entry else number), {**named, "comment": comment} if comment else entry)
             networks |= isinstance(entry_type, Addresses) and "/" in entry
         except ValueError as error:
             lost.append(f"line {number} omitted: {short_repr(line)} {error}")

@@ -8,132 +8,233 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_versions import allow_execute_in_this_thread
 
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.snapshots.layout import dataset_of
+from airflow_provider_analytics.snapshots.manifest import Source
+from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.retention import remove_snapshot
+from airflow_provider_analytics.snapshots.rows import COLUMNS
+from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
 
-pytestmark = [pytest.mark.repository, pytest.mark.system]
+pytestmark = pytest.mark.repository
 
-ROOT = Path(__file__).parents[2]
-DAYS = ("2026-11-20", "2026-11-21")
+#: The day that the page loads, between two others.
+DAY = date(2026, 11, 20)
+DAYS = [DAY - timedelta(days=1), DAY, DAY + timedelta(days=1)]
+#: Lists as people write them: in this order, with comments.
+IPS = "# offices\n203.0.113.7\n192.0.2.1 # Berlin\n2001:db8::1"
 
-#: What a test does with ``load``, and how it looks at the table: columns of the first row, and rows per day.
-ICEBERG = """
-def look():
-    rows = load_catalog("analytics").load_table("analytics.websites").scan().to_arrow()
-    return str(rows.schema.field("snapshot_date").type), str(rows.schema.field("observed_at").type), rows.to_pylist()
+Run = Callable[..., Any]
 
-def remove(day):
-    load_catalog("analytics").load_table("analytics.websites").delete(f"snapshot_date = '{day}'")
-"""
-DLT = """
-import duckdb
+#: One process for several programs, each with names of its own: to import the libraries takes seconds.
+IN_TURN = """
+import json, sys
 
-def look():
-    with duckdb.connect("website_snapshots.duckdb") as database:
-        rows = database.sql("SELECT * FROM analytics.websites").fetch_arrow_table()
-    return str(rows.schema.field("snapshot_date").type), str(rows.schema.field("observed_at").type), rows.to_pylist()
-"""
-MAIN = """
-import sys
-for step in sys.argv[1:]:
-    what, day = step.split("=")
-    {"load": load, "remove": globals().get("remove")}[what](day)
-    date, time, rows = look()
-    days = sorted(str(row["snapshot_date"]) for row in rows)
-    counts = {day: days.count(day) for day in days}
-    domains = sorted({row["domain"] for row in rows})
-    print("SEEN " + json.dumps({"date": date, "time": time, "days": counts, "domains": domains}))
+for program in json.load(sys.stdin):
+    exec(compile(program, "<recipe>", "exec"), {"__name__": "__main__"})
 """
 
+ICEBERG_ROWS = """
+import json
+from pyiceberg.catalog import load_catalog
 
-def recipe(heading: str, base: Path) -> str:
-    """Return the code of a recipe, with the folder of the test."""
-    text = (ROOT / "docs" / "loading.md").read_text("utf-8")
-    section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    [code] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    assert 'BASE = Path("/data/analytics")' in code
-    return str(code).replace("/data/analytics", str(base))
+catalog = load_catalog("analytics", type="sql", uri="sqlite:////data/catalog.db", warehouse="file:///data/iceberg")
+table = catalog.load_table("analytics.websites")
+found = {
+    "rows": table.scan().to_arrow().to_pylist(),
+    "types": {field.name: str(field.field_type) for field in table.schema().fields},
+    "partitions": [partition["partition"]["snapshot_date"] for partition in table.inspect.partitions().to_pylist()],
+}
+print(json.dumps(found, default=str))
+"""
+
+DUCKDB_ROWS = """
+import duckdb, json
+
+with duckdb.connect("/data/dlt.duckdb") as connection:
+    connection.execute("SET TimeZone = 'UTC'")
+    types = {row[0]: row[1] for row in connection.execute("DESCRIBE analytics.websites").fetchall()}
+    names = [name for name in types if not name.startswith("_dlt")]
+    rows = connection.execute(f"SELECT {', '.join(names)} FROM analytics.websites").fetchall()
+found = {"rows": [dict(zip(names, row)) for row in rows], "types": {name: types[name] for name in names}}
+print(json.dumps(found, default=str))
+"""
 
 
 @pytest.fixture
-def take(analytics_sandbox: SandboxServer, tmp_path: Path) -> Callable[[str], None]:
-    """Take the snapshot of a day, as Parquet."""
+def run(recipes_python: str, checkout: Path, environment: dict[str, str], tmp_path: Path) -> Run:
+    """Run programs one after the other, and return what they print as JSON; ``/data`` is a folder of the test."""
 
-    def run(day: str) -> None:
-        allow_execute_in_this_thread()
-        arguments: dict[str, Any] = {"partition_date": day, "late": "label", "format": "parquet"}
-        SnapshotWebsitesOperator(task_id="take", base_path=f"file://{tmp_path}/base", **arguments).execute({})
-
-    return run
-
-
-@pytest.fixture
-def run(recipes_python: str, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
-    def run(code: str, *steps: str) -> list[dict[str, Any]]:
-        (tmp_path / "work").mkdir(exist_ok=True)
-        script = tmp_path / "work" / "recipe.py"
-        script.write_text(code)
-        catalog = {
-            "PYICEBERG_CATALOG__ANALYTICS__TYPE": "sql",
-            "PYICEBERG_CATALOG__ANALYTICS__URI": f"sqlite:///{tmp_path}/work/catalog.db",
-            "PYICEBERG_CATALOG__ANALYTICS__WAREHOUSE": f"file://{tmp_path}/work",
-        }
-        environment = {
-            "HOME": str(tmp_path / "work"),
-            "TZ": "UTC",
-            "DLT_DATA_DIR": str(tmp_path / "work" / "dlt"),
-            "RUNTIME__DLTHUB_TELEMETRY": "false",
-            **catalog,
-        }
-        done = subprocess.run(
-            [recipes_python, str(script), *steps],
-            cwd=tmp_path / "work",
-            env=environment,
+    def running(*programs: str, fails: bool = False) -> Any:
+        ended = subprocess.run(
+            [recipes_python, "-P", "-c", IN_TURN],
+            env={
+                **environment,
+                "PYTHONPATH": str(checkout),
+                "DLT_DATA_DIR": str(tmp_path / "dlt"),
+                "RUNTIME__DLTHUB_TELEMETRY": "false",
+            },
+            cwd=tmp_path,
+            input=json.dumps([program.replace("/data/", f"{tmp_path}/") for program in programs]),
             capture_output=True,
             text=True,
-            timeout=300,
+            check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return [json.loads(line.removeprefix("SEEN ")) for line in done.stdout.splitlines() if line.startswith("SEEN ")]
+        if fails:
+            assert ended.returncode, ended.stdout
+            return ended.stderr
+        assert ended.returncode == 0, ended.stderr
+        return [json.loads(line) for line in ended.stdout.splitlines()]
 
-    return run
+    return running
 
 
-def days(seen: list[dict[str, Any]]) -> list[dict[str, int]]:
-    return [one["days"] for one in seen]
+@pytest.fixture
+def take(analytics_sandbox: Any, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Take the snapshot of a day: ``take(DAY, file_format="csv")``."""
+    sandbox = analytics_sandbox
+    with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
+
+        def taking(day: date, *, second: int = 0, **options: Any) -> None:
+            now = datetime(day.year, day.month, day.day, 0, 2, second, tzinfo=UTC)
+            origin = Origin(client.iter_websites, Source(url=sandbox.url, account_id=None), client.stats)
+            chosen = Options(
+                **{"file_format": "parquet", "accept": frozenset({"count"}), "max_loss_fraction": 1, **options}
+            )
+            take_snapshot(dataset_of(f"{tmp_path}/analytics"), day, origin, now=now, options=chosen)
+
+        yield taking
 
 
-@pytest.mark.parametrize(("heading", "looks"), [("Iceberg", ICEBERG), ("dlt", DLT)])
-def test_days_are_loaded_replaced_and_keep_their_types(
-    analytics_sandbox: SandboxServer,
-    take: Callable[[str], None],
-    run: Callable[..., list[dict[str, Any]]],
-    tmp_path: Path,
-    heading: str,
-    looks: str,
+@pytest.fixture
+def nights(analytics_sandbox: Any, take: Callable[..., None]) -> Callable[..., None]:
+    """Take a snapshot per night: ``nights("jsonl", "csv", "parquet")``; no website has a list in the first."""
+
+    def taking(*formats: str) -> None:
+        analytics_sandbox.reset()
+        website = analytics_sandbox.add_website("a.example.com", exclude_params=None, exclude_ips=None)
+        for day, file_format in zip(DAYS, formats, strict=True):
+            take(day, file_format=file_format)
+            analytics_sandbox.change_website(website["id"], exclude_ips=IPS, exclude_params="utm_id\nref")
+            analytics_sandbox.add_website(f"new-{day}.example.com")
+
+    return taking
+
+
+def python_of(checkout: Path, section: str) -> list[str]:
+    """Return the Python blocks below a heading of the page."""
+    page = (checkout / "docs" / "loading.md").read_text(encoding="utf-8")
+    [text] = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def on(program: str, *days: date) -> list[str]:
+    """Return a program for each of some days."""
+    return [program.replace(str(DAY), str(day)) for day in days]
+
+
+def rows_of(tmp_path: Path, *days: date) -> list[dict[str, Any]]:
+    """Return the rows of the snapshots of some days."""
+    found = []
+    for day in days:
+        snapshot = read_snapshot(f"{tmp_path}/analytics", day)
+        assert snapshot is not None
+        found += list(snapshot.rows())
+    return in_order(found)
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows by day and id, their times as rows of snapshots have them."""
+    times = [{**row, "observed_at": datetime.fromisoformat(row["observed_at"])} for row in rows]
+    return sorted(times, key=lambda row: (row["snapshot_date"], row["id"]))
+
+
+def test_iceberg_has_the_days_that_were_loaded_and_not_deleted(
+    run: Run, checkout: Path, nights: Callable[..., None], tmp_path: Path
 ) -> None:
-    analytics_sandbox.seed(40)
-    first, second = DAYS
-    take(first)
-    analytics_sandbox.remove_website(3)
-    take(second)
-    code = recipe(heading, tmp_path / "base") + looks + MAIN
-    seen = run(code, f"load={first}", f"load={second}", f"load={first}")
-    assert days(seen) == [{first: 40}, {first: 40, second: 39}, {first: 40, second: 39}]
-    # DuckDB names the time zone of the session.
-    types = {(one["date"], one["time"].replace("Etc/UTC", "UTC")) for one in seen}
-    assert types == {("date32[day]", "timestamp[us, tz=UTC]")}
-    assert len(seen[0]["domains"]) == 40
-    # The day is taken again with fewer websites: those that are gone leave the table.
-    analytics_sandbox.remove_website(4)
-    take(second)
-    assert days(run(code, f"load={second}")) == [{first: 40, second: 38}]
-    if heading == "Iceberg":
-        assert days(run(code, f"remove={first}")) == [{second: 38}]
+    create, load, delete = python_of(checkout, "Iceberg")
+    nights("parquet", "parquet", "parquet")
+    files = sorted(tmp_path.glob("analytics/websites/*/*"))
+    programs = [*on(create, DAYS[0]), *on(load, *DAYS), load, ICEBERG_ROWS, delete, ICEBERG_ROWS, load, ICEBERG_ROWS]
+    [table, without, again] = run(*programs)
+    assert in_order(table["rows"]) == rows_of(tmp_path, *DAYS)
+    assert sorted(table["partitions"]) == list(map(str, DAYS))
+    kinds = {"string": "string", "integer": "long", "boolean": "boolean", "date": "date", "timestamp": "timestamptz"}
+    assert table["types"] == {name: kinds[kind] for name, kind in COLUMNS.items()}
+    assert in_order(without["rows"]) == rows_of(tmp_path, DAYS[0], DAYS[2])
+    assert in_order(again["rows"]) == rows_of(tmp_path, *DAYS)
+    assert sorted(tmp_path.glob("analytics/websites/*/*")) == files
+
+
+def test_iceberg_follows_snapshots_that_are_replaced_and_removed(
+    run: Run,
+    checkout: Path,
+    nights: Callable[..., None],
+    take: Callable[..., None],
+    analytics_sandbox: Any,
+    tmp_path: Path,
+) -> None:
+    create, load, delete = python_of(checkout, "Iceberg")
+    nights("parquet", "parquet", "parquet")
+    run(*on(create, DAYS[0]), *on(load, *DAYS))
+    take(DAY, second=1)
+    assert "No such file" in run(ICEBERG_ROWS, fails=True)
+    [replaced] = run(load, ICEBERG_ROWS)
+    assert in_order(replaced["rows"]) == rows_of(tmp_path, *DAYS)
+    analytics_sandbox.reset()
+    take(DAY, second=2)
+    remove_snapshot(f"{tmp_path}/analytics", DAYS[0])
+    [last] = run(load, *on(delete, DAYS[0]), ICEBERG_ROWS)
+    assert in_order(last["rows"]) == rows_of(tmp_path, DAYS[2])
+
+
+def test_dlt_keeps_types_and_lists_of_all_formats_and_replaces_a_day(
+    run: Run,
+    checkout: Path,
+    nights: Callable[..., None],
+    take: Callable[..., None],
+    analytics_sandbox: Any,
+    tmp_path: Path,
+) -> None:
+    load, delete = python_of(checkout, "dlt")
+    nights("jsonl", "csv", "parquet")
+    [first, table] = run(*on(load, DAYS[0]), DUCKDB_ROWS, *on(load, *DAYS[1:]), DUCKDB_ROWS)
+    kinds = {
+        "string": "VARCHAR",
+        "integer": "BIGINT",
+        "boolean": "BOOLEAN",
+        "date": "DATE",
+        "timestamp": "TIMESTAMP WITH TIME ZONE",
+    }
+    assert first["types"] == table["types"] == {name: kinds[kind] for name, kind in COLUMNS.items()}
+    assert in_order(table["rows"]) == rows_of(tmp_path, *DAYS)
+    assert IPS in {row["exclude_ips"] for row in table["rows"]}
+    take(DAY, second=1)
+    [replaced] = run(load, DUCKDB_ROWS)
+    assert in_order(replaced["rows"]) == rows_of(tmp_path, *DAYS) != in_order(table["rows"])
+    analytics_sandbox.reset()
+    take(DAY, second=2)
+    [empty, deleted] = run(load, DUCKDB_ROWS, delete, DUCKDB_ROWS)
+    assert in_order(empty["rows"]) == in_order(replaced["rows"])  # the page says so
+    assert in_order(deleted["rows"]) == rows_of(tmp_path, DAYS[0], DAYS[2])
+
+
+def test_a_day_that_is_not_published_is_not_loaded(
+    run: Run, checkout: Path, nights: Callable[..., None], tmp_path: Path
+) -> None:
+    create, into_iceberg, _ = python_of(checkout, "Iceberg")
+    into_dlt, _ = python_of(checkout, "dlt")
+    nights("parquet", "parquet", "parquet")
+    loaded = run(*on(create, DAYS[0]), *on(into_iceberg, *DAYS), *on(into_dlt, *DAYS), ICEBERG_ROWS, DUCKDB_ROWS)
+    (tmp_path / "analytics" / "_websites" / f"dt={DAY}" / "_SUCCESS").unlink()
+    for load in (into_iceberg, into_dlt):
+        assert "'NoneType' object has no attribute" in run(load, fails=True)
+    assert run(ICEBERG_ROWS, DUCKDB_ROWS) == loaded

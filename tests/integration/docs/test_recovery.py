@@ -195,3 +195,45 @@ def test_comments_come_back_with_their_entries(
     analytics_sandbox.remove_website(one["id"])
     assert execute(ApplyWebsitesOperator, config_path=path, max_loss_fraction=1)["verified"] is True
     assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == [text]
+
+
+COMMENTS = {
+    "headings": "# offices\n203.0.113.7 # Berlin\n# homes\n203.0.113.8\n203.0.113.9 # Ann\n# the end",
+    "dividers": "####\n203.0.113.7\n####\n203.0.113.8 ## Ann",
+}
+
+
+@pytest.mark.parametrize("text", COMMENTS.values(), ids=list(COMMENTS))
+@pytest.mark.parametrize("lost", ["website", "list"])
+def test_comments_of_a_snapshot_come_back_where_they_were(
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    execute: Any,
+    recipe: Run,
+    tmp_path: Path,
+    text: str,
+    lost: str,
+) -> None:
+    connect()
+    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_ips=text, exclude_params="# ads\nutm_id")
+    take(execute, tmp_path)
+    before = settings(analytics_sandbox)
+    if lost == "website":
+        analytics_sandbox.remove_website(one["id"])
+    else:
+        analytics_sandbox.change_website(one["id"], exclude_ips="", exclude_params="")
+    assert recipe(1)["apply"]["verified"] is True
+    assert settings(analytics_sandbox) == before
+    assert recipe(1)["plan"]["changes"] == []
+
+
+def test_a_list_with_comments_only_comes_back_with_its_website(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+) -> None:
+    connect()
+    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_ips="# nothing yet")
+    take(execute, tmp_path)
+    before = settings(analytics_sandbox)
+    analytics_sandbox.remove_website(one["id"])
+    assert recipe(1)["apply"]["verified"] is True
+    assert settings(analytics_sandbox) == before

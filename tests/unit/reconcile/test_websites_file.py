@@ -533,3 +533,49 @@ def test_an_export_says_what_it_cannot_say() -> None:
     assert "networks: send" in text
     with pytest.raises(ValueError, match="ids 1, 3"):
         export_websites([RECORD, {**RECORD, "id": 3}], origin="x")
+
+
+COMMENTED = """\
+defaults:
+  privacy: private
+  exclude_ips:
+    - comment: all
+    - {entry: 203.0.113.7, comment: office}
+    - 203.0.113.8
+    - comment: "# end of all"
+websites:
+  a.example:
+    also_exclude_ips:
+      - comment: a
+      - 203.0.113.9
+      - comment: end of a
+"""
+EVERY_LINE = (
+    "# all",
+    "203.0.113.7 # office",
+    "203.0.113.8",
+    "# a",
+    "203.0.113.9",
+    "## end of all",
+    "# end of a",
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "lines"),
+    [
+        (None, EVERY_LINE),
+        ({}, EVERY_LINE),
+        ({"exclude_ips": None}, EVERY_LINE),
+        ({"exclude_ips": "203.0.113.8 # mine"}, ("203.0.113.8 # mine", "203.0.113.7 # office", "203.0.113.9")),
+        ({"exclude_ips": "# mine"}, ("# mine", "203.0.113.7 # office", "203.0.113.8", "203.0.113.9")),
+        ({"exclude_ips": "203.0.113.9\n203.0.113.8\n203.0.113.7"}, None),
+    ],
+    ids=["no website", "list not shown", "no list", "other comment", "comment only", "all entries"],
+)
+def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lines: tuple[str, ...] | None) -> None:
+    records = [] if record is None else [{"id": 1, "domain": "a.example", "privacy": 1, **record}]
+    changes = WebsitesAsCode(parse(COMMENTED)).resolve(records).plan(records).changes
+    assert [one.after for change in changes for one in change.fields if one.field == "exclude_ips"] == (
+        [] if lines is None else [lines]
+    )
