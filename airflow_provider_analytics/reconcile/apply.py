@@ -15,7 +15,14 @@ from airflow_provider_analytics.reconcile.looking import Looking, Shown
 from airflow_provider_analytics.reconcile.plan import Change, Plan
 from airflow_provider_analytics.reconcile.results import Outcome, State, results_of
 from airflow_provider_analytics.reconcile.sending import ChangeOf, NoRecorder, Recorder, Sender, Site
-from airflow_provider_analytics.reconcile.telling import Telling, kept_nowhere_else, kinds_of, most_telling, telling_of
+from airflow_provider_analytics.reconcile.telling import (
+    Telling,
+    altered,
+    kept_nowhere_else,
+    kinds_of,
+    most_telling,
+    telling_of,
+)
 from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, Progress, Work, each
 
@@ -356,10 +363,14 @@ class _Application:
         excused = [
             site
             for site in sites
-            if site.result.besides.keys() <= LINE_FIELDS.keys() and site.name in self._trusted | self._disturbed
+            if site.result.besides.keys() <= LINE_FIELDS.keys()
+            and site.name in self._trusted | self._disturbed
+            and not altered(site)
         ]
         suspect = [site for site in sites if site not in excused]
-        if len(suspect) > EDITED_BY_PEOPLE or any(kept_nowhere_else(site, self._sites) for site in suspect):
+        if len(suspect) > EDITED_BY_PEOPLE or any(
+            altered(site) or kept_nowhere_else(site, self._sites) for site in suspect
+        ):
             for site in suspect:
                 site.result.state, site.result.why = State.FAILED, f"{_BESIDES}: {_told(site.result.besides)}."
         named = [site for site in sites if site.result.state is State.APPLIED]

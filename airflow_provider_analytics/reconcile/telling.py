@@ -111,6 +111,21 @@ def kept_nowhere_else(site: Site, changed: Sequence[Site]) -> bool:
     return not any(kept(name, other) for name in site.result.besides for other in others)
 
 
+def altered(site: Site) -> bool:
+    """Return whether a line that is gone is shown in another form, such as cut or in capitals: nobody else does so."""
+    shown, sent = site.result.record or {}, site.result.sent[-1].settings if site.result.sent else {}
+
+    def is_new(name: str, line: str) -> bool:
+        return line not in normalise(name, (site.before or {})[name]) and line not in sent.get(name, ())
+
+    return any(
+        is_new(name, line) and (lost.startswith(line) or lost.casefold() == line.casefold())
+        for name in site.result.besides.keys() & LINE_FIELDS.keys()
+        for lost in _lost(name, site.before or {}, shown)
+        for line in normalise(name, shown[name])
+    )
+
+
 def most_telling(
     sites: Sequence[Site],
     telling: Mapping[str, Telling],
