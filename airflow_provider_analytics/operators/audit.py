@@ -184,7 +184,8 @@ def audit_trail(
 ) -> Iterator[AuditTrail]:
     """Yield the audit trail of a try; one that writes nothing without a path.
 
-    Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``. On a local disk
+    Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``, with
+    ``-loop<index>`` before the try in a loop. On a local disk
     a line is written as soon as its change is applied. Other storage cannot append: there a try writes parts, ``...
     -<try>-0001.jsonl`` and so on, one every :data:`PART_SECONDS` while changes are applied. No file ever contains
     passwords, because plans do not.
@@ -201,10 +202,14 @@ def audit_trail(
 
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
+    # From Airflow 3.4 on: each iteration of a loop has the same task, run and try.
+    loop = context["loop"] if "loop" in context else None
+    iteration = "" if loop is None else f"-loop{loop.index}"
+    who |= {} if loop is None else {"loop_index": loop.index}
     folder = storage_path(audit_path, "audit_path")
     for name in (ti.dag_id, ti.run_id):
         folder /= _NOT_IN_A_NAME.sub("_", name)
-    stem = _NOT_IN_A_NAME.sub("_", f"{ti.task_id}-{ti.map_index}-{ti.try_number}")
+    stem = _NOT_IN_A_NAME.sub("_", f"{ti.task_id}-{ti.map_index}{iteration}-{ti.try_number}")
     file = folder / f"{stem}.jsonl"
     with writing(audit_path, "audit_path"):
         make_parent(file, mode)

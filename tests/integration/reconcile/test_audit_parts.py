@@ -7,11 +7,12 @@ import json
 import threading
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
 import pytest
-from airflow_versions import attach
+from airflow_versions import allow_execute_in_this_thread, attach
 from distortion import Distortion
 from fixture_types import Execute
 from task_process import TaskProcess
@@ -150,3 +151,16 @@ def test_a_killed_process_has_named_all_but_the_last_second(
     assert len(named) == 40
     assert set(named) <= set(changed(analytics_sandbox))
     assert Path(file_system.find(bucket)[0]).name == "sync--1-1-0001.jsonl"
+
+
+def test_the_iterations_of_a_loop_are_told_apart(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+    """From Airflow 3.4 on, iterations have the same task, run and try; the context has their loop."""
+    analytics_sandbox.add_website("a.example")
+    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="sync", map_index=-1, try_number=1, start_date=None)
+    for index, address in enumerate(("192.0.2.1", "192.0.2.2")):
+        operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=[address], audit_path=str(tmp_path))
+        allow_execute_in_this_thread()
+        operator.execute({"ti": ti, "loop": SimpleNamespace(index=index)})  # type: ignore[arg-type]
+    files = sorted(tmp_path.rglob("*.jsonl"))
+    assert [file.name for file in files] == ["sync--1-loop0-1.jsonl", "sync--1-loop1-1.jsonl"]
+    assert [json.loads(file.read_text())["loop_index"] for file in files] == [0, 1]
