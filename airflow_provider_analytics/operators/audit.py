@@ -203,7 +203,7 @@ def audit_trail(
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
     # From Airflow 3.4 on: each iteration of a loop has the same task, run and try.
-    loop = context["loop"] if "loop" in context else None
+    loop = context.get("loop")
     iteration = "" if loop is None else f"-loop{loop.index}"
     who |= {} if loop is None else {"loop_index": loop.index}
     folder = storage_path(audit_path, "audit_path")

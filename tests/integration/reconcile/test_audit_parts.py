@@ -160,7 +160,8 @@ def test_the_iterations_of_a_loop_are_told_apart(analytics_sandbox: SandboxServe
     for index, address in enumerate(("192.0.2.1", "192.0.2.2")):
         operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=[address], audit_path=str(tmp_path))
         allow_execute_in_this_thread()
-        operator.execute({"ti": ti, "loop": SimpleNamespace(index=index)})  # type: ignore[arg-type]
+        context: Any = {"ti": ti, "loop": SimpleNamespace(index=index)}
+        operator.execute(context)
     files = sorted(tmp_path.rglob("*.jsonl"))
     assert [file.name for file in files] == ["sync--1-loop0-1.jsonl", "sync--1-loop1-1.jsonl"]
     assert [json.loads(file.read_text())["loop_index"] for file in files] == [0, 1]
