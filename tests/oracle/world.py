@@ -417,7 +417,7 @@ class World:
                     continue  # it says so, and cannot know whose doing it is
                 if outcome.is_green:
                     raise ViolationError(f"green, but {ruined[-1]}; it says {outcome.result}")
-                if f"{name}: It was put back as it was" in outcome.text:
+                if f"{name} (id {website_id}): It was put back as it was" in outcome.text:
                     raise ViolationError(f"it says that it was put back, but {ruined[-1]}")
                 if not outcome.killed and not _names(outcome, record):
                     raise ViolationError(f"red, and the error does not name {ruined[-1]}\n{outcome.text[-3000:]}")
