@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from airflow_provider_analytics.api import dialect, fields
+from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.domains import check_domain, domain_key, is_variant, may_become, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.kinds import Privacy
@@ -489,9 +490,19 @@ class AnalyticsClient:
         shown = [name for name in COMPARED if fields.FIELDS[name].on_update and shows(name, before)]
         settings = {name: value for name in shown if (value := fields.sendable(name, before[name])) is not None}
         expected = Expected({}, settings, str(before.get("domain") or ""), compared=())
-        if not expected.compare(self.get_website(website_id)).holds:
+        record = self.get_website(website_id)
+        if not expected.compare(record).holds:
             self.operations.update(website_id, fields.form(settings, self.settings.boolean_texts))
-            self.verify(website_id, expected)
+            record, _ = self.verify(website_id, expected)
+        # What is not understood cannot be sent.
+        left = [
+            name for name in COMPARED if name in before and name not in settings and record.get(name) != before[name]
+        ]
+        if left:
+            differences = {
+                name: f"is {short_repr(record.get(name))}, it was {short_repr(before[name])}" for name in left
+            }
+            raise NotAppliedError(website_id, differences, "It is shown in a form that cannot be sent back.")
 
     @_located
     def delete_website(self, website_id: int | str) -> None:

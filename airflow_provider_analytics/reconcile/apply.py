@@ -392,5 +392,6 @@ def _told(differences: Mapping[str, str]) -> str:
 
 
 def _values(record: Mapping[str, Any]) -> str:
-    values = {name: normalise(name, record[name]) for name in SETTABLE_FIELDS if shows(name, record)}
+    named = [name for name in SETTABLE_FIELDS if name in record]
+    values = {name: normalise(name, record[name]) if shows(name, record) else record[name] for name in named}
     return ", ".join(f"{name} {str(value)[:200]}" for name, value in values.items())
