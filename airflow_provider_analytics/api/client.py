@@ -492,7 +492,13 @@ class AnalyticsClient:
         expected = Expected({}, settings, str(before.get("domain") or ""), compared=())
         record = self.get_website(website_id)
         if not expected.compare(record).holds:
-            self.operations.update(website_id, fields.form(settings, self.settings.boolean_texts))
+            # A list that is shown as empty may not be: sent without need, it would be cleared.
+            needed = {
+                name: value
+                for name, value in settings.items()
+                if value not in ((), [], "") or record.get(name) != before[name]
+            }
+            self.operations.update(website_id, fields.form(needed, self.settings.boolean_texts))
             record, _ = self.verify(website_id, expected)
         # What is not understood cannot be sent.
         left = [

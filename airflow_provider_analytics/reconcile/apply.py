@@ -384,7 +384,7 @@ class _Application:
             )
 
 
-_PUT_BACK = "It was put back as it was"
+_PUT_BACK = "It was put back, and shows what it showed before"
 
 
 def _told(differences: Mapping[str, str]) -> str:

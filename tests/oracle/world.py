@@ -417,7 +417,8 @@ class World:
                     continue  # it says so, and cannot know whose doing it is
                 if outcome.is_green:
                     raise ViolationError(f"green, but {ruined[-1]}; it says {outcome.result}")
-                if f"{name} (id {website_id}): It was put back as it was" in outcome.text:
+                is_shown = "lists_as" not in self.dialect  # else nobody sees what is stored
+                if is_shown and f"{name} (id {website_id}): It was put back" in outcome.text:
                     raise ViolationError(f"it says that it was put back, but {ruined[-1]}")
                 if not outcome.killed and not _names(outcome, record):
                     raise ViolationError(f"red, and the error does not name {ruined[-1]}\n{outcome.text[-3000:]}")
@@ -458,6 +459,8 @@ class World:
         wanted = {entry(one) for one in value}
         if not wanted and self.dialect.get("lists_as") == "null":
             return True  # it shows an empty list: nobody can see another one
+        if not wanted and "lists_as" in self.dialect and (record[name] or "").startswith("#"):
+            return True  # shown on one line, all of it is a comment
         mode = goal.modes.get(name, "replace")
         if not wanted - {entry(one) for one in untyped} <= entries(now[name]):
             return False
