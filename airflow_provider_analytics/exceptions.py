@@ -214,7 +214,7 @@ class AuthenticationError(AnalyticsApiError):
 class PermissionDeniedError(AnalyticsApiError):
     """Status 403: the key lacks the permission. A retry does not help."""
 
-    happened = "The API key lacks the permission for this request"
+    happened = "The API key does not have the permission for this request"
     advice = "Use the key of an account that has it."
     before_retry = "change the permissions of the key first"
 

@@ -183,7 +183,7 @@ def account(answer: Answer) -> dict[str, Any]:
     """Return the account record of a response, bare or under ``data``; its fields are not documented."""
     found = _object(answer)
     if found.keys() <= _NO_RECORD:
-        raise answer.unexpected("The response holds no account record.")
+        raise answer.unexpected("The response contains no account record.")
     _refuse_key([account_id(found) or ""], answer)
     return found
 
@@ -297,7 +297,9 @@ def _list_in(found: Any, answer: Answer, list_key: str | None) -> tuple[list[Any
                 around.append(found)
             found = found.get(name) if isinstance(found, dict) else None
         if not isinstance(found, list):
-            raise answer.unexpected(f"The response holds no list under {list_key!r}, which the extra list_key names.")
+            raise answer.unexpected(
+                f"The response contains no list under {list_key!r}, which the extra list_key names."
+            )
         return found, around
     while isinstance(found, dict):
         around.append(found)
@@ -309,7 +311,7 @@ def _list_in(found: Any, answer: Answer, list_key: str | None) -> tuple[list[Any
             return lists[named[0]], around
         if named or not isinstance(found.get("data"), dict):
             raise answer.unexpected(
-                "The response holds no list of websites, or more than one: the extra list_key names the right one."
+                "The response contains no list of websites, or more than one: the extra list_key names the right one."
             )
         found = found["data"]
     raise answer.unexpected("The response is not a list of websites.")
@@ -503,7 +505,7 @@ def _with_usable_id(found: dict[str, Any]) -> dict[str, Any]:
 def _object(answer: Answer) -> dict[str, Any]:
     found = _unwrapped(document(answer))
     if not isinstance(found, dict):
-        raise answer.unexpected("The response holds no record.")
+        raise answer.unexpected("The response contains no record.")
     return found
 
 
@@ -519,7 +521,7 @@ def _unwrapped(found: Any) -> Any:
 
 def _rows(found: list[Any], answer: Answer) -> list[dict[str, Any]]:
     if not set(map(type, found)) <= {dict}:
-        raise answer.unexpected("The list holds something other than website records.")
+        raise answer.unexpected("The list contains items that are not website records.")
     _refuse_key(_domains(found), answer)
     return found
 

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(f"{line.rstrip()}\n")
     elif args.entry:
         where = "no ledger knows it" if args.conn_id is None else "no ledger knows it, and no website has it"
-        hint = ": it was typed by hand, or is not there; --conn-id looks at the websites" if not args.conn_id else ""
+        hint = ": it was added manually, or does not exist; --conn-id checks the websites" if not args.conn_id else ""
         sys.stdout.write(f"{readable(args.entry)}: {where}{hint}\n")
     if errors:
         return 1

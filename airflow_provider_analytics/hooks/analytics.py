@@ -96,7 +96,7 @@ class AnalyticsHook(BaseHook):
             else:
                 Stats.incr(name, int(number), tags=tags)
         except Exception as error:  # a setting of the installation: no reason to fail a change that was applied
-            self.log.debug("Cannot tell the metric %s: %s", name, error)
+            self.log.debug("Cannot send the metric %s: %s", name, error)
 
     @property
     def where(self) -> str:

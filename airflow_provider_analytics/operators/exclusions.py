@@ -317,7 +317,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         if problems:
             raise ValueError(". ".join(problems))
         if not parsed[0].entries and not parsed[0].names and not allow_empty:
-            why = "is what it comes from there, such as a Variable?"
+            why = "Does its source exist, such as a Variable?"
             if parsed[0].expired:
                 why = f"all of it has expired: {', '.join(list(parsed[0].expired)[:3])}."
             raise ValueError(f"{self.field} is empty: {why} To clear the lists, set allow_empty=True")
@@ -405,7 +405,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         object. (templated, but for the keys of a dict)
     :param mode: ``"merge"`` (default) adds missing entries; ``"replace"`` makes each list equal to this one;
         ``"managed"`` adds missing entries and removes those that earlier runs of this list added and it no longer
-        contains, so that entries added by hand stay. (templated)
+        contains, so that entries that were added manually stay. (templated)
     :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
     :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
@@ -548,7 +548,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
         object. (templated, but for the keys of a dict)
     :param mode: ``"merge"`` (default) adds missing entries; ``"replace"`` makes each list equal to this one;
         ``"managed"`` adds missing entries and removes those that earlier runs of this list added and it no longer
-        contains, so that entries added by hand stay. (templated)
+        contains, so that entries that were added manually stay. (templated)
     :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
     :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task

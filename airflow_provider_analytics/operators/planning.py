@@ -64,7 +64,9 @@ class LedgerFile:
         if self._file.text is None:
             follows = "it owns those that it has in common" if adopt else "none of them is ever removed"
             log.warning(
-                "Found no ledger at %s, as on a first run: all entries count as added by hand, and %s.", path, follows
+                "No ledger at %s (expected on the first run). Existing entries are treated as manual, and %s.",
+                path,
+                follows,
             )
 
     def take_over(self, context: Context, client: AnalyticsClient) -> None:
@@ -305,7 +307,7 @@ def write_plan(path: str, plan: Plan, secrets: Redactor, *, overwrite: bool, fil
     found = None if overwrite else read_text(path, "plan_path")
     if found is not None and f'"digest": "{plan.digest}"' not in found:
         raise GuardError(
-            f"There is another plan at {path} already, which somebody may be approving: start a new run. Give each run "
+            f"There is another plan at {path} already, which someone may be approving: start a new run. Give each run "
             "a plan_path of its own, or set overwrite_plan=True if plans are approved by their digest."
         )
     data = {"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}
@@ -355,7 +357,7 @@ def read_approved(
             started_by = context["dag_run"].triggering_user_name
         except (KeyError, AttributeError):
             raise ValueError(
-                "refuse_own_approval=True needs a run, and Airflow 3.2 or newer, which tells tasks who started it"
+                "refuse_own_approval=True needs a run, and Airflow 3.2 or newer, which passes the user to tasks"
             ) from None
         approval.raise_if_own(started_by)
     text = read_text(plan_path, "plan_path")

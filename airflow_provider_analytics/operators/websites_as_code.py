@@ -647,7 +647,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         self.log.info("Exported %d websites of %s to %s", len(records), origin, self.config_path)
         if left_out:
             listed = "\n".join(left_out[:SHOWN_CHANGES])
-            self.log.warning("The file lacks %d things, listed at its top:\n%s", len(left_out), listed)
+            self.log.warning("The file omits %d items, listed at its top:\n%s", len(left_out), listed)
         return {
             "config_path": self.config_path,
             "websites": len(records),

@@ -543,7 +543,7 @@ def _domains(seen: Seen) -> _Told:
     ):
         if any(map(is_so, shown)):
             return _Told(value, f"{sum(map(is_so, shown))} of {len(shown)} domains")
-    return _Told(None, f"{len(shown)} domains without scheme, port and slash; a create tells the rest")
+    return _Told(None, f"{len(shown)} domains without scheme, port and slash; a create shows the rest")
 
 
 def _duplicates(seen: Seen) -> _Told:
@@ -560,7 +560,7 @@ def _account(seen: Seen) -> _Told:
     try:
         record = dialect.account(seen.account) if seen.account else {}
     except UnexpectedResponseError:
-        return _Told("nothing", "the response holds no account record")
+        return _Told("nothing", "the response contains no account record")
     if record and all(isinstance(value, dict) for value in record.values()):
         return _Told(None, "the record is deeper in the response")
     name = next((name for name in dialect.ACCOUNT_NAMES if record.get(name) not in (None, "")), None)
@@ -622,7 +622,7 @@ def _freshness(seen: Seen) -> _Told:
     cached = sum(map(_is_cached, seen.answers))
     if cached:
         return _Told("from a cache", f"{cached} of {len(seen.answers)} responses")
-    return _Told(None, "no response from a cache; a write tells the rest")
+    return _Told(None, "no response from a cache; a write shows the rest")
 
 
 def _is_cached(answer: Answer) -> bool:

@@ -72,7 +72,7 @@ class Unknown:
 
 
 #: What tells where reads cannot.
-FIRST_WEBSITE = "The first website of a run tells"
+FIRST_WEBSITE = "The first website of a run shows it"
 
 #: Promises of docs/guarantees.md that need answers.
 PROMISES = (

@@ -257,7 +257,7 @@ class _Application:
         site, look = doubted[0]
         left = [one for one in self._sites if one.result.state is State.NOT_TRIED and not one.result.sent]
         for one in left:
-            one.result.why = "Not tried: the service does something else than it is asked for."
+            one.result.why = "Not tried: the service does not do what was requested."
         fields = ", ".join(one.field for one in site.todo.fields) or site.todo.action
         self._unfaithful = NotAppliedError(
             str(site.sent.website_id if site.sent else site.todo.website_id),

@@ -142,7 +142,7 @@ class ApprovedPlan:
             change = change_of(record)
             problem = self._not_approved(change) if change else None
             if problem:
-                raise ValueError(f"not changed, because somebody changed it since the plan was approved: {problem}")
+                raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
             return change
 
         return approved

@@ -364,4 +364,4 @@ def same_scope(approved: Plan, scope: Mapping[str, Any]) -> None:
     differing = [name for name, value in scope.items() if approved.scope.get(name) != value]
     if differing:
         told = "; ".join(f"{name} was {approved.scope.get(name)!r}, here it is {scope[name]!r}" for name in differing)
-        raise GuardError(f"The plan was approved for something else: {told}.", "Nothing was sent. Plan again.")
+        raise GuardError(f"The plan was approved for other settings: {told}.", "Nothing was sent. Plan again.")

@@ -132,8 +132,8 @@ class Ledger:
             names = {name: _resolved(one) for name, one in data.get("names", {}).items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"The ledger cannot be read: restore its last good version, or delete it; without a ledger all entries "
-                f"count as added by hand, and none is removed. ({error!r}) Ledger: {path}"
+                f"The ledger cannot be read: restore its last good version, or delete it. Without a ledger, existing "
+                f"entries are treated as manual, and none is removed. ({error!r}) Ledger: {path}"
             ) from error
         if version != _VERSION:
             raise ValueError(

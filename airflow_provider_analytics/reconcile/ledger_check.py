@@ -122,7 +122,7 @@ def why(ledgers: Iterable[Ledger], entry: str | None, service: Service | None = 
             by_hand.update((name, one) for one in keys - {""} if website_id not in owned[name, one])
     for (name, one), number in sorted(by_hand.items()):
         if entry is None or _is_in(name, entry, one):
-            rows.append([one, f"typed by hand ({name})", f"{number:,}", "", "", "", "", ""])
+            rows.append([one, f"added manually ({name})", f"{number:,}", "", "", "", "", ""])
     return [[readable(cell) for cell in row] for row in rows]
 
 

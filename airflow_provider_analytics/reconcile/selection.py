@@ -72,7 +72,7 @@ def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tu
             found = found.union(*(ids for domain, ids in by_domain.items() if matches(selector, domain)))
         if nameless and not selector.isdigit() and (not found or _GLOB.search(pattern)):
             raise ValueError(
-                f"website {nameless} shows no domain, so it cannot be told whether {selector!r} means it; allowed: ids"
+                f"website {nameless} has no domain, so it is unknown whether {selector!r} means it; allowed: ids"
             )
         chosen |= found
         if not found:

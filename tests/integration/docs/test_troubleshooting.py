@@ -99,7 +99,7 @@ def fault_case(heading: str, operator: type, arguments: dict[str, Any], operatio
     CASES[heading] = provoke
 
 
-fault_case("The API key lacks the permission for this request", GetAccountOperator, {}, "any", status=403)
+fault_case("The API key does not have the permission for this request", GetAccountOperator, {}, "any", status=403)
 fault_case("A web page refused the request", GetAccountOperator, {}, "any", status=403, body="<h1>Log in</h1>")
 fault_case("The service limits the rate of requests", GetAccountOperator, {}, "any", status=429)
 fault_case("The service failed", GetAccountOperator, {}, "any", status=500)
@@ -154,7 +154,7 @@ def not_taken(world: World) -> None:
     world.execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
 
 
-@case("The response holds no list of websites, or more than one")
+@case("The response contains no list of websites, or more than one")
 def unknown_key(world: World) -> None:
     world.sandbox.configure(list_key="result.items")
     world.execute(ListWebsitesOperator)
@@ -241,7 +241,7 @@ def list_cut(world: World) -> None:
     world.sync(["192.0.2.1"], mode="replace")
 
 
-case("is empty: is what it comes from there")(lambda world: world.sync(""))
+case("is empty: Does its source exist")(lambda world: world.sync(""))
 
 
 def ledger_case(world: World, text: Callable[[str], str]) -> None:

@@ -81,7 +81,7 @@ def test_an_error_of_every_class(run_tasks: RunTasks) -> None:
 
 FAULTS: dict[str, tuple[dict[str, Any], tuple[str, int], str]] = {
     "wrong_key": ({"status": 401}, FAILS_AT_ONCE, "API key rejected"),
-    "forbidden": ({"status": 403}, FAILS_AT_ONCE, "lacks the permission"),
+    "forbidden": ({"status": 403}, FAILS_AT_ONCE, "does not have the permission"),
     "refused": ({"status": 422}, FAILS_AT_ONCE, "The service rejected a value"),
     "gone": ({"status": 404}, IS_RETRIED, "NotFoundError"),
     "strange": ({"status": 418}, IS_RETRIED, "AnalyticsApiError"),

@@ -477,9 +477,9 @@ def test_why_an_address_is_there(
     assert main(["why", "8.8.8.128/25", "--ledger", ledger]) == 0
     assert "8.8.8.0/24  offices (exclude_ips)  3" in capsys.readouterr().out
     assert main(["why", "192.0.2.7", "--ledger", ledger]) == 2
-    assert "192.0.2.7: no ledger knows it: it was typed by hand" in capsys.readouterr().out
+    assert "192.0.2.7: no ledger knows it: it was added manually" in capsys.readouterr().out
     assert main(["why", "192.0.2.7", "--ledger", ledger, "--conn-id", "analytics_default"]) == 0
-    assert "192.0.2.7  typed by hand (exclude_ips)  3" in capsys.readouterr().out
+    assert "192.0.2.7  added manually (exclude_ips)  3" in capsys.readouterr().out
     assert main(["why", "--ledger", ledger]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
     assert main(["why", "1.1.1.1", "--ledger", str(tmp_path / "none.json")]) == 1

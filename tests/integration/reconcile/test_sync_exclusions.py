@@ -636,7 +636,7 @@ def test_an_approved_plan_of_a_list_is_applied_whole_or_not_at_all(
         {"websites": ["1.example"]},
         {"mode": "replace"},
     ):
-        with pytest.raises(AirflowFailException, match=r"not the approved one|something else: mode was 'merge'"):
+        with pytest.raises(AirflowFailException, match=r"not the approved one|other settings: mode was 'merge'"):
             execute(SyncExcludedIpsOperator, **{**approved, **changed})
     assert operations(analytics_sandbox)["update"] == 0
     # Somebody types one of the entries, and another one: the rest of the plan is still that which was approved.

@@ -179,7 +179,7 @@ def test_a_plan_for_one_service_is_not_applied_to_another(
     arguments["expected_digest"] = execute(PlanWebsitesOperator, **arguments)["digest"]
     with SandboxServer() as production:
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", production.connection_json())
-        told = f"approved for something else: service was '{analytics_sandbox.url}', here it is '{production.url}'"
+        told = f"approved for other settings: service was '{analytics_sandbox.url}', here it is '{production.url}'"
         with pytest.raises(AirflowFailException, match=told):
             execute(ApplyWebsitesOperator, **arguments)
         assert production.websites() == []
@@ -213,7 +213,7 @@ def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(
     with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
         execute(ApplyWebsitesOperator, **files, expected_digest=plan["digest"])
     with pytest.raises(
-        AirflowFailException, match=r"There is another plan at .* already, which somebody may be approving"
+        AirflowFailException, match=r"There is another plan at .* already, which someone may be approving"
     ):
         execute(PlanWebsitesOperator, **files, prune=True, max_loss_fraction=1)
     forced = execute(PlanWebsitesOperator, **files, prune=True, max_loss_fraction=1, overwrite_plan=True)

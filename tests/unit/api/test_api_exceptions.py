@@ -68,7 +68,7 @@ def test_every_class_of_the_tree_is_tried() -> None:
         (
             exceptions.PermissionDeniedError,
             403,
-            "The API key lacks the permission for this request",
+            "The API key does not have the permission for this request",
             "Use the key of an account that has it.",
         ),
         (
