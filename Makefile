@@ -122,11 +122,12 @@ screenshots: install  ## Take pictures of all screens (build/screenshots), and p
 	@$(PY) scripts/screenshots.py $(NEWEST)
 
 # The reference is written from the sources, so neither Airflow nor this package is installed for it.
-.tools/docs/.installed: constraints/docs.txt | .tools/bin/uv
-	@echo "Setting up .tools/docs"
-	@test -x .tools/docs/bin/python || $(UV) venv --allow-existing \
-		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/docs
-	@$(UV) pip sync --require-hashes --python .tools/docs/bin/python constraints/docs.txt
+# What loads snapshots in the recipes of docs/loading.md is no dependency of the package either.
+.tools/%/.installed: constraints/%.txt | .tools/bin/uv
+	@echo "Setting up .tools/$*"
+	@test -x .tools/$*/bin/python || $(UV) venv --allow-existing \
+		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/$*
+	@$(UV) pip sync --require-hashes --python .tools/$*/bin/python $<
 	@touch $@
 
 # Not --quiet: what is not said is not counted by --strict. The variable is Material's, which says at each start when it
@@ -135,21 +136,6 @@ docs: .tools/docs/.installed  ## Build the documentation site into site/; a link
 	@mkdir -p build
 	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict > build/docs.log 2>&1 || \
 		{ cat build/docs.log; exit 1; }
-
-# What loads snapshots in the recipes of docs/loading.md is no dependency of the package.
-.tools/recipes/.installed: constraints/recipes.txt | .tools/bin/uv
-	@echo "Setting up .tools/recipes"
-	@test -x .tools/recipes/bin/python || $(UV) venv --allow-existing \
-		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/recipes
-	@$(UV) pip sync --require-hashes --python .tools/recipes/bin/python $<
-	@touch $@
-
-.tools/release/.installed: constraints/release.txt | .tools/bin/uv
-	@echo "Setting up .tools/release"
-	@test -x .tools/release/bin/python || $(UV) venv --allow-existing \
-		--python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .tools/release
-	@$(UV) pip sync --require-hashes --python .tools/release/bin/python $<
-	@touch $@
 
 dist: .tools/release/.installed  ## Build wheel, sdist and SBOM of the last commit, and check all that a release needs
 	@.tools/release/bin/python scripts/release_check.py $(if $(TAGGED),--tagged)

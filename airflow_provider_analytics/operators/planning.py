@@ -106,9 +106,17 @@ class LedgerFile:
         :param parts: list field to the lists of this run.
         :param resolved: host name on the list to its answer.
         """
+        from airflow_provider_analytics.readable import readable
         from airflow_provider_analytics.reconcile.maintained import now, together
 
-        sources = {name: together(lists).sources for name, lists in parts.items()}
+        # A comment may hold anything, a key too.
+        sources = {
+            name: {
+                entry: replace(one, owner=readable(one.owner), reason=readable(one.reason))
+                for entry, one in together(lists).sources.items()
+            }
+            for name, lists in parts.items()
+        }
         self.ledger = self.ledger.noting(sources, resolved, now().date().isoformat())
 
     def claim(self, ledger: Ledger) -> None:

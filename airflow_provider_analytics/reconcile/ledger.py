@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from airflow_provider_analytics.api.entries import Entries
@@ -401,15 +401,23 @@ def _text(value: object) -> str:
 
 
 def _resolved(value: Any) -> Resolved:
-    return Resolved(tuple(map(_text, value["addresses"])), datetime.fromisoformat(value["at"]).isoformat())
+    return Resolved(tuple(map(_text, value["addresses"])), _moment(value["at"]))
+
+
+def _moment(value: Any) -> str:
+    """Return a time as ISO 8601; one without a zone, as people write it, is in UTC."""
+    moment = datetime.fromisoformat(_text(value))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
 def _try(value: Any) -> Try:
     number, settled = value["number"], value["settled"]
     if not isinstance(number, int):
         raise TypeError(f"{number!r} is no number")
-    texts = {name: _text(value[name]) for name in ("task", "run", "token", "since")}
-    return Try(**texts, number=number, settled=None if settled is None else _text(settled))
+    texts = {name: _text(value[name]) for name in ("task", "run", "token")}
+    return Try(
+        **texts, since=_moment(value["since"]), number=number, settled=None if settled is None else _text(settled)
+    )
 
 
 def _beside(path: str, identity: Identity) -> str:

@@ -152,6 +152,39 @@ def test_the_guard_says_how_long_the_list_is(
         sync(["b.example"])
 
 
+def test_a_key_in_a_comment_is_in_no_file_result_or_log(
+    analytics_sandbox: SandboxServer, sync: Callable[..., Any], tmp_path: Path, caplog: Any
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    caplog.set_level("INFO")
+    key = analytics_sandbox.api_key
+    result = sync(f"1.1.1.1 # the key {key}, owner={key}, until=2026-11-30", list_name="x")
+    files = "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+    assert "1.1.1.1" in files
+    for text in (files, json.dumps(result), caplog.text):
+        assert key not in text
+
+
+@pytest.mark.parametrize("since", ["2026-11-23T01:30:00", "yesterday"])
+def test_the_time_of_the_last_run_may_have_been_edited(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any], tmp_path: Path, since: str
+) -> None:
+    """The error for a clock that is wrong asks people to correct it."""
+    analytics_sandbox.add_website("a.example")
+    text = "8.8.8.8\n1.1.1.1 # until=2026-11-23"
+    sync(text)
+    ledger = tmp_path / "ledger.json"
+    written = json.loads(ledger.read_text())
+    written["owner"]["since"] = since
+    ledger.write_text(json.dumps(written))
+    world.now += timedelta(days=1)
+    if since == "yesterday":
+        with pytest.raises(AirflowFailException, match=r"The ledger cannot be read"):
+            sync(text)
+    else:
+        assert sync(text)["applied"] == 1
+
+
 def test_what_expires_is_no_loss(analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]) -> None:
     for number in range(6):
         analytics_sandbox.add_website(f"{number}.example")
