@@ -89,11 +89,13 @@ class Written:
     :param record: what the service shows.
     :param unverified: fields of which the record does not tell whether they are as expected, such as the password.
     :param created: whether it was created by this call.
+    :param sent: whether this call sent anything.
     """
 
     record: Record
     unverified: tuple[str, ...] = ()
     created: bool = False
+    sent: bool = True
 
 
 class AnalyticsClient:
@@ -322,7 +324,7 @@ class AnalyticsClient:
                 existing = _only(domain, self.look_up(domain).websites)  # another task created it in between
                 if existing is None:
                     raise
-        return Written(existing if _shows_all(existing) else self.get_website(existing["id"]))
+        return Written(existing if _shows_all(existing) else self.get_website(existing["id"]), sent=False)
 
     @_located
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> Written:
@@ -418,6 +420,8 @@ class AnalyticsClient:
     ) -> Written:
         """Change the given settings of a website, and verify that these were changed, and nothing else.
 
+        If the website already has all settings, no update is sent.
+
         :param expected_domain: the domain that the website must have.
         :raises OtherDomainError: if the website has another domain.
         :raises NotAppliedError: if the service shows something else than *before + sent*.
@@ -425,6 +429,7 @@ class AnalyticsClient:
         checked = fields.check_update(**settings)
         before: Record = {}
         lost: Expected | None = None
+        sent = False
 
         def expected() -> Expected:
             found = Expected(before, checked, expected_domain or str(before.get("domain") or ""))
@@ -434,17 +439,21 @@ class AnalyticsClient:
             nonlocal lost
             lost = expected()
 
-        def work_out(record: Record) -> Mapping[str, Any]:
-            nonlocal before
+        def work_out(record: Record) -> Mapping[str, Any] | None:
+            nonlocal before, sent
             before = record
             if expected_domain and Expected({}, {}, expected_domain).compare(record).other_domain is not None:
                 raise _other_domain(expected_domain, record)
+            # No read could tell whether an update was applied that shows nothing new.
+            if expected().compare(record).is_verified:
+                return None
+            sent = True
             return checked
 
         with _Counted(self.stats):
             self.change_website(website_id, work_out, may_be_applied)
             record, comparison = self.verify(str(website_id), expected())
-        return Written(record, comparison.unverified)
+        return Written(record, comparison.unverified, sent=sent)
 
     @_located
     def change_website(

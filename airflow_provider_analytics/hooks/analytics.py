@@ -290,7 +290,8 @@ class AnalyticsHook(BaseHook):
         """Change settings of a website, verify it, and return it (docs/interface.md, Operations).
 
         The website is fetched before and after: it must show what was sent, and all else as before. An argument of
-        None is not sent: its setting is kept. ``[]`` clears a list.
+        None is not sent: its setting is kept. ``[]`` clears a list. If all settings are already as given, no update is
+        sent.
 
         :param website_id: id of the website.
         :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.

@@ -263,7 +263,7 @@ class CreateWebsiteOperator(_SettingsOperator):
                 self.log.info("Website %s exists, with id %s. Updating: %s.", self.domain, website_id, _list(differing))
                 changes = {name: settings[name] for name in differing}
                 updated = hook.client.update_website(website_id, expected_domain=self.domain, **changes)
-                return _result(hook, updated, updated=differing)
+                return _result(hook, updated, updated=differing if updated.sent else ())
             else:
                 # Left as it is, so it is a warning if that is not what was asked for.
                 told = f"Settings that differ or are not shown: {_list(differing) or 'none'}."
@@ -353,8 +353,9 @@ class UpdateWebsiteOperator(_SettingsOperator):
             settings = check_update(**settings)  # before any request is sent
             website_id = _find_id(hook, self.website_id, self.domain)
             updated = hook.client.update_website(website_id, expected_domain=self.domain, **settings)
-            self.log.info("Updated website %s: %s.", _name(updated.record), _list(settings))
-            return _result(hook, updated, updated=settings)
+            did = "Updated" if updated.sent else "Nothing to update on"
+            self.log.info("%s website %s: %s.", did, _name(updated.record), _list(settings))
+            return _result(hook, updated, updated=settings if updated.sent else ())
 
 
 class DeleteWebsiteOperator(AnalyticsOperator):

@@ -154,15 +154,21 @@ class _Application:
     def run(self) -> None:
         """Change one website of each kind alone, then the others, and verify all."""
         try:
+            self._change_and_verify()
+        except BaseException:
+            self._note_doubts()
+            raise
+        finally:
+            self._judge_besides()
+
+    def _change_and_verify(self) -> None:
+        try:
             self._change_one_of_each_kind()
         except _UnfaithfulError:
             # What was changed before, and was not put back, is judged all the same.
             left = [site for site in self._sites if site.sent and site.result.state is State.NOT_TRIED]
             self._judge(self._looking.at(left), is_last=True)
             return
-        except BaseException:
-            self._note_doubts()
-            raise
         todo = [site for site in self._sites if not site.result.sent and site.result.state is State.NOT_TRIED]
         for round_number in range(1, ROUNDS + 1):
             self._send(todo)
@@ -173,9 +179,8 @@ class _Application:
             looks = self._looking.at(check, first=SETTLE_SECONDS)
             todo = self._judge(looks, is_last=round_number == ROUNDS)
             if not todo:
-                break
+                return
             log.info("Changing %s websites again, which do not show their change.", f"{len(todo):,}")
-        self._judge_besides()
 
     # One website first
 
@@ -233,9 +238,11 @@ class _Application:
         """
         looks = {site.name: look for site, look in (*self._doubted, *self._silent)}
         for site in self._sites:
+            if site.result.state is not State.NOT_TRIED or not site.result.sent:
+                continue
             look = looks.get(site.name)
             if look is None:
-                if site.result.sent and site.result.state is State.NOT_TRIED:
+                if site.name not in self._trusted:
                     site.result.state, site.result.why = State.FAILED, _NOT_LOOKED_AT
                 continue
             self._note(site, look)

@@ -253,6 +253,7 @@ def test_update(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
         empty=Task(UpdateWebsiteOperator, website_id="1", exclude_ips="{{ '' }}"),
         favorite=Task(UpdateWebsiteOperator, website_id=1, favorite="true"),
         not_favorite=Task(UpdateWebsiteOperator, website_id=1, favorite=False),
+        same=Task(UpdateWebsiteOperator, website_id=1, favorite=False, exclude_ips=[]),
         nothing=Task(UpdateWebsiteOperator, website_id=1),
         nobody=Task(UpdateWebsiteOperator, email_reports=True),
         unknown=Task(UpdateWebsiteOperator, website_id=2, email_reports=True),
@@ -267,10 +268,11 @@ def test_update(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     ]
     assert sandbox.stored_password(1) == "s3cret-page"
     assert tasks["not_favorite"].returned["website"] == sandbox.websites()[0]
+    assert (tasks["not_favorite"].returned["updated"], tasks["same"].returned["updated"]) == (["favorite"], [])
     assert "s3cret-page" not in json.dumps([task.returned for task in tasks.values()])
     assert all("password" not in task.returned["website"] for task in tasks.values() if task.returned)
     assert ends(tasks) == {
-        **dict.fromkeys(("one", "password", "clear", "favorite", "not_favorite"), ("success", 1)),
+        **dict.fromkeys(("one", "password", "clear", "favorite", "not_favorite", "same"), ("success", 1)),
         **dict.fromkeys(("nothing", "nobody", "empty"), ("failed", 1)),
         "unknown": ("failed", 2),
     }
