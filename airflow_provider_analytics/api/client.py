@@ -565,7 +565,10 @@ class AnalyticsClient:
             return True
         except (AnalyticsApiError, UnexpectedResponseError) as error:
             log.info("Whether website %s is gone is looked up in the list: %s", website_id, error.text)
-            return all(str(record["id"]) != website_id for record in self.list_websites())
+            try:
+                return all(str(record["id"]) != website_id for record in self.list_websites())
+            except NotFoundError as missing:  # the list, not the website
+                raise AnalyticsApiError(missing.status, missing.method, missing.path, missing.message) from missing
         return False
 
     # Verification

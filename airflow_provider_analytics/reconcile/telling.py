@@ -57,7 +57,7 @@ def telling_of(sites: Sequence[Site], records: Mapping[str, Mapping[str, Any]]) 
         sent_fields = {one.field for one in site.todo.fields}
         lists = {name: values.get(name, ()) for name in LINE_FIELDS}
         signs = frozenset(_sign(one, name in sent_fields) for name in lists for one in _kinds(name, lists[name]))
-        named = frozenset(name for name, value in values.items() if value not in (FIELDS[name].default, False, ()))
+        named = frozenset(name for name, value in values.items() if value not in (FIELDS[name].default or False, ()))
         sent = frozenset(f"{name} is sent" for name in sent_fields)
         found[site.name] = Telling(named | sent, signs, sum(map(len, lists.values())))
     longest = max(found, key=lambda name: found[name].length)

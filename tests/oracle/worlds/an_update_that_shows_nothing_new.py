@@ -1,5 +1,7 @@
 """An update to what the website shows already: a read that is late could not tell what else it changed."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from soak import replay
