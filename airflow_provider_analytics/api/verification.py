@@ -59,8 +59,9 @@ class Expected:
     :param before: its record before the write; for a new website, what the interface says of one.
     :param sent: the values that were sent, normalised.
     :param domain: its domain; empty if it is not known.
-    :param shared: lists of ``sent`` to which others may add at any time: nothing that is expected may be missing. Any
-        other list that was sent has to be equal. To a list that was not sent, others may always add.
+    :param shared: lists of ``sent`` to which others may add at any time: nothing that is expected may be missing, and
+        nothing that was removed may be there. Any other list that was sent has to be equal. To a list that was not
+        sent, others may always add.
     :param compared: fields that are compared, besides those that were sent.
     """
 
@@ -104,7 +105,9 @@ class Expected:
                 unverified.append(name)
                 continue
             wanted = self.sent[name] if is_sent else self.before[name]
-            difference = _difference(name, shown[name], wanted, shared=name in self.shared or not is_sent)
+            is_shared = name in LINE_FIELDS and (name in self.shared or not is_sent)
+            removable = (self.before[name] if shows(name, self.before) else ()) if is_shared else None
+            difference = _difference(name, shown[name], wanted, removable)
             if difference:
                 (lacking if is_sent else besides)[name] = difference
         by_others = any(self._strange(name, shown) for name in LINE_FIELDS)
@@ -138,8 +141,11 @@ def _is_given(name: str, record: Mapping[str, Any]) -> bool:
     )
 
 
-def _difference(name: str, shown: Any, wanted: Any, *, shared: bool) -> str:
-    """Return how a field differs, as a phrase of bounded length; empty if it does not."""
+def _difference(name: str, shown: Any, wanted: Any, removable: Any) -> str:
+    """Return how a field differs, as a phrase of bounded length; empty if it does not.
+
+    :param removable: of a list to which others may add, its lines before; None if nothing may be added.
+    """
     if name not in LINE_FIELDS:
         if same_setting(name, shown, wanted):
             return ""
@@ -149,10 +155,11 @@ def _difference(name: str, shown: Any, wanted: Any, *, shared: bool) -> str:
     key = LINE_FIELDS[name].key
     there = {line_key(line, key): line for line in normalise(name, shown)}
     expected = {line_key(line, key): line for line in normalise(name, wanted)}
+    known = there if removable is None else {line_key(line, key) for line in normalise(name, removable)}
     parts = []
     for verb, lines in (
         ("lacks", [line for one, line in expected.items() if one not in there]),
-        ("has besides", [] if shared else [line for one, line in there.items() if one not in expected]),
+        ("has besides", [line for one, line in there.items() if one not in expected and one in known]),
     ):
         if lines:
             more = f" and {len(lines) - _SHOWN_ENTRIES:,} more" if len(lines) > _SHOWN_ENTRIES else ""

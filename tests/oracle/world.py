@@ -420,7 +420,8 @@ class World:
                 if outcome.is_green:
                     raise ViolationError(f"green, but {ruined[-1]}; it says {outcome.result}")
                 is_shown = "lists_as" not in self.dialect  # else nobody sees what is stored
-                if is_shown and f"{name} (id {website_id}): It was put back" in outcome.text:
+                is_as_shown = all(now[one] == record[one] for one in FIELDS)  # what others edited since may be lost
+                if is_shown and not is_as_shown and f"{name} (id {website_id}): It was put back" in outcome.text:
                     raise ViolationError(f"it says that it was put back, but {ruined[-1]}")
                 if not outcome.killed and not _names(outcome, record):
                     raise ViolationError(f"red, and the error does not name {ruined[-1]}\n{outcome.text[-3000:]}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,6 +162,19 @@ def test_two_websites_are_changed_and_put_back(
         assert part in error
     assert error.count("It was put back, and shows what it showed before") == 2
     assert "Not retried: " in error
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_an_entry_that_is_not_removed_is_seen_on_a_list_of_many_writers(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, number: int
+) -> None:
+    for one in range(number):
+        analytics_sandbox.add_website(f"{one}.example", exclude_ips=OWN)
+    ours = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    execute(SyncExcludedIpsOperator, exclude_ips=[NEW, "203.0.113.8"], **ours)
+    analytics_sandbox.configure(ignored_fields=["exclude_ips"])
+    with pytest.raises((AnalyticsError, AirflowFailException), match=f"has besides {NEW}"):
+        execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.8"], **ours)
 
 
 def test_the_most_telling_website_is_changed_first(analytics_sandbox: SandboxServer, execute: Execute) -> None:
