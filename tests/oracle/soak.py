@@ -61,13 +61,26 @@ class Draw:
 
     def script(self) -> Script:
         dialect = dialects.draw(self.chance)
-        number = self.chance.choice((2, 4, 6, 8, 12, 12, 30))
-        domains = [*_DOMAINS, *(f"{one}.many.example" for one in range(40))][:number]
+        size = self.chance.choice((2, 4, 6, 8, 12, 12, 30))
+        domains = [*_DOMAINS, *(f"{one}.many.example" for one in range(40))][:size]
         self.domains = [*domains, "new.example", "other.example"]
         websites = [{"domain": domain, **self.website()} for domain in domains]
         if self.chance.random() < 0.1:
             websites.append({"domain": domains[0]})
-        return dialect, websites, [self.step() for _ in range(self.chance.randint(3, 9))]
+        number = self.chance.randint(3, 9)
+        steps: list[dict[str, Any]] = []
+        while len(steps) < number:
+            steps += self.night()
+        return dialect, websites, steps
+
+    def night(self) -> list[dict[str, Any]]:
+        """Return a step; after a sync that was killed often another one, with a shorter list."""
+        step = self.step()
+        is_killed = any(what == "kill" for _, what, *_ in step.get("meanwhile", ()))
+        if step["do"] != "sync" or not is_killed or self.maybe(0.3):
+            return [step]
+        shorter = [one for one in step["entries"] if self.maybe(0.5)]
+        return [step, {**step, "entries": shorter, "meanwhile": [], "heal": False, "force": True}]
 
     def maybe(self, probability: float) -> bool:
         return self.chance.random() < probability
@@ -180,6 +193,10 @@ class Draw:
         if do in ("compare", "prune"):
             return step
         meanwhile = self.meanwhile()
+        if do in ("create", "apply") and self.maybe(0.2):  # someone else creates the same website
+            rivals = [step["domain"]] if do == "create" else list(step["config"]["websites"])
+            rival = {"do": "add", "domain": self.chance.choice(rivals), "settings": self.website()}
+            meanwhile.append((self.chance.randint(1, 12), "hand", rival))
         if meanwhile:
             step["meanwhile"] = meanwhile
         step["heal"] = self.maybe(0.4)

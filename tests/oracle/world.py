@@ -517,9 +517,13 @@ class World:
         lists = [number for number, one in enumerate(self._requests, 1) if one.operation == "list"]
         for domain, goal in creations.items():
             same = [one for one in after.values() if _key(one["domain"]) == domain]
-            late = [
-                one.website_id for one in self.edits if one.do in ("add", "delete") and one.at > max(lists, default=0)
+            created = [
+                number
+                for number, one in enumerate(self._requests, 1)
+                if one.operation == "create" and _key(dict(one.form).get("domain", "")) == domain
             ]
+            seen = max([*lists, *created], default=0)  # whatever is there when it is created has to be seen
+            late = [one.website_id for one in self.edits if one.do in ("add", "delete") and one.at > seen]
             if len(same) > 1 and not any(one["id"] in late for one in same):
                 raise ViolationError(f"green, and two websites of {domain}: {same}")
             own = [one for one in same if one["id"] not in by_others]
@@ -628,7 +632,7 @@ class World:
                 typed = {entry(one.value) for one in self.edits if one.website_id == website_id and one.field == name}
                 if mode == "managed":
                     new = (wanted & there) - was
-                    if outcome.is_green:
+                    if outcome.is_green or outcome.killed:  # what a killed task began is claimed before
                         doubtful |= new & typed
                         added |= new - typed
                     else:
