@@ -1,4 +1,4 @@
-"""Validation of single values, with one wording for the error: name, value, what is allowed."""
+"""Validation of single values, with uniform errors: name, value, allowed values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Choice = TypeVar("Choice")
 _BOOLEAN_TEXTS = {"true": True, "1": True, "false": False, "0": False}
 
 
-#: In place of a value that may be a secret.
+#: Placeholder for a value that may be a secret.
 NOT_SHOWN = object()
 
 
@@ -35,12 +35,12 @@ def refused_together(allowed: str, **values: object) -> ValueError:
 
 
 def short_repr(value: object) -> str:
-    """Return the representation of a value for a message, cut to a length that leaves room for what is allowed."""
+    """Return the representation of a value for a message, cut to a length that leaves room for the allowed values."""
     return readable(repr(value))
 
 
 def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
-    """Return the allowed value that equals ``value``, also if given as text (templates render to text).
+    """Return the allowed value that equals ``value``, which may be text, because templates render to text.
 
     :raises ValueError: for any other value; the message lists the allowed values and suggests the nearest.
     """
@@ -53,7 +53,7 @@ def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is most similar to ``name``, or None."""
-    import difflib  # the modules of operators import this one, and few of them need it
+    import difflib  # imported late: operator modules import this module, and few need it
 
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
@@ -110,9 +110,9 @@ def positive_number(name: str, value: object, example: str = "24", at_most: floa
 
 
 def text_list(name: str, text: str) -> list[Any] | None:
-    """Return the list that a text is in JSON, as templates render one with ``tojson``; None for any other text.
+    """Return the list in a JSON text, such as one that a template renders with ``tojson``; None for any other text.
 
-    :raises ValueError: for the text of a list or of None in Python's spelling, which templates render without it.
+    :raises ValueError: for the Python spelling of a list or None, which templates render without ``tojson``.
     """
     plain = text.strip()
     if plain.startswith("["):
@@ -120,13 +120,13 @@ def text_list(name: str, text: str) -> list[Any] | None:
             found = json.loads(plain)
             if isinstance(found, list):
                 return found
-    if _is_python(plain):
+    if _is_python_literal(plain):
         raise refused(name, text, "a list, or its JSON text: use the filter tojson in the template")
     return None
 
 
-def _is_python(text: str) -> bool:
-    """Return whether a text is Python's spelling of a list, a tuple, a set or None. The glob ``[ab]`` is none of it."""
+def _is_python_literal(text: str) -> bool:
+    """Return whether a text is the Python spelling of a list, tuple, set or None, unlike the glob ``[ab]``."""
     if text == "None":
         return True
     if text[:1] + text[-1:] not in ("[]", "()", "{}"):
@@ -138,7 +138,7 @@ def _is_python(text: str) -> bool:
 
 
 def once(value: object) -> Any:
-    """Return a value that can be read several times: an iterator or another lazy collection becomes a tuple."""
+    """Return a value that can be read several times: a lazy collection becomes a tuple."""
     if isinstance(value, dict):
         return {key: once(inner) for key, inner in value.items()}
     if isinstance(value, (str, bytes, Mapping, list, tuple, set, frozenset)) or not isinstance(value, Iterable):
@@ -147,9 +147,9 @@ def once(value: object) -> Any:
 
 
 def names(name: str, value: object) -> tuple[str, ...]:
-    """Parse names, given as a list of texts, or as one text with commas (templates render to text).
+    """Parse names, given as a list of texts, or as one text with commas, because templates render to text.
 
-    None and blank text are no names.
+    None and blank text mean no names.
 
     :raises ValueError: for any other value.
     """

@@ -1,4 +1,4 @@
-"""Client of the service: proven lists, one look-up of domains, and writes that are verified."""
+"""Client of the service: proven lists, domain look-up, and verified writes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.readable import Redactor, readable
 
-#: Seconds to wait before a website is read again that does not show a write yet.
+#: Seconds to wait before a website is fetched again, if the service does not return a write yet.
 CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
-#: A search that finds more websites does not tell them apart: it is not read to its end.
+#: Maximum number of websites found by a search. If there are more, the search is not read to its end.
 SEARCH_LIMIT = 100
-#: Statuses by which services refuse a domain that is taken.
+#: Statuses that services return for a domain that already exists.
 MAY_MEAN_TAKEN = frozenset({400, 409, 422})
 
 Arguments = ParamSpec("Arguments")
@@ -51,10 +51,10 @@ Record = dict[str, Any]
 log = logging.getLogger(__name__)
 
 
-def _located(
+def _with_location(
     method: Callable[Concatenate[AnalyticsClient, Arguments], Returned],
 ) -> Callable[Concatenate[AnalyticsClient, Arguments], Returned]:
-    """Let errors of a method name the service and the connection."""
+    """Add the service and the connection to the errors of a method."""
 
     @functools.wraps(method)
     def located(self: AnalyticsClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
@@ -62,7 +62,7 @@ def _located(
             return method(self, *args, **kwargs)
         except AnalyticsError as error:
             error.where = error.where or self.settings.where
-            # A log shows the frames of the caller: what failed inside is in the message.
+            # A log needs only the frames of the caller: the message contains the cause.
             raise error.with_traceback(None) from None
 
     return located
@@ -70,10 +70,10 @@ def _located(
 
 @dataclass(frozen=True)
 class LookUp:
-    """What the complete list says about a domain.
+    """Result of looking up a domain in the complete list.
 
     :param websites: the websites of exactly this domain.
-    :param variants: websites of a domain that the service may have made of this one (:func:`domains.may_become`).
+    :param variants: websites of a domain that the service may have derived from this one (:func:`domains.may_become`).
     :param newest: id of the newest website of the list; None without websites.
     """
 
@@ -84,11 +84,11 @@ class LookUp:
 
 @dataclass(frozen=True)
 class Written:
-    """A website after a write that was verified.
+    """A website after a verified write.
 
-    :param record: what the service shows.
-    :param unverified: fields of which the record does not tell whether they are as expected, such as the password.
-    :param created: whether it was created by this call.
+    :param record: record that the service returns.
+    :param unverified: fields that the record does not allow to verify, such as the password.
+    :param created: whether this call created it.
     :param sent: whether this call sent anything.
     """
 
@@ -101,9 +101,9 @@ class Written:
 class AnalyticsClient:
     """Client of one service with one API key; thread-safe.
 
-    Every method validates its arguments before it sends a request (:class:`ValueError`), and otherwise raises the
-    errors of :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service returns them. Their
-    fields are not documented; only ``id`` is certain (docs/interface.md, Not documented).
+    Every method validates its arguments before it sends a request, and raises :class:`ValueError` if one is invalid.
+    All other errors are those of :mod:`airflow_provider_analytics.exceptions`. Records are plain dicts as the service
+    returns them. Their fields are not documented; only ``id`` is certain (docs/interface.md, Not documented).
 
     :param settings: base URL, API key and options.
     :param transport: sends the requests; by default a new one for these settings.
@@ -130,14 +130,14 @@ class AnalyticsClient:
         self._transport.close()
 
     def stop(self) -> None:
-        """Send no further requests, give up those under way, and stop waiting; safe in a signal handler.
+        """Send no further requests, cancel those under way, and stop waiting; safe in a signal handler.
 
         See :meth:`Transport.stop`.
         """
         self._transport.stop()
 
     def watch(self, look: Look) -> None:
-        """Ask before requests, at most every second, whether to go on; stop if ``look`` returns why not."""
+        """Check before requests, at most every second, whether to continue; stop if ``look`` returns a reason."""
         self._transport.watch(look)
 
     @property
@@ -151,7 +151,7 @@ class AnalyticsClient:
         return self._transport.stopped_because
 
     def wait(self, seconds: float) -> None:
-        """Wait so many seconds, or until :meth:`stop`."""
+        """Wait for a number of seconds, or until :meth:`stop`."""
         self._transport.wait(seconds)
 
     @property
@@ -161,22 +161,22 @@ class AnalyticsClient:
 
     @property
     def stats(self) -> Stats:
-        """What was done so far."""
+        """Counters of this client."""
         return self._transport.stats
 
     @property
     def redact(self) -> Redactor:
-        """The secrets that this client was given; call it to make a text readable."""
+        """Redactor with the secrets of this client; call it to make a text readable."""
         return self._transport.redact
 
     def for_output(self, data: Returned) -> Returned:
-        """Return JSON data without keys that name a secret, and without the secrets that this client was given."""
+        """Return JSON data without keys that name a secret, and without the secrets of this client."""
         return without_secrets(data, self._transport.redact)
 
     # Reading
 
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
-        """Return an iterator that reads the list once; see :class:`Listing` for when its records may be used."""
+        """Return an iterator that reads the list once. See :class:`Listing` for when its records may be used."""
         query = fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
         unwanted = threading.Event()
         return Listing(
@@ -190,24 +190,24 @@ class AnalyticsClient:
             redact=self.redact,
         )
 
-    @_located
+    @_with_location
     def _page(self, query: Mapping[str, str], unwanted: threading.Event) -> dialect.Page:
         return self.operations.page(query, unwanted)
 
-    @_located
+    @_with_location
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[Record]:
-        """Return the complete list; a list that changes while it is read is read again.
+        """Return the complete list. A list that changes during the reading is read again.
 
         :raises IncompleteListError: if the list cannot be proven complete.
         """
         fields.list_query(boolean_texts=self.settings.boolean_texts, **filters)
         return read_again(list, lambda: self.iter_websites(**filters))
 
-    @_located
+    @_with_location
     def list_websites_within(self, requests: int) -> list[Record] | None:
-        """Return the complete list; None if it takes about so many more requests than the first one.
+        """Return the complete list; None if it takes more than about ``requests`` requests after the first one.
 
-        The first page tells: it names the number of all websites. Where it does not, the result is None.
+        The number is computed from the total of the first page. Without a total, the result is None.
 
         :raises IncompleteListError: if the list cannot be proven complete.
         """
@@ -221,40 +221,40 @@ class AnalyticsClient:
 
         return read_again(consume, self.iter_websites)
 
-    @_located
+    @_with_location
     def get_website(self, website_id: int | str) -> Record:
         """Return the record of a website."""
         return self.operations.show(fields.check_website_id(website_id))
 
-    @_located
+    @_with_location
     def get_account(self) -> Record:
         """Return the record of the account that the API key belongs to."""
         return self.operations.account()
 
     # Look-up
 
-    @_located
+    @_with_location
     def find_website(self, domain: str) -> Record | None:
         """Return the website of exactly this domain, or None (see :func:`domains.domain_key`).
 
         :raises DuplicateWebsiteError: if several websites have the domain.
         """
         found = self.search_website(domain)
-        return found if found is not None else _only(domain, self.look_up(domain).websites)
+        return found if found is not None else _single_website(domain, self.look_up(domain).websites)
 
-    @_located
+    @_with_location
     def search_website(self, domain: str) -> Record | None:
-        """Return the website of a domain by the service's search; None if only the complete list can tell.
+        """Return the website that the service's search finds for a domain; None if the complete list is needed.
 
-        What a search matches is not documented. So it is believed only if it was read to its proven end and found
-        exactly one website. The domain is searched for in mixed case, which no website has: a search that is
-        case-sensitive, and could find one of two spellings, finds nothing.
+        The interface does not document which websites a search matches. So the result counts only if it was read to its
+        proven end and contains exactly one website. The search text is the domain in mixed case, which no website has.
+        A case-sensitive search could find only one of two spellings: this way it finds none.
         """
         wanted = check_domain(domain)
         found: dict[str, Record] = {}
         for spelling in spellings(wanted):
             try:
-                with closing(self.iter_websites(search=_in_mixed_case(spelling), search_by="domain")) as listing:
+                with closing(self.iter_websites(search=_to_mixed_case(spelling), search_by="domain")) as listing:
                     for record in listing:
                         if (listing.total or 0) > SEARCH_LIMIT:
                             return None
@@ -267,12 +267,12 @@ class AnalyticsClient:
                 return None
         return next(iter(found.values())) if len(found) == 1 else None
 
-    @_located
+    @_with_location
     def look_up(self, domain: str) -> LookUp:
         """Look a domain up in the complete list.
 
         :raises IncompleteListError: if the list cannot be proven complete.
-        :raises UnexpectedResponseError: if the domain is not in the list, and a website shows no domain.
+        :raises UnexpectedResponseError: if the domain is not in the list, and a website has no domain in its record.
         """
         wanted, others = domain_key(check_domain(domain)), may_become(domain)
 
@@ -299,12 +299,12 @@ class AnalyticsClient:
 
     # Writing
 
-    @_located
+    @_with_location
     def ensure_website(self, domain: str, **settings: Unpack[CreateSettings]) -> Written:
         """Return the website of a domain; create it with these settings if it does not exist.
 
-        The complete list is read before the create, and the newest websites after it: a second website of the domain,
-        which another task created at the same time, is found. One that exists is returned unchanged.
+        The client reads the complete list before the create, and the newest websites after it. So it detects a second
+        website of the domain that another task creates at the same time. An existing website is returned unchanged.
 
         :raises DuplicateWebsiteError: if several websites have the domain.
         :raises OtherDomainError: if the service seems to write the domain in another way, and has such a website.
@@ -312,7 +312,7 @@ class AnalyticsClient:
         """
         checked = fields.check_create(**settings)
         before = self.look_up(domain)
-        existing = _only(domain, before.websites)
+        existing = _single_website(domain, before.websites)
         if existing is None:
             for record in before.variants:
                 raise _other_domain(domain, record, "If these are two websites, create this one with the hook.")
@@ -321,24 +321,24 @@ class AnalyticsClient:
             except AnalyticsApiError as error:
                 if error.created or error.status not in MAY_MEAN_TAKEN:
                     raise
-                existing = _only(domain, self.look_up(domain).websites)  # another task created it in between
+                existing = _single_website(domain, self.look_up(domain).websites)  # another task created it in between
                 if existing is None:
                     raise
-        return Written(existing if _shows_all(existing) else self.get_website(existing["id"]), sent=False)
+        return Written(existing if _has_all_fields(existing) else self.get_website(existing["id"]), sent=False)
 
-    @_located
+    @_with_location
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> Written:
-        """Create a website, and verify it; the request is never sent twice.
+        """Create a website, and verify it. The request is never sent twice.
 
         :raises AmbiguousWriteError: if the website may or may not have been created.
-        :raises OtherDomainError: if the service shows another domain than the one sent.
-        :raises NotAppliedError: if the service shows other settings than those sent, and the defaults.
+        :raises OtherDomainError: if the service returns another domain than the one sent.
+        :raises NotAppliedError: if the service returns other settings than those sent, and the defaults.
         """
         return self._create(check_domain(domain), fields.check_create(**settings), None)
 
     def _create(self, domain: str, settings: Mapping[str, Any], before: LookUp | None) -> Written:
-        """Create a website, and verify it; with what was looked up before, verify that it is the only one, too."""
-        with _Counted(self.stats):
+        """Create a website, and verify it. With ``before``, also verify that it is the only one of its domain."""
+        with _CountedChange(self.stats):
             known = before.newest if before else None
             website_id = self.send_create(domain, settings)
             row = None
@@ -349,7 +349,7 @@ class AnalyticsClient:
                 if before is not None:
                     row = row or self.find_created(domain, website_id, known)
                 expected = Expected.of_new(domain, settings)
-                if row is not None and expected.compare(row).holds and _shows_all(row):
+                if row is not None and expected.compare(row).holds and _has_all_fields(row):
                     return Written(row, expected.compare(row).unverified, created=True)
                 record, comparison = self.verify(website_id, expected)
                 return Written(record, comparison.unverified, created=True)
@@ -373,17 +373,17 @@ class AnalyticsClient:
             raise _ambiguous(domain, error.text, error) from None
         return None if record is None else str(record["id"])
 
-    @_located
+    @_with_location
     def find_created(self, domain: str, website_id: str | None, known: str | None) -> Record:
-        """Return a website that was just created, as the list shows it, if it is the only one of its domain.
+        """Return a new website, as it is in the list, if it is the only one of its domain.
 
-        The newest 100 are read until they show it; they must reach down to a website that was known before the create,
-        otherwise the list is read.
+        The newest 100 websites are fetched until they contain it. They must include a website that existed before the
+        create; otherwise the whole list is read.
 
-        :param website_id: its id; None if the service did not tell.
-        :param known: id of the newest website before the create; None if there was none, or it is not known.
+        :param website_id: its id; None if the service did not return it.
+        :param known: id of the newest website before the create; None if there was none, or if it is unknown.
         :raises DuplicateWebsiteError: if several websites have the domain.
-        :raises AmbiguousWriteError: if the list does not show it.
+        :raises AmbiguousWriteError: if the list does not contain it.
         """
         key = domain_key(domain)
 
@@ -392,39 +392,39 @@ class AnalyticsClient:
             same = [row for row in rows if _has_domain(row, key) or str(row["id"]) == website_id]
             own = [row for row in same if website_id is None or str(row["id"]) == website_id]
             if len(same) > 1:
-                raise DuplicateWebsiteError(domain, sorted({str(row["id"]) for row in same}, key=_by_number))
+                raise DuplicateWebsiteError(domain, sorted({str(row["id"]) for row in same}, key=_numeric_order))
             return own[0] if own else None
 
         found = self._until(read, lambda row: row is not None)
         if found is None:
-            created = f"was created, with the id {website_id}, and" if website_id else "was created, but the website"
-            reason = f"the service answered that it {created} is not in the list."
+            created = f"with the id {website_id}" if website_id else "without an id"
+            reason = f"the service reported success {created}, but the website is not in the list."
             raise _ambiguous(domain, reason, None)
         return found
 
     def newest_websites(self, known: str | None) -> Sequence[Record]:
-        """Return the newest websites, down to one that is known; all websites if one page does not reach so far.
+        """Return the newest websites, down to a known one; all websites if one page does not contain it.
 
-        :param known: id of a website that was the newest; None if there was none, or it is not known.
+        :param known: id of the website that was the newest; None if there was none, or if it is unknown.
         """
         page = self.operations.page(DEFAULT_QUERY)
         if known is None:
             is_enough = page.total == len(page.rows) < int(DEFAULT_QUERY["per_page"])
         else:
-            is_enough = any(_is_at_most(row["id"], known) for row in page.rows)
+            is_enough = any(_is_at_most_as_new(row["id"], known) for row in page.rows)
         return dialect.not_deleted(page.rows) if is_enough else self.list_websites()
 
-    @_located
+    @_with_location
     def update_website(
         self, website_id: int | str, *, expected_domain: str | None = None, **settings: Unpack[UpdateSettings]
     ) -> Written:
-        """Change the given settings of a website, and verify that these were changed, and nothing else.
+        """Change the given settings of a website, and verify that only these changed.
 
         If the website already has all settings, no update is sent.
 
         :param expected_domain: the domain that the website must have.
         :raises OtherDomainError: if the website has another domain.
-        :raises NotAppliedError: if the service shows something else than *before + sent*.
+        :raises NotAppliedError: if the service returns something other than *before + sent*.
         """
         checked = fields.check_update(**settings)
         before: Record = {}
@@ -444,32 +444,32 @@ class AnalyticsClient:
             before = record
             if expected_domain and Expected({}, {}, expected_domain).compare(record).other_domain is not None:
                 raise _other_domain(expected_domain, record)
-            # No read could tell whether an update was applied that shows nothing new.
+            # A read cannot verify an update that changes nothing.
             if expected().compare(record).is_verified:
                 return None
             sent = True
             return checked
 
-        with _Counted(self.stats):
+        with _CountedChange(self.stats):
             self.change_website(website_id, work_out, may_be_applied)
             record, comparison = self.verify(str(website_id), expected())
         return Written(record, comparison.unverified, sent=sent)
 
-    @_located
+    @_with_location
     def change_website(
         self,
         website_id: int | str,
         work_out: Callable[[Record], Mapping[str, Any] | None],
         lost: Callable[[], None] = lambda: None,
     ) -> Record | None:
-        """Change a website by what it shows immediately before, and return the record of the response, if it has one.
+        """Compute an update from the current record, send it, and return the record of the response, if it has one.
 
-        The update follows the show at once: all waiting comes before. A retry begins with the show, so that nothing is
-        sent twice that was worked out once. The outcome is not verified: see :meth:`verify`.
+        The update immediately follows the read: all waiting comes before both. A retry repeats the read, so that each
+        update is computed from a current record. The outcome is not verified: see :meth:`verify`.
 
-        :param work_out: returns the normalised settings to send for a record, or None if nothing is to be changed.
+        :param work_out: returns the normalised settings to send for a record, or None to send no update.
         :param lost: called after an update that may or may not have been applied.
-        :raises ValueError: as ``work_out`` does.
+        :raises ValueError: if ``work_out`` raises it.
         """
         asked = fields.check_website_id(website_id)
         at_once = Operations(self._transport, at_once=True)
@@ -490,18 +490,18 @@ class AnalyticsClient:
 
         return self._transport.together(attempt)
 
-    @_located
+    @_with_location
     def put_back(self, website_id: str, before: Mapping[str, Any]) -> None:
-        """Give a website all the values of an earlier record, and verify it; passwords are not in records.
+        """Restore the values of an earlier record, and verify them. Passwords are not in records.
 
-        :raises NotAppliedError: if the service shows something else.
+        :raises NotAppliedError: if the service returns other values.
         """
         shown = [name for name in COMPARED if fields.FIELDS[name].on_update and shows(name, before)]
         settings = {name: value for name in shown if (value := fields.sendable(name, before[name])) is not None}
         expected = Expected({}, settings, str(before.get("domain") or ""), compared=())
         record = self.get_website(website_id)
         if not expected.compare(record).holds:
-            # A list that is shown as empty may not be: sent without need, it would be cleared.
+            # A list that the service returns as empty may have entries: sending it without need would clear it.
             needed = {
                 name: value
                 for name, value in settings.items()
@@ -509,7 +509,7 @@ class AnalyticsClient:
             }
             self.operations.update(website_id, fields.form(needed, self.settings.boolean_texts))
             record, _ = self.verify(website_id, expected)
-        # What is not understood cannot be sent.
+        # Values in an unknown form cannot be sent.
         left = [
             name for name in COMPARED if name in before and name not in settings and record.get(name) != before[name]
         ]
@@ -517,27 +517,27 @@ class AnalyticsClient:
             differences = {
                 name: f"is {short_repr(record.get(name))}, it was {short_repr(before[name])}" for name in left
             }
-            raise NotAppliedError(website_id, differences, "It is shown in a form that cannot be sent back.")
+            raise NotAppliedError(website_id, differences, "The service returns it in a form that cannot be sent back.")
 
-    @_located
+    @_with_location
     def delete_website(self, website_id: int | str) -> None:
         """Delete a website, and verify that it is gone.
 
         :raises NotFoundError: if the website does not exist, unless a previous attempt of this call may have deleted
             it.
-        :raises NotAppliedError: if the service still shows it.
+        :raises NotAppliedError: if the service still returns it.
         """
         asked = fields.check_website_id(website_id)
-        with _Counted(self.stats):
+        with _CountedChange(self.stats):
             self.send_delete(asked)
             if not self._until(lambda: self.is_gone(asked), bool):
                 raise NotAppliedError(asked, {"website": "still exists after it was deleted"})
 
     def send_delete(self, website_id: str) -> None:
-        """Delete a website; the outcome is not verified.
+        """Delete a website, without verifying the outcome.
 
         :raises NotFoundError: as :meth:`delete_website`.
-        :raises NotAppliedError: if the delete is answered with "not found", and the service shows the website.
+        :raises NotAppliedError: if the service responds with "not found", but still returns the website.
         """
         try:
             self.operations.delete(website_id)
@@ -547,18 +547,18 @@ class AnalyticsClient:
             elif self.is_gone(website_id):
                 raise
             else:
-                still = {"website": "still exists, although the service answered the delete with 'not found'"}
+                still = {"website": "still exists, although the service responded to the delete with 'not found'"}
                 raise NotAppliedError(website_id, still) from error
 
     def website_or_none(self, website_id: str) -> Record | None:
-        """Return a website by its id, or None if it does not exist: one answer that says so may be wrong."""
+        """Return a website by its id, or None. A response of "not found" may be wrong, so it is checked twice."""
         try:
             return self.get_website(website_id)
         except NotFoundError:
             return None if self.is_gone(website_id) else self.get_website(website_id)
 
     def is_gone(self, website_id: str) -> bool:
-        """Return whether a website does not exist any more; where a show does not tell, the complete list does."""
+        """Return whether a website no longer exists. If the request fails otherwise, the complete list is checked."""
         try:
             self.operations.show(website_id)
         except NotFoundError:
@@ -573,13 +573,13 @@ class AnalyticsClient:
 
     # Verification
 
-    @_located
+    @_with_location
     def verify(self, website_id: str, expected: Expected) -> tuple[Record, Comparison]:
-        """Read a website after a write until it is as expected, and return its record.
+        """Fetch a website after a write until it is as expected, and return its record.
 
-        A service may take a moment until it shows a write, or a new website at all.
+        A service may take a moment until it returns a write or a new website.
 
-        :raises NotFoundError: if the service does not show it.
+        :raises NotFoundError: if the service does not return it.
         :raises OtherDomainError: if it has another domain.
         :raises NotAppliedError: if it is not as expected.
         """
@@ -597,10 +597,10 @@ class AnalyticsClient:
         found = self._until(read, lambda one: one is not None and one[1].holds)
         if found is not None and found[1].holds:
             if hidden := found[1].unverified:
-                log.warning("Website %s does not show %s: not verified.", website_id, ", ".join(hidden))
+                log.warning("Website %s: the service does not return %s. Not verified.", website_id, ", ".join(hidden))
             return found
         if found is None:
-            assert missing is not None  # noqa: S101 - what read returns None for
+            assert missing is not None  # noqa: S101 - read returned None
             raise missing
         record, comparison = found
         if comparison.other_domain is not None:
@@ -609,7 +609,7 @@ class AnalyticsClient:
         raise NotAppliedError(website_id, differing)
 
     def _until(self, read: Callable[[], Returned], is_good: Callable[[Returned], bool]) -> Returned:
-        """Return the first good result of ``read``, or its last one; wait in between."""
+        """Return the first good result of ``read``, or the last one; wait between calls."""
         found = read()
         for seconds in CONFIRM_WAITS:
             if is_good(found):
@@ -630,10 +630,10 @@ class AnalyticsClient:
             )
 
 
-class _Counted:
-    """Counts a change of a website, or that it failed; a bad argument is neither.
+class _CountedChange:
+    """Counts a change of a website as applied or failed; does not count a bad argument.
 
-    A class, not a generator: the traceback in the task log has no frames of ``contextlib``.
+    A class, not a generator: this keeps frames of ``contextlib`` out of the traceback in the task log.
     """
 
     def __init__(self, stats: Stats) -> None:
@@ -668,17 +668,17 @@ def _has_domain(record: Mapping[str, Any], key: str) -> bool:
     return isinstance(domain, str) and domain_key(domain) == key
 
 
-def _only(domain: str, websites: Sequence[Record]) -> Record | None:
+def _single_website(domain: str, websites: Sequence[Record]) -> Record | None:
     if len(websites) > 1:
         raise DuplicateWebsiteError(domain, [str(record["id"]) for record in websites])
     return websites[0] if websites else None
 
 
-def _shows_all(record: Mapping[str, Any]) -> bool:
+def _has_all_fields(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("domain"), str) and all(shows(name, record) for name in COMPARED)
 
 
-def _in_mixed_case(text: str) -> str:
+def _to_mixed_case(text: str) -> str:
     """Return a text with ASCII letters in alternating case."""
     return "".join(
         letter.upper() if letter.isascii() and place % 2 else letter.lower() if letter.isascii() else letter
@@ -686,11 +686,11 @@ def _in_mixed_case(text: str) -> str:
     )
 
 
-def _by_number(website_id: str) -> tuple[int, str]:
+def _numeric_order(website_id: str) -> tuple[int, str]:
     return (int(website_id), "") if website_id.isdecimal() else (0, website_id)
 
 
-def _is_at_most(website_id: object, known: str) -> bool:
+def _is_at_most_as_new(website_id: object, known: str) -> bool:
     """Return whether a website is as old as a known one, or older."""
     text = str(website_id)
     return text == known or (text.isdecimal() and known.isdecimal() and int(text) <= int(known))

@@ -22,22 +22,22 @@ def check_domain(domain: object) -> str:
 
     :raises ValueError: if it cannot be a domain name.
     """
-    if not isinstance(domain, str) or domain == "None":  # an empty template renders to the text None
+    if not isinstance(domain, str) or domain == "None":  # an empty template renders to "None"
         raise refused("domain", domain, _ALLOWED)
     labels = domain.removesuffix(".").split(".")
-    # Characters that do not show would let one domain look like another one.
+    # With invisible characters, one domain could look like another one.
     if len(domain) > _MAX_LENGTH or _NOT_IN_A_DOMAIN.search(domain) or not is_plain(domain) or not all(labels):
         raise refused("domain", domain, _ALLOWED)
     return domain
 
 
 def same_domain(one: str, other: str) -> bool:
-    """Return whether two domains are the same website: ``Bücher.example.`` and ``xn--bcher-kva.example`` are."""
+    """Return whether two domains are equal, as ``Bücher.example.`` and ``xn--bcher-kva.example`` are."""
     return domain_key(one) == domain_key(other)
 
 
 def spellings(domain: str) -> list[str]:
-    """Return the ways in which a service may write a domain: as given, as A-labels, as U-labels."""
+    """Return the spellings that a service may use for a domain: as given, as A-labels, as U-labels."""
     key = domain_key(domain)
     try:
         unicode = idna.decode(key)
@@ -49,16 +49,16 @@ def spellings(domain: str) -> list[str]:
 
 
 def matches(pattern: str, domain: str) -> bool:
-    """Return whether a glob matches a domain, in whatever way both are written: ``*bücher.example`` as well."""
+    """Return whether a glob such as ``*bücher.example`` matches a domain, in any spelling of both."""
     forms = {one.lower() for one in (*spellings(domain), domain_key(domain))}
     globs = {pattern.lower().removesuffix("."), domain_key(pattern)}
     return any(fnmatch.fnmatchcase(form, glob) for form in forms for glob in globs)
 
 
 def may_become(domain: str) -> set[str]:
-    """Return the keys of other domains that a service may make of this one.
+    """Return the keys of other domains that a service may derive from this one.
 
-    It may drop or add ``www.``, or follow the older IDNA 2003, by which ``straße`` is ``strasse``.
+    It may drop or add ``www.``, or use the older IDNA 2003, which maps ``straße`` to ``strasse``.
     """
     own = domain_key(domain)
     keys = {own}
@@ -69,7 +69,7 @@ def may_become(domain: str) -> set[str]:
 
 
 def is_variant(domain: str, shown: str) -> bool:
-    """Return whether a service may write a domain so: one is a part of the other, or see :func:`may_become`."""
+    """Return whether a service may write a domain as ``shown``: as a subdomain or parent, or by :func:`may_become`."""
     try:
         check_domain(shown)
     except ValueError:
@@ -79,9 +79,9 @@ def is_variant(domain: str, shown: str) -> bool:
 
 
 def domain_key(domain: str) -> str:
-    """Normalise a domain so that equal domains compare equal: A-labels in lower case, without a trailing dot.
+    """Normalise a domain, so that equal domains compare equal: A-labels in lower case, without a trailing dot.
 
-    A scheme, a port and a path, which some services keep with a domain, do not count.
+    A scheme, a port and a path, which some services store with a domain, are removed.
 
     Labels are mapped by UTS 46 (non-transitional: ``straße`` is not ``strasse``) and encoded by IDNA 2008. A label that
     IDNA rejects, such as one with an underscore or a glob, is compared in lower case.
@@ -94,10 +94,10 @@ def domain_key(domain: str) -> str:
         mapped = idna.uts46_remap(domain, std3_rules=False)
     except idna.IDNAError:
         mapped = domain.lower()
-    return ".".join(map(_a_label, mapped.split("."))).removesuffix(".")
+    return ".".join(map(_to_a_label, mapped.split("."))).removesuffix(".")
 
 
-def _a_label(label: str) -> str:
+def _to_a_label(label: str) -> str:
     try:
         return idna.alabel(label).decode("ascii")
     except idna.IDNAError:

@@ -1,7 +1,7 @@
-"""Entries of the exclusion lists: IP addresses and query parameters, as users write and as the service returns them.
+"""Entries of the exclusion lists, IP addresses and query parameters, from users and from the service.
 
-The service stores such a list as one text, one entry per line (docs/interface.md, Rules). The interface states little
-about the entries: IP addresses in one list, URL query parameters in the other.
+The service stores such a list as one text, one entry per line (docs/interface.md, Rules). The interface does not
+define the format of an entry: one list contains IP addresses, the other URL query parameters.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from airflow_provider_analytics.api.checks import one_of, refused, short_repr, t
 Entries = tuple[str, ...]
 Read = TypeVar("Read")
 
-#: What to do with a network: the interface promises single addresses only.
+#: Ways to handle a network: the interface documents single addresses only.
 NETWORKS = ("reject", "expand", "send")
 #: Maximum number of addresses that the networks of one list may expand to.
 EXPAND_LIMIT = 1024
 
-# No exclusion list needs half of the address space; a typing error in a prefix length does.
+# An exclusion list never needs half of the address space. A typing error in a prefix length may cover it.
 _SHORTEST_PREFIX = {4: 8, 6: 16}
 _MAPPED_BITS = 96
-_SHOWN_PROBLEMS = 10
+_MAX_LISTED = 10
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-#: Parts of an address of which at least one is ``*``, as some services take them.
+#: An address with ``*`` for at least one part, as some services accept it.
 _WILDCARD = re.compile(r"(?=[^*]*\*)(([0-9]{1,3}|\*)(\.([0-9]{1,3}|\*)){1,3}|[0-9a-fA-F:]*(:\*){1,7})")
-#: What no word of a list holds: separators, quotes, tags, and the signs that a text was cut.
-_NO_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
+#: Characters that are not part of a word: separators, quotes, tags, and the marks of a cut text.
+_NOT_IN_A_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
 
 
 class UnusableEntriesError(ValueError):
     """Invalid entries of a list.
 
-    :param argument: name of the argument that holds the list.
-    :param place: what the numbers count: ``line`` or ``entry``.
-    :param problems: number of the line or entry, from 1, and what is wrong with it.
-    :param allowed: what is allowed.
+    :param argument: name of the argument with the list.
+    :param place: unit of the numbers: ``line`` or ``entry``.
+    :param problems: number of the line or entry, from 1, and its problem.
+    :param allowed: allowed entries.
     """
 
     def __init__(self, argument: str, place: str, problems: Sequence[tuple[int, str]], allowed: str) -> None:
@@ -52,22 +52,22 @@ class UnusableEntriesError(ValueError):
         super().__init__(argument, place, self.problems, allowed)
 
     def __str__(self) -> str:
-        listed = "; ".join(f"{self.place} {number}: {problem}" for number, problem in self.problems[:_SHOWN_PROBLEMS])
-        more = f"; and {len(self.problems) - _SHOWN_PROBLEMS:,} more" if len(self.problems) > _SHOWN_PROBLEMS else ""
+        listed = "; ".join(f"{self.place} {number}: {problem}" for number, problem in self.problems[:_MAX_LISTED])
+        more = f"; and {len(self.problems) - _MAX_LISTED:,} more" if len(self.problems) > _MAX_LISTED else ""
         return f"{self.argument} has {len(self.problems):,} unusable entries: {listed}{more}; allowed: {self.allowed}"
 
 
 class EntryType(ABC):
-    """Type of the entries of a list: how to parse an entry, and when two are equal."""
+    """Type of the entries of a list: how to parse and compare them."""
 
-    #: What is allowed, for messages.
+    #: Allowed entries, for messages.
     allowed: ClassVar[str]
 
     def parse(self, argument: str, value: Iterable[str] | str, networks: str = "reject") -> Entries:
         """Return the entries of a list, or of a text with one entry per line, normalised and without duplicates.
 
-        A text may also be a list in JSON, as templates render one with ``tojson``.
-        ``#`` at the beginning of a line or after white space starts a comment; a text may hold blank lines.
+        A text may also be a JSON list, such as one that a template renders with ``tojson``. A ``#`` at the beginning of
+        a line or after white space starts a comment. A text may contain blank lines.
 
         :param argument: name of the argument, for messages.
         :param networks: for addresses: ``"reject"`` refuses networks, ``"expand"`` replaces them by their addresses
@@ -84,11 +84,11 @@ class EntryType(ABC):
         return tuple(dict.fromkeys(chain.from_iterable(each_line(argument, value, read, self.allowed))))
 
     def check_line(self, line: str) -> str:
-        """Return a line of a list as it is sent: an entry, with or without a comment, or only a comment.
+        """Return a line of a list as the client sends it: an entry, with or without a comment, or only a comment.
 
-        Networks are allowed: an entry that a service shows can be sent back.
+        Networks are allowed, so that an entry of the service can be sent back.
 
-        :raises ValueError: with what is wrong, if the line holds no entry.
+        :raises ValueError: if the entry is invalid; the message is the problem.
         """
         entry = entry_of(line)
         if entry:
@@ -99,19 +99,19 @@ class EntryType(ABC):
 
     @abstractmethod
     def is_understood(self, entry: str) -> bool:
-        """Return whether a text of the service, without comment, is one entry and no more.
+        """Return whether a text of the service, without comment, is exactly one entry.
 
-        A list that is separated, encoded or cut in another way than docs/interface.md says holds texts that are not:
-        sent back, they would replace what they stand for.
+        A service may separate, encode or cut a list differently than docs/interface.md documents. Then a text is not an
+        entry, and sending it back would replace the real entries.
         """
 
     @abstractmethod
     def key(self, line: str) -> str:
-        """Normalise a line so that equal entries compare equal; a line with only a comment becomes empty text."""
+        """Normalise a line, so that equal entries compare equal. A line with only a comment becomes empty text."""
 
     @abstractmethod
     def parser(self, networks: str) -> Callable[[str], Entries]:
-        """Return a function that parses the entries of one list; it raises :class:`ValueError` with what is wrong."""
+        """Return a function that parses the entries of one list; its :class:`ValueError` describes the problem."""
 
 
 class Addresses(EntryType):
@@ -120,11 +120,11 @@ class Addresses(EntryType):
     allowed = "one IP address per line or entry"
 
     def is_understood(self, entry: str) -> bool:
-        """Return whether a text is an address, a network, a range of addresses, or has ``*`` for parts of one."""
+        """Return whether a text is an address, a network, a range, or an address with ``*`` for some parts."""
         return _is_address(entry)
 
     def key(self, line: str) -> str:
-        """Normalise an address or a network; any other text is returned unchanged."""
+        """Normalise an address or a network; return any other text unchanged."""
         return _address_key(line)
 
     def parser(self, networks: str) -> Callable[[str], Entries]:
@@ -160,8 +160,8 @@ class Words(EntryType):
     allowed = "one query parameter per line or entry"
 
     def is_understood(self, entry: str) -> bool:
-        """Return whether a text is one word, without the signs that separate, quote or cut words."""
-        return not _NO_WORD.search(entry)
+        """Return whether a text is one word, without separators, quotes and marks of a cut text."""
+        return not _NOT_IN_A_WORD.search(entry)
 
     def key(self, line: str) -> str:
         """Return the line without its comment."""
@@ -179,12 +179,12 @@ class Words(EntryType):
 
 
 def each_line(argument: str, value: Any, read: Callable[[Any], Read], allowed: str) -> list[Read]:
-    """Return what a function reads in each line of a list, or of a text with one entry per line.
+    """Return the result of a function for each line of a list, or of a text with one entry per line.
 
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
-    :param read: reads a line or entry; raises :class:`ValueError` with what is wrong with it.
-    :param allowed: what is allowed, for messages.
+    :param read: reads a line or entry; its :class:`ValueError` describes the problem.
+    :param allowed: allowed entries, for messages.
     :raises ValueError: if it is neither a list nor a text.
     :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
     """
@@ -208,7 +208,7 @@ def each_line(argument: str, value: Any, read: Callable[[Any], Read], allowed: s
 
 
 def line_key(line: str, key: Callable[[str], str]) -> tuple[str, str]:
-    """Return what tells a line from others: its entry, by the key of its type, and its comment."""
+    """Return what identifies a line: its entry, as the key of its type, and its comment."""
     entry = without_comment(line)
     return key(line), " ".join(stripped(line).removeprefix(entry).split())
 
@@ -219,14 +219,14 @@ def without_comment(line: str) -> str:
 
 
 def stripped(line: str) -> str:
-    """Return a line without white space around it, and without the mark with which some editors begin a file."""
+    """Return a line without surrounding white space, and without a byte order mark."""
     return line.strip().strip("\ufeff").strip()
 
 
 def entry_of(line: object) -> str:
-    """Return the entry of a line of a user's list, without its comment; empty text if it has none.
+    """Return the entry of a line of a user's list, without its comment; empty text without an entry.
 
-    :raises ValueError: with what is wrong, if it cannot be a line.
+    :raises ValueError: if it cannot be a line; the message is the problem.
     """
     if not isinstance(line, str):
         raise ValueError("is not text")
@@ -247,7 +247,7 @@ def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise ValueError("is not an IP address") from None
     if "/" in entry and ipaddress.ip_address(entry.partition("/")[0]) != network.network_address:
         raise ValueError(f"has host bits set; the network is {network}")
-    network = _unmapped(network)
+    network = _unmap_ipv4(network)
     if network.num_addresses == 1 and network.network_address.is_unspecified:
         raise ValueError("is the unspecified address, which no visitor has")
     if network.prefixlen < _SHORTEST_PREFIX[network.version]:
@@ -258,7 +258,7 @@ def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return network
 
 
-# The same few addresses stand on thousands of websites.
+# Thousands of websites have the same few addresses.
 @functools.lru_cache(maxsize=1 << 16)
 def _is_address(entry: str) -> bool:
     if _WILDCARD.fullmatch(entry):
@@ -275,13 +275,13 @@ def _is_address(entry: str) -> bool:
 def _address_key(line: str) -> str:
     entry = without_comment(line)
     try:
-        network = _unmapped(ipaddress.ip_network(entry))
+        network = _unmap_ipv4(ipaddress.ip_network(entry))
     except ValueError:
         return entry
     return str(network.network_address if network.num_addresses == 1 else network)
 
 
-def _unmapped(
+def _unmap_ipv4(
     network: ipaddress.IPv4Network | ipaddress.IPv6Network,
 ) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     """Return the IPv4 network of an IPv4-mapped network (::ffff:a.b.c.d/n); any other network unchanged."""

@@ -1,10 +1,10 @@
-"""The table of website fields, and the forms and queries built from it (docs/interface.md, Fields).
+"""Table of website fields, and the forms and queries built from it (docs/interface.md, Fields).
 
-Everything that depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or compared with it by
+All code that depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or compared with it by
 ``tests/unit/test_fields_are_everywhere.py``.
 
-Values are validated before a request is built. An invalid one raises :class:`ValueError` with the field, the value and
-what is allowed. ``None`` means "not given": the field is not sent.
+Values are validated before a request is built. An invalid value raises :class:`ValueError` with the field, the value
+and the allowed values. ``None`` means "not given": the field is not sent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Field:
     :param meaning: its purpose, as a phrase for documents.
     :param on_create: whether a create can send it.
     :param on_update: whether an update can send it.
-    :param default: value of a new website for which it was not sent, normalised; None if the interface documents none.
+    :param default: documented default of a new website, normalised; None if the interface documents none.
     """
 
     name: str
@@ -71,14 +71,14 @@ FIELDS: Mapping[str, Field] = {field.name: field for field in WEBSITE_FIELDS}
 CREATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_create and field.name != "domain")
 #: Form fields of an update.
 UPDATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update)
-#: Name of each exclusion list to the type of its entries.
+#: Exclusion list to the type of its entries.
 LINE_FIELDS = {field.name: field.kind.entries for field in WEBSITE_FIELDS if isinstance(field.kind, Lines)}
-#: Fields that a record may hold: all but secrets.
+#: Fields that a record may contain: all except secrets.
 RECORD_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.kind.column)
 
 
 class CreateSettings(TypedDict, total=False):
-    """Settings of a create, besides the domain."""
+    """Settings of a create, without the domain."""
 
     privacy: Privacy | int | str | None
     password: str | None
@@ -106,19 +106,19 @@ class ListFilters(TypedDict, total=False):
 
 
 def check_create(**settings: Unpack[CreateSettings]) -> dict[str, Any]:
-    """Return the settings of a create that are given, normalised.
+    """Return the given settings of a create, normalised.
 
-    :raises ValueError: if one is unknown or invalid.
+    :raises ValueError: if a setting is unknown or invalid.
     """
-    return _checked(CREATE_FIELDS, settings)
+    return _parse_settings(CREATE_FIELDS, settings)
 
 
 def check_update(**settings: Unpack[UpdateSettings]) -> dict[str, Any]:
-    """Return the settings of an update that are given, normalised.
+    """Return the given settings of an update, normalised.
 
-    :raises ValueError: if none is given, or one is unknown or invalid.
+    :raises ValueError: if no setting is given, or if one is unknown or invalid.
     """
-    checked = _checked(UPDATE_FIELDS, settings)
+    checked = _parse_settings(UPDATE_FIELDS, settings)
     if not checked:
         raise ValueError(f"Nothing to update: give at least one of {', '.join(UPDATE_FIELDS)}")
     return checked
@@ -127,7 +127,7 @@ def check_update(**settings: Unpack[UpdateSettings]) -> dict[str, Any]:
 def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, str]:
     """Return the form fields of normalised settings, in the order of the interface (docs/interface.md, Operations).
 
-    :param boolean_texts: the texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
+    :param boolean_texts: texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
     """
     return {
         name: field.kind.encode(settings[name], boolean_texts) for name, field in FIELDS.items() if name in settings
@@ -146,7 +146,7 @@ def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -
     if "search_by" in given:
         query["search_by"] = one_of("search_by", given["search_by"], SEARCH_FIELDS)
     if "favorite" in given:
-        query["favorite"] = _encoded("favorite", given["favorite"], boolean_texts)
+        query["favorite"] = _encode_value("favorite", given["favorite"], boolean_texts)
     if "sort_by" in given:
         query["sort_by"] = one_of("sort_by", given["sort_by"], SORT_KEYS)
     if "sort" in given:
@@ -162,18 +162,18 @@ def check_website_id(website_id: object) -> str:
     :raises ValueError: if it cannot be a path segment.
     """
     text = str(website_id) if isinstance(website_id, (int, str)) and not isinstance(website_id, bool) else ""
-    # An empty template renders to "None"; a delete that ignores missing websites would report success for it.
+    # An empty template renders to "None". A delete that ignores missing websites would succeed with it.
     if not text or text in {"None", ".", ".."} or re.search(r"[\s\x00-\x1f\x7f/?#\\]", text):
         raise refused("website_id", website_id, "the id of a website, a number or text")
     return text
 
 
 def normalise(name: str, value: object) -> Any:
-    """Normalise the value of a field so that equal settings compare equal and have one spelling.
+    """Normalise the value of a field, so that equal settings compare equal and have one spelling.
 
-    Accepts values of users and of the service, where numbers and flags may be text: privacy becomes its label, a flag
-    a bool, an exclusion list a tuple of its lines (a missing list an empty tuple). An invalid value, and the value of a
-    field that is not in :data:`WEBSITE_FIELDS`, is returned unchanged.
+    Accepts values of users and of the service. Numbers and flags may be text. Privacy becomes its label, a flag becomes
+    a bool, an exclusion list becomes a tuple of its lines, and a missing list an empty tuple. Returns an invalid value,
+    and the value of a field that is not in :data:`WEBSITE_FIELDS`, unchanged.
     """
     try:
         return FIELDS[name].kind.read(value) if name in FIELDS else value
@@ -182,7 +182,7 @@ def normalise(name: str, value: object) -> Any:
 
 
 def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
-    """Return the lines of a list of the service, whether they are understood or not; None if it is no list."""
+    """Return the lines of a list of the service, even if they are not valid entries; None if it is not a list."""
     kind = FIELDS[name].kind
     try:
         return kind.split(value) if isinstance(kind, Lines) else None
@@ -191,13 +191,13 @@ def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
 
 
 def count_entries(name: str, lines: object) -> int:
-    """Return the number of entries in the lines of a list; 0 if it is no list."""
+    """Return the number of entries in the lines of a list; 0 if it is not a list."""
     kind = FIELDS[name].kind
     return kind.count(lines) if isinstance(kind, Lines) and isinstance(lines, tuple) else 0
 
 
 def sendable(name: str, value: object) -> Any:
-    """Return a value of the service, normalised, if it can be sent back; None if the interface does not define it."""
+    """Return a value of the service, normalised, if the client can send it back; otherwise None."""
     normalised = normalise(name, value)
     try:
         FIELDS[name].kind.encode(normalised, ("0", "1"))
@@ -207,7 +207,7 @@ def sendable(name: str, value: object) -> Any:
 
 
 def same_setting(name: str, one: object, other: object) -> bool:
-    """Return whether two values of a field are equal settings; exclusion lists compare as sets of their entries."""
+    """Return whether two values of a field are equal settings. Exclusion lists compare as sets of entries."""
     one, other = normalise(name, one), normalise(name, other)
     if name not in FIELDS:
         return one == other
@@ -216,7 +216,7 @@ def same_setting(name: str, one: object, other: object) -> bool:
 
 
 def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Return the settings that differ from the record or are missing there; a setting of None is ignored."""
+    """Return the settings that differ from the record or are missing there; ignore settings of None."""
     return [
         name
         for name, wanted in settings.items()
@@ -224,13 +224,13 @@ def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> 
     ]
 
 
-def _checked(allowed: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_settings(allowed: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:
     _check_names(settings, allowed)
     given = {name: settings[name] for name in allowed if settings.get(name) is not None}
     return {name: FIELDS[name].kind.parse(name, value) for name, value in given.items()}
 
 
-def _encoded(name: str, value: object, boolean_texts: BooleanTexts) -> str:
+def _encode_value(name: str, value: object, boolean_texts: BooleanTexts) -> str:
     kind = FIELDS[name].kind
     return kind.encode(kind.parse(name, value), boolean_texts)
 

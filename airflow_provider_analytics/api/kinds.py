@@ -1,8 +1,13 @@
-"""The kinds of values of website fields: how each is parsed, sent, compared and stored.
+"""Kinds of values of website fields: how each is parsed, sent, compared and stored.
 
-A value has three forms. *Given* by a user: anything that :meth:`Kind.parse` accepts. *Normalised*, for plans,
-comparisons and reports: privacy as its label, a flag as bool, a list as a tuple of its lines. *Sent*: the text of
-docs/interface.md, Fields.
+A value has three forms:
+
+*given* by a user
+    Anything that :meth:`Kind.parse` accepts.
+*normalised*, for plans, comparisons and reports
+    Privacy as its label, a flag as bool, a list as a tuple of its lines.
+*sent*
+    The text of docs/interface.md, Fields.
 """
 
 from __future__ import annotations
@@ -18,10 +23,10 @@ from airflow_provider_analytics.api import checks
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import EntryType, UnusableEntriesError, stripped, without_comment
 
-#: Setting of files and operators that says where a password is, and what it may be.
+#: Setting of files and operators with the location of a password, and its allowed form.
 PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a setting
 PASSWORD_REFERENCE = r"(connection|variable):page_password[\w.-]*"  # noqa: S105 - a pattern
-#: The texts for false and true, in this order.
+#: Texts for false and true, in this order.
 BooleanTexts = tuple[str, str]
 
 
@@ -53,7 +58,7 @@ class Kind:
     def parse(self, field: str, value: object) -> Any:
         """Normalise a value of a user.
 
-        :raises ValueError: if it is invalid; the message names the field, the value and what is allowed.
+        :raises ValueError: if it is invalid; the message contains the field, the value and the allowed values.
         """
         if not isinstance(value, str):
             raise checks.refused(field, value, "text")
@@ -67,15 +72,15 @@ class Kind:
         return None if value is None else self.parse("", value)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
-        """Return the text that is sent for a normalised value."""
+        """Return the text to send for a normalised value."""
         return str(value)
 
     def key(self, value: Any) -> Any:
-        """Return a key under which equal normalised values compare equal."""
+        """Return a key that is equal for equal normalised values."""
         return value
 
     def cell(self, value: object) -> Any:
-        """Return the value of the service for the column, or None if it does not fit."""
+        """Return a value of the service for the column, or None if it does not fit."""
         return value if isinstance(value, str) else None
 
     def json_schema(self) -> dict[str, Any]:
@@ -118,7 +123,7 @@ class PrivacySetting(Kind):
         return str(parse_privacy(value).value)
 
     def cell(self, value: object) -> int | None:
-        """Return the number, also one that the interface does not define."""
+        """Return the number, even if the interface does not define it."""
         if type(value) is int:  # nearly always
             return _integer(value)
         try:
@@ -148,7 +153,7 @@ class Flag(Kind):
         return "1" if value else "0"
 
     def cell(self, value: object) -> Any:
-        """Return 0 or 1, or another number of the service."""
+        """Return 0 or 1, or any other number of the service."""
         if type(value) is int:  # nearly always
             return _integer(value)
         try:
@@ -168,7 +173,7 @@ class Boolean(Flag):
     in_a_column = ""
 
     def read(self, value: object) -> Any:
-        """Return the flag as bool; null means false, as services render a mark that is not set."""
+        """Return the flag as bool. Null means false: services return it for a flag that is not set."""
         return False if value is None else self.parse("", value)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
@@ -187,7 +192,7 @@ class Boolean(Flag):
 
 @dataclass(frozen=True)
 class Lines(Kind):
-    """A list that the service stores as one text, one entry per line; normalised to a tuple of its lines.
+    """A list that the service stores as one text, one entry per line; normalised to a tuple of lines.
 
     :param entries: type of the entries; two lists are equal if they have the same entries in any order.
     """
@@ -199,9 +204,9 @@ class Lines(Kind):
     in_a_column: ClassVar[str] = ", an entry per line"
 
     def parse(self, field: str, value: object) -> tuple[str, ...]:
-        """Return the lines of a list, or of a text with an entry per line; comments are kept.
+        """Return the lines of a list, or of a text with an entry per line, with their comments.
 
-        ``[]`` means no entries. A text without entries is refused: an empty Variable, or a file that was read
+        ``[]`` means no entries. A text without entries is invalid, so that an empty Variable, or a file that was read
         incorrectly, never clears a list.
         """
         if isinstance(value, str):
@@ -224,18 +229,18 @@ class Lines(Kind):
         return tuple(found)
 
     def read(self, value: object) -> tuple[str, ...]:
-        """Return the lines of the service, given as text or as array; null, blank text and blank lines are nothing.
+        """Return the lines of a text or an array of the service, without blank lines; null means no lines.
 
-        :raises ValueError: if it is neither, or a line is not one entry (:meth:`EntryType.is_understood`).
+        :raises ValueError: if it is neither, or if a line is not one entry (:meth:`EntryType.is_understood`).
         """
         lines = self.split(value)
-        strange = _strange(self.entries, lines)
-        if strange is not None:
-            raise checks.refused("", strange, "one entry per line")
+        invalid = _first_invalid_line(self.entries, lines)
+        if invalid is not None:
+            raise checks.refused("", invalid, "one entry per line")
         return lines
 
     def split(self, value: object) -> tuple[str, ...]:
-        """Return the lines of the service, whether they are understood or not.
+        """Return the lines of the service, even if they are not valid entries.
 
         :raises ValueError: if it is neither a text nor an array of texts.
         """
@@ -247,7 +252,7 @@ class Lines(Kind):
         return tuple(line for part in parts for line in _lines(part or ""))
 
     def count(self, lines: tuple[str, ...]) -> int:
-        """Return the number of distinct entries; a line that is not understood has as many as it has words."""
+        """Return the number of distinct entries; for a line that is not one entry, the number of its words."""
         return _count(self.entries, lines)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
@@ -284,30 +289,30 @@ class Lines(Kind):
 # Many websites have the same list, and each list is read several times.
 @functools.lru_cache(maxsize=1 << 8)
 def _lines(text: str) -> tuple[str, ...]:
-    """Return the lines of a text that are not blank, without white space around them."""
+    """Return the lines of a text that are not blank, without surrounding white space."""
     return tuple(line for line in map(stripped, text.splitlines()) if line)
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _is_understood(entries: EntryType, line: str) -> bool:
+def _is_valid_line(entries: EntryType, line: str) -> bool:
     entry = without_comment(line)
     return not entry or entries.is_understood(entry)
 
 
 @functools.lru_cache(maxsize=1 << 8)
-def _strange(entries: EntryType, lines: tuple[str, ...]) -> str | None:
-    """Return the first line that is not understood."""
-    return next((line for line in lines if not _is_understood(entries, line)), None)
+def _first_invalid_line(entries: EntryType, lines: tuple[str, ...]) -> str | None:
+    """Return the first line that is not one entry."""
+    return next((line for line in lines if not _is_valid_line(entries, line)), None)
 
 
 @functools.lru_cache(maxsize=1 << 8)
 def _count(entries: EntryType, lines: tuple[str, ...]) -> int:
     distinct = [line for line in dict.fromkeys(lines) if not line.startswith("#")]
-    return sum(1 if _is_understood(entries, line) else len(re.findall(r"[^\s,;]+", line)) for line in distinct)
+    return sum(1 if _is_valid_line(entries, line) else len(re.findall(r"[^\s,;]+", line)) for line in distinct)
 
 
 class Secret(Kind):
-    """A text that is sent, but neither shown nor stored."""
+    """A text that is sent, but never displayed or stored."""
 
     column = None
     in_a_file = "`connection:NAME` (its password) or `variable:NAME`; the name begins with `page_password`"
@@ -315,7 +320,7 @@ class Secret(Kind):
     def parse(self, field: str, value: object) -> str:
         """Return the secret.
 
-        :raises ValueError: if it is invalid; the message, which may be logged, does not show the value.
+        :raises ValueError: if it is invalid; the message, which may be logged, omits the value.
         """
         if not isinstance(value, str) or not value or len(value.splitlines()) != 1:
             raise checks.refused(field, checks.NOT_SHOWN, "one line of text, not empty")
@@ -325,12 +330,12 @@ class Secret(Kind):
 
 
 def check_password_from(value: object) -> str:
-    """Return where a password is: ``connection:NAME`` or ``variable:NAME``.
+    """Return the location of a password: ``connection:NAME`` or ``variable:NAME``.
 
-    The name begins with ``page_password``, so that who sets it, such as the author of a YAML file, cannot have another
-    secret sent to the service.
+    The name must begin with ``page_password``. Otherwise the author of a YAML file could have any other secret sent to
+    the service.
 
-    :raises ValueError: if it is anything else; the message does not show what may be the password itself.
+    :raises ValueError: for any other value; the message omits a value that may be the password itself.
     """
     if not isinstance(value, str) or not re.fullmatch(PASSWORD_REFERENCE, value):
         shown = value if isinstance(value, str) and value.startswith(("connection:", "variable:")) else checks.NOT_SHOWN
@@ -341,7 +346,7 @@ def check_password_from(value: object) -> str:
 def parse_privacy(value: object) -> Privacy:
     """Parse a privacy given as :class:`Privacy`, number or name, any case.
 
-    A number may be text, as templates render it.
+    A number may be text, because templates render to text.
 
     :raises ValueError: for any other value.
     """
@@ -353,7 +358,7 @@ def parse_privacy(value: object) -> Privacy:
 
 
 def _integer(value: object) -> int | None:
-    """Return a number, or the number of a text, of up to 18 digits: larger ones fit no column."""
+    """Return a number, or the number in a text; None above 18 digits, which do not fit a column."""
     if type(value) is int:
         return value if abs(value) < 10**18 else None
     if isinstance(value, bool) or not isinstance(value, (int, str)):

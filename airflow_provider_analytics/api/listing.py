@@ -4,56 +4,57 @@ docs/interface.md documents neither how a page is selected nor what a page state
 also change during the reading. So a list counts as complete only if its reading proves it, by one of three methods:
 
 ``one page``
-    One response holds as many websites as its total. It shows the list at one moment.
+    One response contains as many websites as its total. It is the list at one moment.
 ``closed reading``
     The reading begins with a *head*: the first websites, newest first, with their total. All pages follow, in any order
-    and at the same time. The same head closes the reading. Heads and pages must name the same total. The pages must
+    and at the same time. The same head closes the reading. Heads and pages must have the same total. The pages must
     have distinct ids, as many as the total, and none above the newest in the head. Both heads must begin with the same
-    website, by id and domain. The ids in the head must fall: otherwise the service does not sort.
+    website, by id and domain. The ids in the head must descend: otherwise the service does not sort.
 ``both directions``
     Everything else: no total, ids that are not numbers, a filter that is not in :data:`STABLE_FILTERS`. The list is
-    read until a page brings nothing new, and then in the opposite direction. Both readings must find the same ids. A
-    row is lost only behind one that was removed after it was read, and the second reading lacks that one. The two
-    readings must begin with different websites: otherwise the service ignores the sort order. This method needs the
-    conditions 2 and 3 below, too.
+    read until a page contains nothing new, and then in the opposite direction. Both readings must find the same ids. A
+    row is missed only if a row before it is removed after it was read. Then the removed row is missing in the second
+    reading. The two readings must begin with different websites: otherwise the service ignores the sort order. This
+    method also needs the conditions 2 and 3 below.
 
 The first two methods also check the *other end* of the list: its first ten websites in the opposite order. All of them
 must be among the websites read, and the last website read must be among them. A service may cap the rows at any number,
-and its total may be capped as well, or count the rows of the page. Then the pages end early, and the other end shows
+and its total may be capped as well, or count the rows of the page. Then the pages end early, and the other end contains
 websites that were not read. For a list that is read newest first, the other end is the oldest websites. For one that is
-read oldest first, it is the head. One limit remains: a service that shows no website in both orders, or the same single
-one, is believed.
+read oldest first, it is the head. One limit remains: if a service returns no website, or the same single one, in both
+orders, the client accepts this.
 
-A closed reading lacks no website that was in the list all the time, if
+A closed reading contains every website that was in the list all the time, if
 
 1. a new website gets a higher id than every website in the list (docs/interface.md, Rules),
-2. a deleted website does not come back with its id and domain,
-3. no response shows an older list than a response that arrived before the request was sent,
-4. the total of the first head is right.
+2. a deleted website is not restored with its id and domain,
+3. no response reflects an older list than a response that arrived before the request was sent,
+4. the total of the first head is correct.
 
 The newest website is the same in both heads, so it was in the list all the time (2, 3). So every website created during
-the reading has a higher id (1), and no page shows one. So all websites read were in the list of the first head (2, 3).
-That list had as many websites (4) as were read: they are that list.
+the reading has a higher id (1), and no page contains one. So all websites read were in the list of the first head
+(2, 3). That list had as many websites (4) as were read: they are that list.
 
-The proof does not need the other totals. They refuse nearly every list that breaks a condition, unless the numbers
-balance. Two such cases are accepted: one website is deleted and an older one is restored during the reading (2), or a
-page comes from a replica that is one create and one delete behind (3). Then as many websites may be missing as came
-back. Only a second reading of every page could show it. A total that is wrong from the beginning (4) is noticed by the
-other end, if the list does not change during the reading.
+The proof does not need the other totals. They expose nearly every list that breaks a condition, unless the numbers
+balance. In two such cases, the client accepts the list. Either one website is deleted and an older one is restored
+during the reading (2), or a page comes from a replica that is one create and one delete behind (3). Then as many
+websites may be missing as were restored. Only a second reading of every page could detect it. The other end detects a
+total that is wrong from the beginning (4), if the list does not change during the reading.
 
-A website that loses and regains its mark as a favorite moves the rows of a ``favorite`` filter without a trace. So if
-the favorites fill more than one page, all websites are read, and the favorites are picked from them, if the records
-show the flag. On one page the rows are compared with the filter. If they contradict it, the service ignores or misreads
-the filter, and all websites are read as well. One limit remains: if the records do not show the flag and the favorites
-fill more than one page, the readings in both directions may miss the same website.
+If a website loses and regains its mark as a favorite, rows of a ``favorite`` filter move without a trace. So if the
+favorites fill more than one page and the records contain the flag, the client reads all websites and selects the
+favorites itself. If the favorites fit on one page, the client compares the rows with the filter. If they contradict it,
+the service ignores or misreads the filter, and the client also reads all websites. One limit remains. If the records do
+not contain the flag and the favorites fill more than one page, the readings in both directions may miss the same
+website.
 
-A website whose record says that it is deleted counts for the proof, but it is not part of the list. A service that
-shows such records and leaves them out of its total is refused.
+A website whose record is marked as deleted counts for the proof, but is not part of the list. If a service returns such
+records and leaves them out of its total, the proof fails.
 
-Pages are selected as the service says: a link to the next page names the query parameter (the one that was not sent)
-and its value, a number or a cursor. The link itself is never followed: a request goes to the base URL only. Without
-such a link, the parameter is :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``. A link to a next page on
-the last page contradicts the total.
+Links of the service determine how pages are selected. A link to the next page contains the query parameter (the one
+that was not sent) and its value, a number or a cursor. The client never follows the link: it sends requests to the base
+URL only. Without such a link, the parameter is :data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``. A link
+to a next page on the last page contradicts the total.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ from airflow_provider_analytics.exceptions import (
     UnexpectedResponseError,
 )
 
-#: Seconds before a list that changed during its reading is read again. Readings that follow each other at once would
-#: all see a total that the service keeps in a cache.
+#: Seconds before a list that changed during its reading is read again. Readings without a wait would all
+#: get a total from the cache of the service.
 WAITS_BETWEEN_READINGS: tuple[float, ...] = (0.5, 1.0, 2.0)
-#: Maximum number of pages of one reading, for a service that never ends the list.
+#: Maximum number of pages of one reading, in case the list of a service never ends.
 MAX_PAGES = 200_000
 #: Seconds between two progress lines.
 PROGRESS_SECONDS = 10.0
@@ -97,8 +98,8 @@ AT_ONCE = 0.005
 
 #: Defaults of docs/interface.md, List parameters: the largest page, and newest first.
 DEFAULT_QUERY = {"per_page": "100", "sort_by": "id", "sort": "desc"}
-#: Filters that allow a closed reading: a website enters and leaves such a list only by a create or a delete, because
-#: its domain cannot change (docs/interface.md, Operations).
+#: Filters that allow a closed reading. Only a create or a delete changes the result of such a filter, because a domain
+#: cannot change (docs/interface.md, Operations).
 STABLE_FILTERS = frozenset({"search", "search_by"})
 #: Query of a head: its order, and the smallest page.
 _HEAD = {"per_page": "10", "sort_by": "id", "sort": "desc"}
@@ -117,7 +118,7 @@ class Proof:
 
     :param method: ``one page``, ``closed reading`` or ``both directions``, see the module docstring.
     :param websites: number of websites in the list, without deleted ones.
-    :param total: total that the service named; None if it named none, or if the websites were picked from all.
+    :param total: total that the service returned; None without one, or if the client filtered the websites itself.
     :param pages: number of pages read, including heads, the other end and the second direction.
     """
 
@@ -140,9 +141,9 @@ class Listing(Iterator[dict[str, Any]]):
 
     :param fetch: returns the page for a query; called from several threads.
     :param query: filters and order; :data:`DEFAULT_QUERY` completes it.
-    :param page_parameter: name of the query parameter that selects a page; None: as the service says.
+    :param page_parameter: name of the query parameter that selects a page; None: taken from links of the service.
     :param parallel: maximum number of pages read at the same time, if the service is slow (:data:`AT_ONCE`).
-    :param unwanted: is set when the pages are no longer needed.
+    :param unwanted: set when the pages are no longer needed.
     :param wait: waits for a number of seconds before the list is read again.
     :param stats: counts the websites, and the readings that are repeated.
     :param redact: removes secrets from the message of an error.
@@ -187,7 +188,7 @@ class Listing(Iterator[dict[str, Any]]):
 
     @property
     def total(self) -> int | None:
-        """Number of websites that the first page named; None before it was read, and if it named none."""
+        """Total that the first page contained; None before it was read, or if it contained none."""
         return self._reader.total
 
     def close(self, *, wait: bool = True) -> None:
@@ -201,10 +202,10 @@ class Listing(Iterator[dict[str, Any]]):
 
 
 class _Reader:
-    """The reading behind a listing.
+    """Implementation of a listing.
 
-    It has no reference to the listing. So a listing that is dropped, as by ``break``, ends at once and not when Python
-    collects garbage.
+    It has no reference to the listing. So a listing that is dropped, as by ``break``, ends immediately, without waiting
+    for the garbage collector.
     """
 
     def __init__(
@@ -232,8 +233,8 @@ class _Reader:
         self._progress = _Progress()
 
     @property
-    def is_at_once(self) -> bool:
-        """Whether the pages so far came so fast that reading several at the same time would not save time."""
+    def is_fast(self) -> bool:
+        """Whether pages arrive so fast that reading several at the same time would not save time."""
         return self._seconds < AT_ONCE * self._fetched
 
     def fetch(self, query: Query) -> Page:
@@ -248,7 +249,7 @@ class _Reader:
         return page
 
     def read(self) -> Records:
-        """Yield the records, and prove at the end that none is missing."""
+        """Yield the records, then prove that none is missing."""
         try:
             if "favorite" in self._query:
                 yield from self._read_favorites()
@@ -280,7 +281,7 @@ class _Reader:
         return kept
 
     def _prove(self, reading: _Reading) -> Proof:
-        """Return the proof of a reading; send the requests that it needs."""
+        """Return the proof of a reading, after sending the requests that it needs."""
         if reading.is_one_page:
             method = "one page"
             reading.check_other_end(reading.other_end())
@@ -306,31 +307,31 @@ class _Reader:
         try:
             first, second = next(pages, []), next(pages, None)
             flags = [_is_favorite(row) for row in first]
-            shown = bool(flags) and None not in flags
+            has_flags = bool(flags) and None not in flags
             is_one_page = second is None
             if is_one_page and not flags:
-                is_believed = self._nothing_is_left_out(wanted)
-            elif is_one_page and shown:
-                is_believed = all(found == wanted for found in flags)
-            elif shown:
-                is_believed = False
+                is_filter_reliable = self._is_empty_result_consistent(wanted)
+            elif is_one_page and has_flags:
+                is_filter_reliable = all(found == wanted for found in flags)
+            elif has_flags:
+                is_filter_reliable = False
             else:
-                self._check_that_the_filter_works(filtered)
-                is_believed = True
-            if is_believed:
+                self._check_filter(filtered)
+                is_filter_reliable = True
+            if is_filter_reliable:
                 for rows in (first, second or [], *pages):
                     yield from self._not_deleted(rows)
         finally:
             pages.close()
-        if is_believed:
+        if is_filter_reliable:
             self.proof = self._prove(filtered)
             return
         if is_one_page:
             log.info("Reading all websites, as the service does not filter by favorite: its records contradict it.")
-        yield from self._pick(wanted)
+        yield from self._select_favorites(wanted)
 
-    def _pick(self, wanted: bool) -> Records:
-        """Read all websites, and yield the favorites or the others."""
+    def _select_favorites(self, wanted: bool) -> Records:
+        """Read all websites, and yield only the favorites, or only the others."""
         query = {name: value for name, value in self._query.items() if name != "favorite"}
         reading = _Reading(self, query)
         picked = 0
@@ -347,19 +348,19 @@ class _Reader:
         proof = self._prove(reading)
         self.proof = Proof(proof.method, picked, None, proof.pages)
 
-    def _nothing_is_left_out(self, wanted: bool) -> bool:
-        """Return whether an empty response to a ``favorite`` filter agrees with the rest of the list."""
+    def _is_empty_result_consistent(self, wanted: bool) -> bool:
+        """Return whether an empty response to a ``favorite`` filter is consistent with the rest of the list."""
         others = self.fetch(self._query | _HEAD | {"favorite": self._opposite_favorite()})
         if others.rows:
             return all(_is_favorite(row) in (None, not wanted) for row in others.rows)
         query = {name: value for name, value in self._query.items() if name != "favorite"}
         return not self.fetch(query | _HEAD).rows
 
-    def _check_that_the_filter_works(self, filtered: _Reading) -> None:
+    def _check_filter(self, filtered: _Reading) -> None:
         others = self.fetch(self._query | {"favorite": self._opposite_favorite()})
         both = next((row["id"] for row in others.rows if row["id"] in filtered.ids), None)
         if both is not None:
-            raise _moved(
+            raise _list_changed(
                 "favorite",
                 f"website {both} is among the favorites and among the others: the list changed, or the service "
                 "ignores or misreads the filter. The extra boolean_format sets how favorite is written.",
@@ -370,7 +371,7 @@ class _Reader:
         return texts[1 - texts.index(self._query["favorite"])]
 
 
-# Stands for this process: asking the system for its number before each record would take as long as the record itself.
+# Identifies this process. A call of ``os.getpid`` before each record would take as long as the record itself.
 _process = object()
 
 
@@ -383,29 +384,29 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Reading:
-    """One pass through the pages of a query, with what the proof needs.
+    """One pass through the pages of a query, with the data for the proof.
 
-    :param like: a reading of the same list in another order; this one selects pages in the same way.
+    :param like: a reading of the same list in another order; pages are selected in the same way.
     """
 
     def __init__(self, reader: _Reader, query: Query, like: _Reading | None = None) -> None:
         self.ids = _Ids()
         self.total: int | None = None
-        #: Whether the last page repeated the page before: the page parameter has no effect, or there is no later page.
+        #: Whether the last page repeated the previous one: the page parameter has no effect, or there is no later page.
         self.repeated = False
         self.first_id: str | None = None
         self._reader = reader
         self._fetch = reader.fetch
-        #: The error of a page after the last one, which a service may refuse.
+        #: Error of a request for the page after the last one, which a service may refuse.
         self.refusal: AnalyticsApiError | UnexpectedResponseError | None = None
         self.query = query
-        #: The first head; its rows are cut to ten.
+        #: First head, with at most ten rows.
         self._head: Page | None = None
         self._pages_with_rows = 0
         self._last_ids: list[int | str] = []
         self._parameter: str | None = like._parameter if like else reader.page_parameter
         self._base: int | None = like._base if like else None
-        self._is_second = like is not None
+        self._is_reverse = like is not None
 
     @property
     def is_one_page(self) -> bool:
@@ -414,7 +415,7 @@ class _Reading:
 
     @property
     def can_be_closed(self) -> bool:
-        """Whether every page named a total, and the head shows that the service sorts by falling ids."""
+        """Whether every page contained a total, and the ids in the head descend."""
         if self.total is None or self._head is None:
             return False
         numbers = [_number(row["id"]) for row in self._head.rows]
@@ -425,16 +426,16 @@ class _Reading:
     def pages(self) -> Rows:
         """Yield the rows of each page in order."""
         is_stable = self.query.keys() - DEFAULT_QUERY.keys() <= STABLE_FILTERS
-        has_head = is_stable and not self._is_second
+        has_head = is_stable and not self._is_reverse
         if has_head and not _is_newest_first(self.query):
             self._take_head(self._fetch(self.query | _HEAD))
-        # Without the page parameter, whose name is an assumption.
+        # Omit the page parameter, because its name is an assumption.
         page = self._fetch(self.query)
         if has_head and self._head is None:
             self._take_head(page)
         self.total = page.total
         if self._head is not None and page.total != self._head.total:
-            raise _moved("total", f"the head named the total {self._head.total}, page 1 names {page.total}.")
+            raise _list_changed("total", f"the head named the total {self._head.total}, page 1 names {page.total}.")
         rows = self._take(page, 1)
         if rows:
             yield rows
@@ -453,17 +454,19 @@ class _Reading:
         return self._fetch(query)
 
     def close(self) -> None:
-        """Read the head again, and raise an error if it is not the same."""
+        """Fetch the head again, and raise an error if it changed."""
         head = self._fetch(self.query | _HEAD)
         if head.total != self.total:
-            raise _moved("closing head", f"the total was {self.total} at first, and is {head.total} at the end.")
+            raise _list_changed("closing head", f"the total was {self.total} at first, and is {head.total} at the end.")
         assert self._head is not None  # noqa: S101 - only a reading with a head can be closed
         before, after = self._head.rows[0], head.rows[0] if head.rows else {}
         if _identity(before) != _identity(after):
-            raise _moved("closing head", f"the newest website was {before.get('id')}, and is {after.get('id')} now.")
+            raise _list_changed(
+                "closing head", f"the newest website was {before.get('id')}, and is {after.get('id')} now."
+            )
 
     def check_other_end(self, page: Page, *, is_closed: bool = False) -> None:
-        """Raise an error if the websites of the other end do not agree with those read.
+        """Raise an error if the websites of the other end contradict those read.
 
         :param page: the other end.
         :param is_closed: whether the list did not change during the reading.
@@ -471,7 +474,7 @@ class _Reading:
         moved = not is_closed or page.total != self.total
         end = [str(row["id"]) for row in page.rows]
         if len(self.ids) > 1 and end[:1] == [self.first_id]:
-            raise _unsorted(end[0], moved=moved)
+            raise _not_sorted(end[0], moved=moved)
         missing = next((website_id for website_id in end if website_id not in self.ids), None)
         last = [str(website_id) for website_id in self._last_ids[-1:]]
         if missing is not None:
@@ -516,7 +519,7 @@ class _Reading:
             yield taken
 
     def _page_after(self, query: Query) -> Page:
-        """Return a page that may come after the last one: some services refuse it."""
+        """Return a page, or an empty page if the service refuses it: it may be after the last one."""
         try:
             return self._fetch(query)
         except (AnalyticsApiError, UnexpectedResponseError) as error:
@@ -526,7 +529,7 @@ class _Reading:
             return Page([], self.total)
 
     def _numbering(self, rows: list[dict[str, Any]], parameter: str) -> tuple[int, Page | None]:
-        """Return the number of the first page, and the second page if it was read for this.
+        """Return the number of the first page, and the second page if it was fetched to find out.
 
         :param rows: rows of the first page.
         """
@@ -538,21 +541,21 @@ class _Reading:
             self._base = 1
             return 1, None
         if not set(there).isdisjoint(again):
-            raise _moved("page number", "page 1 changed during the reading.")
+            raise _list_changed("page number", "page 1 changed during the reading.")
         self._base = 0
         return 0, page
 
     def _in_parallel(self, parameter: str, base: int, numbers: range) -> Generator[tuple[int, Page], None, None]:
-        """Yield pages in order; read ``parallel`` of them at the same time, and at most twice as many ahead."""
+        """Yield pages in order. Fetch ``parallel`` pages at the same time, and at most twice as many ahead."""
         reader = self._reader
 
         def fetch(number: int) -> Page:
             try:
                 return self._fetch(self.query | {parameter: str(base + number - 1)})
             except NotFoundError as error:
-                raise _moved("page number", f"page {number} no longer exists: {error.text}") from None
+                raise _list_changed("page number", f"page {number} no longer exists: {error.text}") from None
 
-        while numbers and (reader.parallel <= 1 or len(numbers) == 1 or reader.is_at_once):
+        while numbers and (reader.parallel <= 1 or len(numbers) == 1 or reader.is_fast):
             yield numbers[0], fetch(numbers[0])
             numbers = numbers[1:]
         if not numbers:
@@ -569,8 +572,7 @@ class _Reading:
                 raise
 
         pool = ThreadPoolExecutor(max_workers=reader.parallel, thread_name_prefix="analytics-list")
-        # As many again wait in the pool: a thread that has its page requests the next one, without waiting for the
-        # consumer.
+        # The pool queues as many again, so that a thread fetches its next page without waiting for the consumer.
         waiting = deque((number, pool.submit(read_ahead, number)) for number in islice(left, 2 * reader.parallel))
         wait = True
         try:
@@ -610,7 +612,7 @@ class _Reading:
             used.add(cursor)
 
     def _selection(self, page: Page) -> str | None:
-        """Read the page parameter from the links to the first and the next page; return a cursor, if there is one."""
+        """Take the page parameter from the links to the first and the next page; return a cursor, if there is one."""
         if page.first is not None and page.first.value in ("0", "1"):
             self._parameter = self._parameter or page.first.parameter
             self._base = int(page.first.value) if self._base is None else self._base
@@ -631,25 +633,25 @@ class _Reading:
         self._head = replace(page, rows=page.rows[:10])
 
     def _take(self, page: Page, number: int) -> list[dict[str, Any]]:
-        """Record the rows of a page and return them; none if the page repeats the one before."""
+        """Record the rows of a page and return them; none if the page repeats the previous one."""
         ids = [row["id"] for row in page.rows]
         if ids and number > 1 and self._last_ids == ids:
             self.repeated = True
             return []
-        shown = page.current_page
-        if self._base is None and shown in (0, 1) and number == 1:
-            self._base = shown
+        current = page.current_page
+        if self._base is None and current in (0, 1) and number == 1:
+            self._base = current
         expected = (1 if self._base is None else self._base) + number - 1
-        if shown is not None and shown != expected:
+        if current is not None and current != expected:
             raise IncompleteListError(
                 "page number",
-                f"page {expected} was requested, the response is page {shown}. {self._hint}",
+                f"page {expected} was requested, the response is page {current}. {self._hint}",
             )
         if number > 1 and page.total != self.total:
-            raise _moved("total", f"page 1 names the total {self.total}, page {number} names {page.total}.")
-        twice = self.ids.add(ids)
-        if twice is not None:
-            raise _moved("distinct ids", f"website {twice} came twice. The list changed during the reading.")
+            raise _list_changed("total", f"page 1 names the total {self.total}, page {number} names {page.total}.")
+        duplicate = self.ids.add(ids)
+        if duplicate is not None:
+            raise _list_changed("distinct ids", f"website {duplicate} came twice. The list changed during the reading.")
         if ids:
             self._pages_with_rows += 1
             self.first_id = self.first_id or str(ids[0])
@@ -669,7 +671,7 @@ class _Reading:
         found = f"the service names a total of {self.total}, and {len(self.ids)} websites were found"
         if self.repeated:
             raise IncompleteListError("page number", f"{self._hint} The next page brought nothing new: {found}.")
-        raise _moved("total", f"{found}.")
+        raise _list_changed("total", f"{found}.")
 
     @property
     def _hint(self) -> str:
@@ -678,12 +680,12 @@ class _Reading:
 
 
 class _Ids:
-    """A set of ids, numbers or text. It takes 2 bytes for each id, if the ids are close together."""
+    """Set of ids, numbers or text. It takes 2 bytes per id, if the ids are close together."""
 
     def __init__(self) -> None:
-        #: The largest number; None if any id is none, -1 without ids.
+        #: Largest number; None if any id is not a number, -1 without ids.
         self.largest: int | None = -1
-        # Each word holds 64 numbers, a bit for each: a set of texts takes 100 bytes for each, and 10 MB for 100,000.
+        # Each word stores 64 numbers, one bit each. A set of texts would take 100 bytes per id: 10 MB for 100,000.
         self._words: dict[int, int] = {}
         self._texts: set[str] = set()
         self._count = 0
@@ -698,7 +700,7 @@ class _Ids:
         return bool(self._words.get(number >> 6, 0) >> (number & 63) & 1)
 
     def add(self, ids: Sequence[int | str]) -> int | str | None:
-        """Add ids; return one that is not new, or is among them twice."""
+        """Add ids; return the first duplicate, if there is one."""
         words, texts = self._words, self._texts
         numbers = [_number(website_id) for website_id in ids]
         for website_id, number in zip(ids, numbers, strict=True):
@@ -717,42 +719,42 @@ class _Ids:
         return None
 
     def count_besides(self, other: _Ids) -> int:
-        """Return how many of these ids are not among the other ones."""
+        """Return how many of these ids are not in the other set."""
         words = sum((word & ~other._words.get(place, 0)).bit_count() for place, word in self._words.items())
         return words + len(self._texts - other._texts)
 
 
 class _Progress:
-    """A log line every :data:`PROGRESS_SECONDS`."""
+    """Logs the progress every :data:`PROGRESS_SECONDS`."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._logged_at = time.monotonic()
 
     def step(self, read: int, total: int | None, verb: str = "Reading") -> None:
         now = time.monotonic()
-        if now - self._said >= PROGRESS_SECONDS:
-            self._said = now
+        if now - self._logged_at >= PROGRESS_SECONDS:
+            self._logged_at = now
             of = f" of {total:,}" if total is not None else ""
             log.info("%s: %s%s websites", verb, f"{read:,}", of)
 
 
 def _result(future: Future[Returned], failures: list[Exception]) -> Returned:
-    """Return the result of a thread; if it failed, raise the first error of any thread, without its frames."""
+    """Return the result of a thread. If it failed, raise the first error of any thread, without its frames."""
     if future.exception() is not None:
         raise failures[0].with_traceback(None)
     return future.result()
 
 
 def requests_of_a_list(websites: int) -> int:
-    """Return the number of requests that read and prove a list of so many websites, newest first."""
+    """Return the number of requests needed to read and prove a list of this size, newest first."""
     pages = max(1, -(-websites // int(DEFAULT_QUERY["per_page"])))
     return pages + 2 if pages > 1 else 2
 
 
 def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[], Listing]) -> Returned:
-    """Consume a listing; while the list changes, wait (:data:`WAITS_BETWEEN_READINGS`) and consume a new one.
+    """Consume a listing. If the list changed, wait (:data:`WAITS_BETWEEN_READINGS`) and consume a new one.
 
-    :raises IncompleteListError: of the last reading.
+    :raises IncompleteListError: if the last reading fails, too.
     """
     readings = len(WAITS_BETWEEN_READINGS) + 1
     for reading in count(1):
@@ -780,9 +782,9 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
 
 def _compare(there: _Reading, back: _Reading) -> None:
     if len(there.ids) > 1 and there.first_id is not None and there.first_id == back.first_id:
-        raise _unsorted(there.first_id, moved=False)
+        raise _not_sorted(there.first_id, moved=False)
     if there.total != back.total:
-        raise _moved("total", f"the total was {there.total} in one direction, and {back.total} in the other.")
+        raise _list_changed("total", f"the total was {there.total} in one direction, and {back.total} in the other.")
     only_there, only_back = there.ids.count_besides(back.ids), back.ids.count_besides(there.ids)
     if only_there or only_back:
         if there.refusal is not None:
@@ -792,11 +794,11 @@ def _compare(there: _Reading, back: _Reading) -> None:
         raise IncompleteListError("both directions", f"{there._hint} {seen}" if repeated else seen, moved=not repeated)
 
 
-def _moved(check: str, seen: str) -> IncompleteListError:
+def _list_changed(check: str, seen: str) -> IncompleteListError:
     return IncompleteListError(check, seen, moved=True)
 
 
-def _unsorted(website_id: str, *, moved: bool) -> IncompleteListError:
+def _not_sorted(website_id: str, *, moved: bool) -> IncompleteListError:
     seen = f"both directions begin with website {website_id}: the service ignores the sort order."
     return IncompleteListError("sort order", seen, moved)
 
@@ -806,7 +808,7 @@ def _is_newest_first(query: Query) -> bool:
 
 
 def _is_favorite(row: dict[str, Any]) -> bool | None:
-    """Return whether a record is a favorite, or None if it does not show the flag; null means that it is not."""
+    """Return whether a record is a favorite, or None without the flag; null means that it is not."""
     if "favorite" not in row:
         return None
     if row["favorite"] is None:

@@ -17,13 +17,13 @@ ACCOUNT = "/account"
 
 
 class Operations:
-    """Sends the requests and reads the responses; a response proves nothing about what the service stored.
+    """Sends the requests and reads the responses. A response does not prove what the service stored.
 
-    Ids are path segments (:func:`fields.check_website_id`), forms are those of :mod:`fields`. All methods raise the
+    Ids are path segments (:func:`fields.check_website_id`). Forms are built by :mod:`fields`. All methods raise the
     errors of :mod:`airflow_provider_analytics.exceptions`.
 
     :param transport: sends the requests.
-    :param at_once: send show and update without waiting and without retries, within :meth:`Transport.together`.
+    :param at_once: whether to send show and update without waits and retries, within :meth:`Transport.together`.
     """
 
     def __init__(self, transport: Transport, *, at_once: bool = False) -> None:
@@ -34,7 +34,7 @@ class Operations:
     def page(self, query: Mapping[str, str], unwanted: threading.Event | None = None) -> Page:
         """Return a page of the list; each of its rows has an id.
 
-        :param unwanted: set when nothing needs the response any more: the request is not sent, and not retried.
+        :param unwanted: set when the response is no longer needed: the request is neither sent nor retried.
         """
         answer = self._transport.request("GET", WEBSITES, query=query, unwanted=unwanted)
         self._transport.stats.count("pages")
@@ -47,21 +47,21 @@ class Operations:
     def show(self, website_id: str) -> dict[str, Any]:
         """Return the record of a website.
 
-        :raises NotFoundError: if it does not exist, or its record says that it is deleted.
+        :raises NotFoundError: if it does not exist, or if its record is marked as deleted.
         """
         answer = self._send("GET", website_path(website_id))
-        record = _of_website(website_id, dialect.record(answer), answer)
+        record = _check_record_id(website_id, dialect.record(answer), answer)
         if dialect.is_deleted(record):
             facts = ["the record says that the website is deleted"]
             raise NotFoundError(answer.status, answer.method, answer.path, "", facts=facts)
         return record
 
     def create(self, form: Mapping[str, str]) -> dict[str, Any] | None:
-        """Create a website, and return the record of the response, or None if it holds none."""
+        """Create a website, and return the record of the response, or None if there is none."""
         return dialect.record_or_none(self._transport.request("POST", WEBSITES, form=form))
 
     def update(self, website_id: str, form: Mapping[str, str]) -> dict[str, Any] | None:
-        """Update a website, and return the record of the response, or None if it holds none."""
+        """Update a website, and return the record of the response, or None if there is none."""
         try:
             answer = self._send(self._settings.update_method, website_path(website_id), form=form)
         except UnexpectedResponseError as error:
@@ -69,7 +69,7 @@ class Operations:
                 return None
             raise
         record = dialect.record_or_none(answer)
-        return None if record is None else _of_website(website_id, record, answer)
+        return None if record is None else _check_record_id(website_id, record, answer)
 
     def delete(self, website_id: str) -> None:
         """Delete a website."""
@@ -85,7 +85,7 @@ def website_path(website_id: str) -> str:
     return f"{WEBSITES}/{quote(website_id, safe='')}"
 
 
-def _of_website(asked: str, record: dict[str, Any], answer: Answer) -> dict[str, Any]:
+def _check_record_id(asked: str, record: dict[str, Any], answer: Answer) -> dict[str, Any]:
     if str(record["id"]) != asked:
         raise answer.unexpected(f"The response is about website {record['id']}, requested was website {asked}.")
     return record

@@ -1,7 +1,7 @@
-"""Data that leaves: whether a value may be written to XCom, a snapshot or an audit trail. By structure, not by text.
+"""Redaction of data for XCom, snapshots and audit trails, by structure. For text, see :mod:`readable`.
 
 A key that names a secret is dropped with its value. A value that contains a secret of the connection is replaced as a
-whole. Everything else leaves unchanged, character by character. Text for people is :mod:`readable`'s.
+whole. All other data are unchanged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 
 from airflow_provider_analytics.readable import MASK, Redactor
 
-#: Keys of a website record whose values identify it: never replaced. ``dialect`` refuses a record that shows the API
-#: key in one of them.
+#: Keys of a website record whose values identify it, and are never replaced. ``dialect`` refuses a record that contains
+#: the API key in one of them.
 IDENTITY = ("id", "domain")
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-#: What Airflow masks by name, and names of the kind that a website or an account may have.
+#: Names that Airflow masks, and similar names that a website or an account may have.
 _SECRET = re.compile(
     r"pass_?(?:word|wd|phrase)|secret|token|credential|authorization|api_?key"
     r"|(?<![a-z])(?:bearer|dsn|otp|pass|prox(?:y|ies)|pwd)(?![a-z])"
@@ -29,8 +29,8 @@ _SECRET = re.compile(
     r"|(?<![a-z])(?:backup|recovery|scratch)_?codes?(?![a-z])"
     r"|(?<![a-z])(?:auth_header|connection_string|keyfile_dict|service_account|webhook_url)s?(?![a-z])"
 )
-#: Last words of names that tell something about a secret.
-_ABOUT = re.compile(
+#: Last words of names that describe a secret, but do not contain it.
+_DESCRIBES_A_SECRET = re.compile(
     r"_(?:at|count|created|enabled|expires|expiry|length|limit|protected|required|total|type|updated|used|verified)$"
 )
 
@@ -43,32 +43,33 @@ _encode = msgspec.json.Encoder().encode
 
 @functools.lru_cache(maxsize=4096)
 def is_secret_key(name: str) -> bool:
-    """Return whether a key names a secret, whatever the case, and with words joined, underlined or in camel case.
+    """Return whether a key names a secret, in any case, with words joined, in snake case or in camel case.
 
-    ``api_token``, ``apiKey``, ``rememberToken`` and ``password_hash`` do. ``password_protected``, ``tokens_used`` and
-    ``token_expires_at`` tell something about a secret, and do not.
+    True for ``api_token``, ``apiKey``, ``rememberToken`` and ``password_hash``. False for ``password_protected``,
+    ``tokens_used`` and ``token_expires_at``, which only describe a secret.
     """
     words = "_".join(_WORD.findall(name)).lower()
-    return bool(_SECRET.search(words)) and not _ABOUT.search(words)
+    return bool(_SECRET.search(words)) and not _DESCRIBES_A_SECRET.search(words)
 
 
 def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
-    """Return JSON data without keys that name a secret, at any depth, and with :data:`MASK` for values that hold one.
+    """Return JSON data without keys that name a secret, at any depth, and with :data:`MASK` for values with a secret.
 
-    A flag stays, whatever its name: true and false are no secrets. The id and the domain of a record stay as they are.
+    Flags are kept, whatever their names: true and false are no secrets. The id and the domain of a record are
+    unchanged.
 
     :param data: a record, a list of records, or any other JSON data.
-    :param secrets: secrets of the connection; None knows keys only.
+    :param secrets: secrets of the connection; None: only the keys are checked.
     """
-    with suppress(TypeError, ValueError, OverflowError, RecursionError):  # no JSON data
+    with suppress(TypeError, ValueError, OverflowError, RecursionError):  # not JSON data
         if not may_hold_a_secret(_encode(data), names_in(data), secrets):  # as nearly always
             return data
-    cleaned: Data = _cleaned(data, secrets or _NONE, IDENTITY)
+    cleaned: Data = _redact(data, secrets or _NO_SECRETS, IDENTITY)
     return cleaned
 
 
 def may_hold_a_secret(document: bytes, names: Iterable[str], secrets: Redactor | None = None) -> bool:
-    """Return whether :func:`without_secrets` may change anything in JSON data; one look is enough for many records.
+    """Return whether :func:`without_secrets` may change JSON data; a quick check for many records at once.
 
     :param document: the data as JSON.
     :param names: the keys in it, see :func:`names_in`.
@@ -89,15 +90,15 @@ def names_in(data: Any) -> set[str]:
     return found
 
 
-def _cleaned(value: Any, secrets: Redactor, kept: tuple[str, ...] = ()) -> Any:
+def _redact(value: Any, secrets: Redactor, kept: tuple[str, ...] = ()) -> Any:
     if isinstance(value, Mapping):
         return {
-            name: inner if name in kept and not isinstance(inner, (Mapping, list)) else _cleaned(inner, secrets)
+            name: inner if name in kept and not isinstance(inner, (Mapping, list)) else _redact(inner, secrets)
             for name, inner in value.items()
             if (isinstance(inner, bool) or not is_secret_key(name)) and not secrets.finds(name)
         }
     if isinstance(value, (list, tuple)):
-        return [_cleaned(inner, secrets, kept) for inner in value]
+        return [_redact(inner, secrets, kept) for inner in value]
     if isinstance(value, str):
         return MASK if secrets.finds(value) else value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -105,4 +106,4 @@ def _cleaned(value: Any, secrets: Redactor, kept: tuple[str, ...] = ()) -> Any:
     return value
 
 
-_NONE = Redactor()
+_NO_SECRETS = Redactor()

@@ -1,4 +1,4 @@
-"""Settings of a client, validated once; all problems are reported at the same time."""
+"""Settings of a client, validated once. All problems are reported together."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from airflow_provider_analytics.readable import is_plain
 MAX_TIMEOUT = 600
 MAX_RETRIES = 10
 MAX_PER_MINUTE = 100_000
-#: The number of connections that are kept, too.
+#: Also the size of the connection pool.
 MAX_PARALLEL = 16
 
-_SPELLING = "such as https://stats.example.com or https://stats.example.com:8443/app"
+_EXAMPLE_URLS = "such as https://stats.example.com or https://stats.example.com:8443/app"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of one client; its repr omits the API key, the headers and the proxies.
+    """Settings of one client. The repr omits the API key, the headers and the proxies.
 
     :param base_url: scheme, host, optional port and sub-path of the service, without ``/api/v1``. The default scheme is
         https.
     :param api_key: API key of an account, sent as Bearer token (docs/interface.md, Authentication).
     :param timeout: seconds to wait for a connection, and for the next bytes of a response; above 0, up to 600.
     :param max_retries: maximum number of retries of a request that is safe to repeat; 0 to 10.
-    :param requests_per_minute: maximum number of requests in any 60 s, over all threads, 2 to 100,000; None for no
-        limit.
+    :param requests_per_minute: maximum number of requests of all threads in any 60 s, 2 to 100,000; None for no limit.
     :param verify: whether to verify TLS certificates, or the path of a CA bundle to verify them with.
     :param client_cert: path of a client certificate in PEM format with its key, or the paths of both, separated by a
         comma.
     :param proxies: scheme to proxy URL; empty for those of the environment.
-    :param headers: further headers of every request, such as those of a proxy in front of the service; their values
-        count as secrets.
+    :param headers: additional headers of every request, such as those for a proxy in front of the service. Their values
+        are treated as secrets.
     :param parallel_requests: maximum number of pages of the list that are requested at the same time; 1 to 16.
-    :param page_parameter: query parameter that selects a page of the list; None: the one that the links of the service
-        name, else :data:`dialect.PAGE_PARAMETER`.
-    :param list_key: key of the list in a response, with a dot for each object on the way; None: recognised.
+    :param page_parameter: query parameter that selects a page of the list; None: taken from the links of the service,
+        or
+        :data:`dialect.PAGE_PARAMETER` without links.
+    :param list_key: key of the list in a response, with dots for nested objects; None: detected.
     :param boolean_format: format of booleans, a key of :data:`dialect.BOOLEAN_FORMATS`.
     :param update_method: ``PATCH`` or ``PUT``; the interface accepts both for an update.
     :param allow_insecure_http: allow plain http to another host: the key is sent in clear text.
@@ -136,20 +136,22 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
     """
     text = text.strip()
     if not text:
-        raise ValueError(f"The Base URL is missing; enter it {_SPELLING}.")
-    # What may be a secret is not shown: a user with a password, a query, a fragment.
+        raise ValueError(f"The Base URL is missing; enter it {_EXAMPLE_URLS}.")
+    # The message omits parts that may be secret: a user with a password, a query, a fragment.
     shown = "(value not shown)" if re.search("[?#]", text) else repr(text.rpartition("@")[2])
     try:
         url = urlsplit(text if "://" in text else f"https://{text}")
         port = url.port
     except ValueError:
-        raise ValueError(f"Base URL {shown} is not a URL; enter it {_SPELLING}.") from None
+        raise ValueError(f"Base URL {shown} is not a URL; enter it {_EXAMPLE_URLS}.") from None
     if "@" in url.netloc:
         raise ValueError("The Base URL contains a user name or password; enter the API key in the field API key.")
     if url.scheme not in ("http", "https"):
-        raise ValueError(f"Base URL {shown} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_SPELLING}.")
+        raise ValueError(
+            f"Base URL {shown} has the scheme {url.scheme!r}; allowed: https, http. Enter it {_EXAMPLE_URLS}."
+        )
     if re.search("[?#]", text):
-        raise ValueError(f"Base URL {shown} contains a query or a fragment; enter it {_SPELLING}.")
+        raise ValueError(f"Base URL {shown} contains a query or a fragment; enter it {_EXAMPLE_URLS}.")
     hostname = url.hostname or ""
     if (
         hostname in ("http", "https")
@@ -158,7 +160,7 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
         or not is_plain(text)
         or re.search(r"[\s\\]|%(?![0-9A-Fa-f]{2})|^https?:(?!//)", text)
     ):
-        raise ValueError(f"Base URL {shown} is not a URL; enter it {_SPELLING}.")
+        raise ValueError(f"Base URL {shown} is not a URL; enter it {_EXAMPLE_URLS}.")
     path = url.path.rstrip("/")
     if f"{dialect.API_PREFIX}/" in f"{path}/".lower():
         raise ValueError(f"Base URL {shown} contains {dialect.API_PREFIX}, which is added automatically; remove it.")
@@ -170,7 +172,7 @@ def base_url(text: str, allow_insecure_http: bool = False) -> str:
 
 
 def is_loopback(hostname: str) -> bool:
-    """Return whether a host name or address is certainly this machine."""
+    """Return whether a host name or address is always this machine."""
     try:
         return ipaddress.ip_address(hostname).is_loopback
     except ValueError:
@@ -186,7 +188,7 @@ def _api_key(text: str) -> str:
             "The API key is '***', Airflow's mask for a secret, which was saved in place of the key. "
             "Enter the key itself."
         )
-    # These messages omit the value: they are logged and shown.
+    # These messages are logged and displayed, so they omit the value.
     if key.lower().startswith("bearer "):
         raise ValueError("The API key begins with 'Bearer', which is added automatically; enter the key alone.")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
@@ -212,7 +214,7 @@ def _client_cert_problems(paths: Sequence[str]) -> list[str]:
     if missing or not paths:
         return missing
     try:
-        # An encrypted key would make OpenSSL ask for a password on the terminal.
+        # With an encrypted key, OpenSSL would prompt for a password on the terminal.
         context = ssl.create_default_context()
         context.load_cert_chain(paths[0], paths[1] if len(paths) > 1 else None, password=lambda: "")
     except (ssl.SSLError, OSError) as error:
@@ -233,7 +235,7 @@ def _proxy_problems(proxies: Mapping[str, str]) -> list[str]:
     ]
 
 
-#: Set by the client itself, for each request.
+#: Headers that the client sets for each request.
 _OWN_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-length", "content-type", "expect", "host", "te", "trailer"}
     | {"transfer-encoding", "upgrade"}
@@ -241,7 +243,7 @@ _OWN_HEADERS = frozenset(
 
 
 def _header_problems(headers: Mapping[str, str]) -> list[str]:
-    # The values are not shown: they may be secrets.
+    # The messages omit the values, which may be secrets.
     problems = []
     for name, value in headers.items():
         if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):

@@ -1,4 +1,4 @@
-"""What a client counts while it works, and tells to whoever listens: the metrics of docs/metrics.md."""
+"""Counters of a client, which it reports to a listener: the metrics of docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import field as dataclass_field
 from threading import Lock
 from typing import Any
 
-#: What the names of the metrics begin with.
+#: Prefix of the metric names.
 METRICS_PREFIX = "analytics"
-#: Counts that are a number of seconds.
+#: Counters in seconds.
 TIMERS = ("waited",)
-#: Is told the name of what was counted, and by how much.
+#: Receives the name of a counter, and the number that was added.
 Listener = Callable[[str, float], None]
 
 
@@ -22,9 +22,9 @@ def _counted(meaning: str, default: float = 0) -> Any:
 
 @dataclass
 class Stats:
-    """What a client has done so far; thread-safe.
+    """Counters of a client; thread-safe.
 
-    :param listener: is told each time something is counted, from any thread.
+    :param listener: called each time a counter changes, from any thread.
     """
 
     requests: int = _counted("Requests sent, retries among them")
@@ -41,15 +41,18 @@ class Stats:
     listener: Listener | None = None
 
     def __post_init__(self) -> None:
-        """Make the lock; see :meth:`forget_threads`."""
+        """Create the lock; see :meth:`forget_threads`."""
         self.forget_threads()
 
     def forget_threads(self) -> None:
-        """Make the lock anew: in a process that was forked, a thread that is not there may hold it."""
+        """Replace the lock: after a fork, a thread that does not exist in the child may hold it."""
         self._lock = Lock()
 
     def count(self, name: str, number: float = 1) -> None:
-        """Add to one of the counts, by the name of its attribute."""
+        """Add a number to a counter.
+
+        :param name: name of its attribute.
+        """
         if not number:
             return
         with self._lock:
@@ -58,5 +61,5 @@ class Stats:
             self.listener(name, number)
 
 
-#: Name to meaning of all that is counted.
+#: Counter name to its meaning.
 COUNTED: Mapping[str, str] = {one.name: one.metadata["meaning"] for one in fields(Stats) if "meaning" in one.metadata}

@@ -1,4 +1,4 @@
-"""The only module that sends requests: one request in, one complete response or one typed exception out."""
+"""The only module that sends requests: it returns a complete response or raises a typed exception."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, readable
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
-#: Maximum duration of a response, headers included, as a multiple of ``timeout``: each read has a timeout of its own.
+#: Maximum duration of a response, headers included, as a multiple of ``timeout``, which limits each single read.
 MAX_TIMEOUTS = 10
 #: Longest wait, in seconds, that the service can request; a longer one fails the request immediately.
 MAX_WAIT = 60.0
@@ -63,7 +63,7 @@ MAX_WAIT = 60.0
 FIRST_BACKOFF = 1.0
 MAX_BACKOFF = 30.0
 
-#: 520 to 530 are those that CDNs add to 5xx.
+#: CDNs use 520 to 530 in addition to the standard 5xx.
 _RETRIED_STATUSES = frozenset({408, 500, 502, 503, 504, *range(520, 531)})
 _ERRORS: dict[int, type[AnalyticsApiError]] = {
     401: AuthenticationError,
@@ -74,11 +74,11 @@ _ERRORS: dict[int, type[AnalyticsApiError]] = {
     429: RateLimitError,
 }
 _CHUNK = 64 * 1024
-#: Maximum number of members of a gzip stream; each begins anew, whatever its size.
+#: Maximum number of members of a gzip stream: each has a fixed cost, whatever its size.
 _MAX_MEMBERS = 1000
-#: Maximum length of what an error says of a connection.
+#: Maximum length of the reason of a connection error.
 _MAX_REASON = 1000
-#: What servers that expect TLS say to plain http; the bytes are a TLS alert.
+#: Responses of servers that expect TLS to plain http; the bytes are a TLS alert.
 _TLS_EXPECTED = ("https server", "https port", "\\x15\\x03", "\x15\x03")
 
 Returned = TypeVar("Returned")
@@ -92,7 +92,7 @@ class Transport:
     :param settings: base URL, API key and options.
     :param sleep: waits for a number of seconds; tests replace it. None waits until :meth:`stop` at most.
     :param clock: returns the seconds of a monotonic clock; tests replace it.
-    :param listener: is told what is counted (:class:`Stats`).
+    :param listener: receives the counts (:class:`Stats`).
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Transport:
         self._cert = (paths[0], paths[1]) if len(paths) > 1 else paths[0] if paths else None
         self.redact.add(settings.api_key)
         for value in settings.headers.values():
-            # A short one, such as the name of a tenant or a version, is no secret, and stands in many texts.
+            # A short value, such as a tenant name or a version, is no secret, and occurs in many texts.
             scheme, _, credentials = value.rpartition(" ")
             for secret in (value, credentials) if scheme else (value,):
                 if len(secret) >= MIN_IN_DATA:
@@ -132,7 +132,7 @@ class Transport:
         _transports.add(self)
 
     def _open(self) -> None:
-        """Make what must not be shared with another process: connections, and locks that a thread may hold."""
+        """Create what processes must not share: connections, and locks that a thread may hold."""
         # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
         # keeps cookies, and reads proxies and certificates from the environment for each request.
         self._adapter = _Adapter(self._stopping, pool_connections=1, pool_maxsize=MAX_PARALLEL)
@@ -144,30 +144,30 @@ class Transport:
         self._adapter.close()
 
     def stop(self) -> None:
-        """Send no further requests, give up those under way, and stop waiting; safe in a signal handler.
+        """Send no further requests, cancel those under way, and stop waiting; safe in a signal handler.
 
-        A read raises :class:`StoppedError` at once. A write under way gets two seconds to end; after that it raises an
-        error that says that it may have been applied. A write that was waiting for its next attempt raises the error of
-        the attempt before.
+        A read raises :class:`StoppedError` at once. A write under way has two seconds to finish. After that it
+        raises an error that says that it may have been applied. A write that was waiting for a retry raises the error
+        of its last attempt.
         """
         self._stopping.set()
 
     def watch(self, look: Look) -> None:
-        """Check before requests, at most every second, whether to continue; stop if ``look`` returns why not."""
+        """Check before requests, at most every second, whether to continue; stop if ``look`` returns a reason."""
         self._stopping.watch(look)
 
     @property
     def stopped(self) -> bool:
-        """Whether it sends no further requests."""
+        """Whether the transport sends no further requests."""
         return self._stopping.is_set
 
     @property
     def stopped_because(self) -> str:
-        """Why it sends no further requests."""
+        """Why the transport sends no further requests."""
         return self._stopping.why
 
     def wait(self, seconds: float, unwanted: threading.Event | None = None) -> None:
-        """Wait so many seconds, or until :meth:`stop`, or until ``unwanted`` is set."""
+        """Wait for a number of seconds, until :meth:`stop`, or until ``unwanted`` is set."""
         began = self._clock()
         try:
             self._stopping.wait(seconds, unwanted)
@@ -198,9 +198,9 @@ class Transport:
     ) -> Answer:
         """Send a request, retry it if that is safe, and return a response with a success status.
 
-        A POST is retried only if the previous attempt cannot have reached the service, and after 429; all other methods
-        of the interface may be repeated. The attribute ``earlier`` of the raised error lists the errors of the previous
-        attempts.
+        A POST is retried only after 429, or if the previous attempt cannot have reached the service. All other methods
+        of the interface are safe to repeat. The attribute ``earlier`` of the raised error lists the errors of the
+        previous attempts.
 
         :param method: HTTP method.
         :param path: path below ``/api/v1``.
@@ -210,7 +210,8 @@ class Transport:
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
-        :raises StoppedError: because of :meth:`stop`, :meth:`watch` or ``unwanted``; a write was not sent then.
+        :raises StoppedError: because of :meth:`stop`, :meth:`watch` or ``unwanted``. If it was a write, it was not
+            sent.
         """
         prepared = self._prepare(method, path, query, form)
 
@@ -223,7 +224,7 @@ class Transport:
         return self._repeat(attempt, method, unwanted)
 
     def answer(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
-        """Send a GET once, and return the complete response, whatever its status.
+        """Send a GET without retries, and return the complete response, whatever its status.
 
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises StoppedError: because of :meth:`stop`.
@@ -232,7 +233,7 @@ class Transport:
         return self._answer(self._prepare("GET", path, query, None), "GET", f"{dialect.API_PREFIX}{path}")
 
     def once(self, method: str, path: str, *, form: Mapping[str, str] | None = None) -> Answer:
-        """Send a request once, without waiting for the limit of requests, within :meth:`together`."""
+        """Send a request without retries and without waiting for the rate limit, within :meth:`together`."""
         try:
             return self._attempt(self._prepare(method, path, None, form), method, f"{dialect.API_PREFIX}{path}")
         except AnalyticsError as error:
@@ -240,16 +241,16 @@ class Transport:
             raise
 
     def together(self, attempt: Callable[[], Returned]) -> Returned:
-        """Let ``attempt`` send two requests right after each other by :meth:`once`; repeat both if one fails.
+        """Call ``attempt``, which sends two requests by :meth:`once` without a pause; repeat both if one fails.
 
-        All waiting, for the limit of requests and before a retry, comes before the first of them.
+        All waiting, for the rate limit and before a retry, comes before the first request.
         """
 
-        def begun() -> Returned:
+        def attempt_when_allowed() -> Returned:
             self._limiter.wait(2)
             return attempt()
 
-        return self._repeat(begun, self.settings.update_method)
+        return self._repeat(attempt_when_allowed, self.settings.update_method)
 
     def _repeat(
         self, attempt: Callable[[], Returned], method: str, unwanted: threading.Event | None = None
@@ -259,7 +260,7 @@ class Transport:
             try:
                 return attempt()
             except AnalyticsError as error:
-                # The attempt before may have been applied, this one was not sent.
+                # The previous attempt may have been applied. This one was not sent.
                 is_unclear = isinstance(error, StoppedError) and method != "GET" and earlier
                 last = earlier.pop() if is_unclear else error
                 last.earlier = tuple(earlier)
@@ -273,8 +274,8 @@ class Transport:
             self._wait_to_retry(last, len(earlier), unwanted)
 
     def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: threading.Event | None) -> None:
-        asked = getattr(error, "retry_after", None)
-        seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))) if asked is None else asked  # noqa: S311
+        delay = getattr(error, "retry_after", None)
+        seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))) if delay is None else delay  # noqa: S311
         when = f", at {until(seconds)}" if seconds > ANNOUNCED_FROM else ""
         reason = " ".join(str(error).splitlines())  # one line of the log
         log.warning(
@@ -309,15 +310,15 @@ class Transport:
     def _answer(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
         self._stopping.check()
         if self.stopped:
-            raise self._given_up(method, path, sent=False)
+            raise self._stop_error(method, path, sent=False)
         self.stats.count("requests")
         started = self._clock()
         try:
             answer = self._exchange(prepared, method, path, started)
-        except _GivenUpError as given_up:
-            raise self._given_up(method, path, sent=given_up.sent) from None
+        except _CanceledError as canceled:
+            raise self._stop_error(method, path, sent=canceled.sent) from None
         log.debug("%s %s: status %d in %.3f s", method, path, answer.status, self._clock() - started)
-        self._limiter.pause(min(dialect.pause(answer.headers), MAX_WAIT), "the service says that its limit is used up")
+        self._limiter.pause(min(dialect.pause(answer.headers), MAX_WAIT), "the rate limit of the service is used up")
         return answer
 
     def _exchange(self, prepared: requests.PreparedRequest, method: str, path: str, started: float) -> Answer:
@@ -325,7 +326,7 @@ class Transport:
             response = self._adapter.send(
                 prepared,
                 stream=True,
-                timeout=self._timeout,  # type: ignore[arg-type] # requests documents it, its stubs lack it
+                timeout=self._timeout,  # type: ignore[arg-type] # documented by requests, missing in its stubs
                 verify=self._verify,
                 cert=self._cert,
                 proxies=self._proxies,
@@ -335,8 +336,8 @@ class Transport:
         with closing(response):
             return self._read(response, method, path, started)
 
-    def _given_up(self, method: str, path: str, *, sent: bool) -> AnalyticsError:
-        """Return the typed error for a request that was given up after a stop."""
+    def _stop_error(self, method: str, path: str, *, sent: bool) -> AnalyticsError:
+        """Return the typed error for a request that was canceled by a stop."""
         stopped = f"Stopped: {self.stopped_because}"
         if not sent:
             return StoppedError(f"{stopped}, so this was not sent: {method} {path}.")
@@ -347,7 +348,7 @@ class Transport:
         )
 
     def _read(self, response: requests.Response, method: str, path: str, started: float) -> Answer:
-        """Read the whole body, within the limits of size and time."""
+        """Read the whole body within the limits of size and time."""
         deadline = started + self.settings.timeout * (MAX_TIMEOUTS + 1)
         status, headers = response.status_code, response.headers
         body = bytearray()
@@ -366,8 +367,8 @@ class Transport:
         if encoding.lower() not in ("identity", "gzip", ""):
             if status >= 400:
                 return so_far()
-            shown = readable(encoding, 40, is_part=True)
-            raise so_far().unexpected(f"The response has the encoding '{shown}', which was not requested.")
+            name = readable(encoding, 40, is_part=True)
+            raise so_far().unexpected(f"The response has the encoding '{name}', which was not requested.")
         unzip = _Gunzip() if encoding.lower() == "gzip" else None
         try:
             # read1 returns the bytes that have arrived; read would wait for a full chunk of a slow body.
@@ -387,10 +388,10 @@ class Transport:
                 why = f"The response did not end within {seconds:.0f} s."
             raise broken(why, AnalyticsTimeoutError) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise broken(f"The response was cut off: {_said(error)}.") from None
+            raise broken(f"The response was cut off: {_describe(error)}.") from None
         except zlib.error:
             raise broken("The response is corrupt: its gzip stream cannot be read.") from None
-        if unzip and not unzip.is_whole and received:
+        if unzip and not unzip.is_complete and received:
             raise broken("The response was cut off within its gzip stream.")
         return so_far()
 
@@ -415,18 +416,18 @@ class Transport:
                 why = f"{host} did not finish its response within {seconds:.0f} s."
         elif isinstance(error, requests.exceptions.SSLError):
             transient, sent = False, not isinstance(cause, ssl.SSLCertVerificationError)
-            why = self._tls_problem(cause)
+            why = self._describe_tls_error(cause)
         elif isinstance(error, requests.exceptions.ProxyError):
             # requests reports a proxy that accepted the request and then disconnected as one that was not reached.
             inner = getattr(cause, "original_error", cause)
             is_refused = "Tunnel" in str(inner)
             sent = not isinstance(inner, urllib3.exceptions.NewConnectionError) and not is_refused
             transient = not re.search("Tunnel connection failed: 4", str(inner))
-            why = f"The proxy {self._proxy_name()} did not pass the request on to {host}: {_said(inner)}."
+            why = f"The proxy {self._proxy_name()} did not pass the request on to {host}: {_describe(inner)}."
             if is_refused:
                 why += " See the extra proxies."
         elif isinstance(cause, urllib3.exceptions.NewConnectionError):
-            sent, why = False, f"{host} cannot be reached: {_said(cause)}."
+            sent, why = False, f"{host} cannot be reached: {_describe(cause)}."
         elif isinstance(cause, (requests.exceptions.InvalidURL, urllib3.exceptions.LocationValueError)):
             transient, sent = False, False
             why = f"{host} is not a valid address: {cause}."
@@ -435,10 +436,10 @@ class Transport:
             transient, sent = False, False
             why = f"The request to {host} cannot be sent: {error}."
         elif self._is_plain and any(sign in repr(cause) for sign in _TLS_EXPECTED):
-            transient, why = False, _PLAIN_TO_TLS.format(host)
+            transient, why = False, _HTTPS_REQUIRED.format(host)
         else:
             hint = " If it speaks https on this port, write https:// in the Base URL." if self._is_plain else ""
-            why = f"{host} broke the connection off before it responded: {_said(cause)}.{hint}"
+            why = f"{host} broke the connection off before it responded: {_describe(cause)}.{hint}"
         raised = kind(readable(why, _MAX_REASON), method, path)
         raised.transient, raised.sent = transient, sent
         return raised
@@ -452,8 +453,8 @@ class Transport:
         chosen = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
         return chosen.rpartition("@")[2].rpartition("://")[2]
 
-    def _tls_problem(self, cause: BaseException) -> str:
-        host, said = self.settings.host, str(cause)
+    def _describe_tls_error(self, cause: BaseException) -> str:
+        host, text = self.settings.host, str(cause)
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = cause.verify_message
             if "expired" in reason:
@@ -463,13 +464,13 @@ class Transport:
             bundle = self._verify if isinstance(self._verify, str) else None
             remedy = f"the CA bundle {bundle} did not sign it" if bundle else "set the extra verify to the CA bundle"
             return f"The certificate of {host} is not trusted: {remedy}. ({reason.rstrip('.')})"
-        if any(sign in said for sign in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")):
+        if any(sign in text for sign in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")):
             return f"{host} does not speak https on this port: write http://, or the port of https."
-        if "CERTIFICATE_REQUIRED" in said.upper().replace(" ", "_") or "HANDSHAKE_FAILURE" in said.upper():
+        if "CERTIFICATE_REQUIRED" in text.upper().replace(" ", "_") or "HANDSHAKE_FAILURE" in text.upper():
             has = " another" if self.settings.client_cert else " a"
-            return f"{host} seems to require{has} client certificate: see the extra client_cert. ({_said(cause)})"
-        hint = " It may require a client certificate: see the extra client_cert." if "EOF" in said else ""
-        return f"TLS to {host} failed: {_said(cause)}.{hint}"
+            return f"{host} seems to require{has} client certificate: see the extra client_cert. ({_describe(cause)})"
+        hint = " It may require a client certificate: see the extra client_cert." if "EOF" in text else ""
+        return f"TLS to {host} failed: {_describe(cause)}.{hint}"
 
     def _status_error(self, answer: Answer) -> AnalyticsError:
         """Return the typed error for a status that does not mean success."""
@@ -482,9 +483,9 @@ class Transport:
                 )
             return answer.unexpected("The status means neither success nor an error.")
         if self._is_plain and answer.status == 400:
-            said = answer.excerpt().lower()
-            if any(sign in said for sign in _TLS_EXPECTED):
-                return answer.unexpected(_PLAIN_TO_TLS.format(self.settings.host))
+            excerpt = answer.excerpt().lower()
+            if any(sign in excerpt for sign in _TLS_EXPECTED):
+                return answer.unexpected(_HTTPS_REQUIRED.format(self.settings.host))
         message, errors = dialect.error_details(answer)
         facts = dialect.error_facts(answer)
         kind = _ERRORS.get(answer.status, ServerError if answer.status >= 500 else AnalyticsApiError)
@@ -496,19 +497,19 @@ class Transport:
             error.retry_after = dialect.retry_after(answer.headers)
             # The other threads of the client wait as well.
             if error.retry_after is not None and error.retry_after <= MAX_WAIT:
-                self._limiter.pause(error.retry_after, f"the service asks for it with status {answer.status}")
+                self._limiter.pause(error.retry_after, f"requested by the service with status {answer.status}")
         return error
 
 
-_PLAIN_TO_TLS = "{} speaks https, and the Base URL says http: write https://."
+_HTTPS_REQUIRED = "{} speaks https, and the Base URL says http: write https://."
 
 
 def may_have_been_applied(error: BaseException) -> bool:
     """Return whether the service may have applied the request that failed with this error.
 
-    Only these prove that it has not: a request that never left this machine, 429, and any other 4xx, by which the
-    service refuses the request. 5xx proves nothing, with ``Retry-After`` or without: a proxy may send it after it has
-    passed the request on.
+    Only two cases prove that it has not: the request never left this machine, or the service refused it with a 4xx
+    other than 408. A 5xx proves nothing, with or without ``Retry-After``: a proxy may return it after forwarding the
+    request.
     """
     if isinstance(error, AnalyticsConnectionError):
         return error.sent
@@ -532,7 +533,7 @@ def _is_transient(error: AnalyticsError) -> bool:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the innermost reason that urllib3 gave to requests."""
+    """Return the innermost exception that urllib3 wrapped."""
     inner = error
     while True:
         parts = (getattr(inner, "reason", None), *inner.args)
@@ -542,8 +543,8 @@ def _cause(error: BaseException) -> BaseException:
         inner = reason
 
 
-def _said(error: BaseException) -> str:
-    """Return what an exception of requests, urllib3 or Python means, without the names of their objects."""
+def _describe(error: BaseException) -> str:
+    """Return a description of an exception of requests, urllib3 or Python, without object names."""
     inner = _cause(error)
     if isinstance(inner, http.client.RemoteDisconnected):
         return "connection closed without a response"
@@ -558,7 +559,7 @@ def _said(error: BaseException) -> str:
 
 
 class _Gunzip:
-    """Decompressor of a gzip stream, which may have several members. What follows the last one is not looked at."""
+    """Decompressor of a gzip stream, which may have several members; ignores data after the last member."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(wbits=31)
@@ -566,19 +567,19 @@ class _Gunzip:
         self._is_over = False
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the last member ended."""
         return self._member.eof
 
     def decompress(self, data: bytes, room: int) -> bytes:
-        """Return what some more bytes hold; no more than ``room`` bytes, which ends the stream.
+        """Decompress further bytes; return at most ``room`` bytes, after which the stream ends.
 
-        :raises zlib.error: if they are no gzip stream.
+        :raises zlib.error: if the bytes are not a gzip stream.
         """
         parts = []
         while data and room > 0 and not self._is_over:
             if self._member.eof:
-                if data[0] != 0x1F:  # where no member begins: padding, or anything else
+                if data[0] != 0x1F:  # not the beginning of a member: padding or other data
                     self._is_over = True
                     break
                 self._members += 1
@@ -595,14 +596,14 @@ def _headers(settings: Settings, more: Mapping[str, str] | None = None) -> reque
     return requests.structures.CaseInsensitiveDict(
         {
             "Accept": "application/json",
-            # Nothing but gzip: its end shows whether a body is complete.
+            # Only gzip: its end proves that a body is complete.
             "Accept-Encoding": "gzip",
-            # A page out of the cache of a proxy would be a page of another list.
+            # A page from the cache of a proxy may belong to an older list.
             "Cache-Control": "no-cache",
             "Connection": "keep-alive",
             "User-Agent": f"airflow-provider-analytics/{__version__}",
             **settings.headers,
-            # Set by hand and last: no header of the settings and no entry of a ~/.netrc file replaces it.
+            # Set last, so that neither a header of the settings nor an entry of a ~/.netrc file replaces it.
             "Authorization": f"Bearer {settings.api_key}",
             **(more or {}),
         }
@@ -610,20 +611,20 @@ def _headers(settings: Settings, more: Mapping[str, str] | None = None) -> reque
 
 
 def _environment_proxies(settings: Settings) -> dict[str, str]:
-    # Loopback means another machine to a proxy: it would receive the key over plain http.
+    # To a proxy, loopback is another machine, which would receive the key over plain http.
     if is_loopback(urlsplit(settings.base_url).hostname or ""):
         return {}
     return requests.utils.get_environ_proxies(settings.base_url)
 
 
 def _verify(setting: bool | str) -> bool | str:
-    """Return the value of requests' parameter ``verify``; only a session reads these two variables itself."""
+    """Return the value of requests' parameter ``verify``. Without a session, requests does not read these variables."""
     if setting is not True:
         return setting
     return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
 
 
-# Processes: connections belong to the process that opened them. A child that used those of its parent would read the
+# Connections belong to the process that opened them. A child that used the connections of its parent would read the
 # responses to the parent's requests.
 _transports: weakref.WeakSet[Transport] = weakref.WeakSet()
 
@@ -636,7 +637,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class _GivenUpError(Exception):
+class _CanceledError(Exception):
     """The client was stopped during a request.
 
     :param sent: whether the service may have received the request.
@@ -646,23 +647,23 @@ class _GivenUpError(Exception):
         self.sent = sent
 
 
-# Each byte restarts the timeout of a socket, so headers that arrive byte by byte would never time out.
+# Each byte restarts the timeout of a socket, so a response that arrives byte by byte would never time out.
 class _TimedReader(io.RawIOBase):
-    """Raw stream of a response that raises TimeoutError at a deadline, and ends if the client is stopped.
+    """Raw stream of a response. It raises TimeoutError at a deadline, and stops if the client is stopped.
 
-    :param stream: the stream of the socket, which it closes.
+    :param stream: stream of the socket; closed together with this one.
     :param connection: the socket.
     :param timeout: seconds for one read.
-    :param is_given_up: whether the response is no longer needed.
+    :param is_canceled: whether the response is no longer needed.
     """
 
     def __init__(
-        self, stream: io.RawIOBase, connection: socket.socket, timeout: float, is_given_up: Callable[[], bool]
+        self, stream: io.RawIOBase, connection: socket.socket, timeout: float, is_canceled: Callable[[], bool]
     ) -> None:
         self._stream = stream
         self._connection = connection
         self._timeout = timeout
-        self._is_given_up = is_given_up
+        self._is_canceled = is_canceled
         self._deadline = time.monotonic() + timeout * MAX_TIMEOUTS
 
     def readable(self) -> bool:
@@ -671,9 +672,9 @@ class _TimedReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         end = min(time.monotonic() + self._timeout, self._deadline)
         while (left := end - time.monotonic()) > 0:
-            if self._is_given_up():
-                raise _GivenUpError(sent=True)
-            # After a timeout the socket can be read again, the stream cannot.
+            if self._is_canceled():
+                raise _CanceledError(sent=True)
+            # After a timeout, the socket can be read again, but the stream cannot.
             self._connection.settimeout(min(left, LOOK_SECONDS))
             with suppress(TimeoutError):
                 return self._connection.recv_into(buffer)
@@ -689,29 +690,29 @@ class _TimedResponse(http.client.HTTPResponse):
         self, sock: socket.socket, debuglevel: int = 0, method: str = "", *, timeout: Any, stopping: Stopping
     ) -> None:
         super().__init__(sock, debuglevel, method)
-        is_given_up = functools.partial(stopping.gives_up, method)
-        self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock, timeout, is_given_up))
+        is_canceled = functools.partial(stopping.gives_up, method)
+        self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock, timeout, is_canceled))
 
     def begin(self) -> None:
         super().begin()
-        # Lines that are no headers: urllib3 would log them as they came.
+        # Drop lines that are not headers: urllib3 would log them unredacted.
         self.msg.set_payload("")
         self.msg.defects.clear()
 
 
 class _Connection(urllib3.connection.HTTPConnection):
-    """A connection, through a proxy or not, that does not wait to connect or for a response once it is stopped.
+    """A connection, with or without a proxy, that stops connecting and waiting for a response after a stop.
 
-    A request body that the service does not read blocks for ``timeout`` seconds.
+    If the service does not read the request body, sending it still blocks for ``timeout`` seconds.
     """
 
     stopping: Stopping
 
     def connect(self) -> None:
-        # In a thread, because nothing else can end a lookup of the host name or a TLS handshake.
+        # In a thread, because a host name lookup or a TLS handshake cannot be interrupted.
         ended = threading.Event()
         failed: list[BaseException] = []
-        is_given_up = False
+        is_canceled = False
 
         def connect() -> None:
             try:
@@ -719,7 +720,7 @@ class _Connection(urllib3.connection.HTTPConnection):
             except BaseException as error:
                 failed.append(error)
             ended.set()
-            if is_given_up:
+            if is_canceled:
                 self.close()
 
         threading.Thread(target=connect, name="analytics-connect", daemon=True).start()
@@ -727,9 +728,9 @@ class _Connection(urllib3.connection.HTTPConnection):
             while not (ended.wait(LOOK_SECONDS) or self.stopping.is_set):
                 pass
         finally:
-            is_given_up = not ended.is_set()
+            is_canceled = not ended.is_set()
         if self.stopping.is_set:
-            raise _GivenUpError(sent=False)
+            raise _CanceledError(sent=False)
         if failed:
             raise failed.pop()
 
@@ -741,7 +742,7 @@ class _Connection(urllib3.connection.HTTPConnection):
 
 
 class _Response(requests.Response):
-    """A response with what is read of it: cookies, which nobody sends back, would take as long as the rest.
+    """A response with only the attributes that are read: parsing cookies would take as long as the rest.
 
     :param raw: the response of urllib3.
     """
@@ -749,12 +750,12 @@ class _Response(requests.Response):
     def __init__(self, raw: Any) -> None:
         self._content_consumed = False
         self.status_code = raw.status
-        self.headers = raw.headers  # looked up by names in any case, as the dictionary of requests is
+        self.headers = raw.headers  # case-insensitive, like the dictionary of requests
         self.raw = raw
 
 
 class _Adapter(requests.adapters.HTTPAdapter):
-    """The adapter of requests for one service, with connections that time out and can be stopped."""
+    """Adapter of requests for one service; its connections time out and can be stopped."""
 
     _pool: Any = None
 
@@ -763,11 +764,11 @@ class _Adapter(requests.adapters.HTTPAdapter):
         self._stopping = stopping
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
-        # Looked up once: address, proxy and certificates are the same for every request.
+        # Created once: address, proxy and certificates are the same for every request.
         pool: Any = self._pool
         if pool is None:
             pool = super().get_connection_with_tls_context(*args, **kwargs)
-            # Several threads may do this with the same pool.
+            # Several threads may run this with the same pool.
             bases = (_Connection, type(pool).ConnectionCls)
             pool.ConnectionCls = type("_Connection", bases, {"stopping": self._stopping})
             self._pool = pool
@@ -775,10 +776,10 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
     def close(self) -> None:
         super().close()
-        self._pool = None  # its connections end with it
+        self._pool = None  # its connections are closed
 
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
-        # Without a proxy, what follows the host.
+        # Without a proxy: the part after the host.
         return super().request_url(request, proxies) if proxies else f"/{str(request.url).split('/', 3)[3]}"
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:

@@ -1,7 +1,7 @@
-"""Whether a write was applied: *before + sent = expected*, compared with what the service shows.
+"""Verification of writes: *before + sent = expected*, compared with the record that the service returns.
 
-The only place that decides it. A response to a write proves nothing, since it may repeat what was sent: the record
-that is compared comes from a later read.
+No other module decides whether a write was applied. A response to a write proves nothing, because it may repeat the
+request. So the compared record comes from a later read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FI
 from airflow_provider_analytics.api.kinds import Boolean, Secret
 from airflow_provider_analytics.readable import readable
 
-#: Fields that are compared; the domain is compared for itself, since no update changes it.
+#: Fields that are compared. The domain is compared separately, because no update changes it.
 COMPARED = tuple(name for name in RECORD_FIELDS if name != "domain")
 
 _SHOWN_ENTRIES = 3
@@ -25,14 +25,14 @@ _SHOWN_CHARACTERS = 100
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a website shows, compared with what it should show.
+    """Differences between a record and the expected values.
 
-    :param lacking: sent field to a phrase with the value shown and the value sent.
-    :param besides: field that was not sent, and differs from before, to such a phrase.
-    :param unverified: fields of which the record does not tell whether they are as expected.
-    :param other_domain: the domain that is shown, if it is another one.
-    :param by_others: whether a list has entries that neither were there before nor were sent: another process has
-        changed the website.
+    :param lacking: sent field to a phrase with the returned value and the sent value.
+    :param besides: field that was not sent but differs from before, to such a phrase.
+    :param unverified: fields that the record does not allow to verify.
+    :param other_domain: the returned domain, if it is not the expected one.
+    :param by_others: whether a list has entries that were neither there before nor sent: another process changed the
+        website.
     """
 
     lacking: Mapping[str, str] = field(default_factory=dict)
@@ -43,26 +43,26 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether all that the record shows is as expected."""
+        """Whether every field in the record is as expected."""
         return not self.lacking and not self.besides and self.other_domain is None
 
     @property
     def is_verified(self) -> bool:
-        """Whether the record shows all, and all of it is as expected."""
+        """Whether the record contains every compared field, and all are as expected."""
         return self.holds and not self.unverified
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a website should show after a write.
+    """Expected values of a website after a write.
 
-    :param before: its record before the write; for a new website, what the interface says of one.
+    :param before: its record before the write; for a new website, the documented defaults.
     :param sent: the values that were sent, normalised.
-    :param domain: its domain; empty if it is not known.
-    :param shared: lists of ``sent`` to which others may add at any time: nothing that is expected may be missing, and
-        nothing that was removed may be there. Any other list that was sent has to be equal. To a list that was not
-        sent, others may always add.
-    :param compared: fields that are compared, besides those that were sent.
+    :param domain: its domain; empty if it is unknown.
+    :param shared: lists of ``sent`` to which others may add entries at any time: only missing entries, and removed ones
+        that are still there, are differences. Any other sent list must be equal. Others may always add entries to a
+        list that was not sent.
+    :param compared: fields to compare in addition to those sent.
     """
 
     before: Mapping[str, Any]
@@ -73,14 +73,14 @@ class Expected:
 
     @classmethod
     def of_new(cls, domain: str, sent: Mapping[str, Any]) -> Expected:
-        """Return what a new website should show: what was sent, and the defaults that the interface documents."""
+        """Return the expected values of a new website: the sent values and the documented defaults."""
         defaults = {name: one.default for name, one in FIELDS.items() if one.default is not None}
         return cls(defaults, sent, domain, compared=tuple(defaults))
 
     def following(self, lost: Self | None) -> Self:
-        """Return what is expected after another update whose outcome is not known: what was there before it stays.
+        """Return the expected values after an earlier update whose outcome is unknown; ``before`` is that update's.
 
-        :param lost: what that one expected; None if there is none.
+        :param lost: expected values of that update; None if there was none.
         """
         if lost is None:
             return self
@@ -93,7 +93,7 @@ class Expected:
         return replace(self, before=lost.before, sent=sent)
 
     def compare(self, shown: Mapping[str, Any]) -> Comparison:
-        """Return how a record differs from what is expected."""
+        """Return the differences between a record and the expected values."""
         lacking: dict[str, str] = {}
         besides: dict[str, str] = {}
         unverified = [name for name in self.sent if isinstance(FIELDS[name].kind, Secret)]
@@ -101,7 +101,7 @@ class Expected:
             is_sent = name in self.sent
             if not is_sent and name not in self.compared:
                 continue
-            if not _is_given(name, shown) or not (is_sent or shows(name, self.before)):
+            if not _is_present(name, shown) or not (is_sent or shows(name, self.before)):
                 unverified.append(name)
                 continue
             wanted = self.sent[name] if is_sent else self.before[name]
@@ -110,15 +110,15 @@ class Expected:
             difference = _difference(name, shown[name], wanted, removable)
             if difference:
                 (lacking if is_sent else besides)[name] = difference
-        by_others = any(self._strange(name, shown) for name in LINE_FIELDS)
+        by_others = any(self._has_unknown_entries(name, shown) for name in LINE_FIELDS)
         domain = shown.get("domain")
         is_other = bool(self.domain) and isinstance(domain, str) and not same_domain(domain, self.domain)
         return Comparison(lacking, besides, tuple(unverified), str(domain) if is_other else None, by_others)
 
-    def _strange(self, name: str, shown: Mapping[str, Any]) -> bool:
-        """Return whether a list has entries that neither were there before nor were sent.
+    def _has_unknown_entries(self, name: str, shown: Mapping[str, Any]) -> bool:
+        """Return whether a list has entries that were neither there before nor sent.
 
-        A service that writes entries in another case, or cuts them, is nobody else.
+        Entries that the service cuts, or writes in another case, do not count.
         """
         known = self._entries(name, self.before, self.sent)
         return not all(any(other.startswith(one) for other in known) for one in self._entries(name, shown))
@@ -130,19 +130,19 @@ class Expected:
 
 
 def shows(name: str, record: Mapping[str, Any]) -> bool:
-    """Return whether a record shows a field in a form that is understood; null shows an empty list, or False."""
-    return _is_given(name, record) and (name not in LINE_FIELDS or isinstance(normalise(name, record[name]), tuple))
+    """Return whether a record contains a field in a known form; null means an empty list, or False."""
+    return _is_present(name, record) and (name not in LINE_FIELDS or isinstance(normalise(name, record[name]), tuple))
 
 
-def _is_given(name: str, record: Mapping[str, Any]) -> bool:
-    """Return whether a record gives a field, in whatever form."""
+def _is_present(name: str, record: Mapping[str, Any]) -> bool:
+    """Return whether a record contains a field in any form."""
     return name in record and (
         record[name] is not None or name in LINE_FIELDS or isinstance(FIELDS[name].kind, Boolean)
     )
 
 
 def _difference(name: str, shown: Any, wanted: Any, removable: Any) -> str:
-    """Return how a field differs, as a phrase of bounded length; empty if it does not.
+    """Return the difference in a field as a phrase of limited length; empty if there is none.
 
     :param removable: of a list to which others may add, its lines before; None if nothing may be added.
     """

@@ -234,7 +234,7 @@ def test_a_head_that_drips_is_left_at_the_deadline() -> None:
         (
             http(200, {"id": 7}, headers=[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "42")]),
             {},
-            r"Waiting 42 s, until \d\d:\d\d:\d\d UTC: the service says that its limit is used up",
+            r"Waiting 42 s, until \d\d:\d\d:\d\d UTC: the rate limit of the service is used up",
         ),
     ],
     ids=["its own limit", "the limit of the service"],
