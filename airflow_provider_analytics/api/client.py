@@ -360,7 +360,7 @@ class AnalyticsClient:
     def send_create(self, domain: str, settings: Mapping[str, Any]) -> str | None:
         """Create a website, and return its id; None if the service reports success without an id.
 
-        :param settings: normalised settings.
+        :param settings: normalized settings.
         :raises AmbiguousWriteError: if the website may or may not have been created.
         """
         form = fields.form({"domain": domain, **settings}, self.settings.boolean_texts)
@@ -467,7 +467,7 @@ class AnalyticsClient:
         The update immediately follows the read: all waiting comes before both. A retry repeats the read, so that each
         update is computed from a current record. The outcome is not verified: see :meth:`verify`.
 
-        :param work_out: returns the normalised settings to send for a record, or None to send no update.
+        :param work_out: returns the normalized settings to send for a record, or None to send no update.
         :param lost: called after an update that may or may not have been applied.
         :raises ValueError: if ``work_out`` raises it.
         """

@@ -79,7 +79,7 @@ def is_variant(domain: str, shown: str) -> bool:
 
 
 def domain_key(domain: str) -> str:
-    """Normalise a domain, so that equal domains compare equal: A-labels in lower case, without a trailing dot.
+    """Normalize a domain, so that equal domains compare equal: A-labels in lower case, without a trailing dot.
 
     A scheme, a port and a path, which some services store with a domain, are removed.
 

@@ -64,7 +64,7 @@ class EntryType(ABC):
     allowed: ClassVar[str]
 
     def parse(self, argument: str, value: Iterable[str] | str, networks: str = "reject") -> Entries:
-        """Return the entries of a list, or of a text with one entry per line, normalised and without duplicates.
+        """Return the entries of a list, or of a text with one entry per line, normalized and without duplicates.
 
         A text may also be a JSON list, such as one that a template renders with ``tojson``. A ``#`` at the beginning of
         a line or after white space starts a comment. A text may contain blank lines.
@@ -107,7 +107,7 @@ class EntryType(ABC):
 
     @abstractmethod
     def key(self, line: str) -> str:
-        """Normalise a line, so that equal entries compare equal. A line with only a comment becomes empty text."""
+        """Normalize a line, so that equal entries compare equal. A line with only a comment becomes empty text."""
 
     @abstractmethod
     def parser(self, networks: str) -> Callable[[str], Entries]:
@@ -124,7 +124,7 @@ class Addresses(EntryType):
         return _is_address(entry)
 
     def key(self, line: str) -> str:
-        """Normalise an address or a network; return any other text unchanged."""
+        """Normalize an address or a network; return any other text unchanged."""
         return _address_key(line)
 
     def parser(self, networks: str) -> Callable[[str], Entries]:

@@ -43,7 +43,7 @@ class Field:
     :param meaning: its purpose, as a phrase for documents.
     :param on_create: whether a create can send it.
     :param on_update: whether an update can send it.
-    :param default: documented default of a new website, normalised; None if the interface documents none.
+    :param default: documented default of a new website, normalized; None if the interface documents none.
     """
 
     name: str
@@ -106,7 +106,7 @@ class ListFilters(TypedDict, total=False):
 
 
 def check_create(**settings: Unpack[CreateSettings]) -> dict[str, Any]:
-    """Return the given settings of a create, normalised.
+    """Return the given settings of a create, normalized.
 
     :raises ValueError: if a setting is unknown or invalid.
     """
@@ -114,7 +114,7 @@ def check_create(**settings: Unpack[CreateSettings]) -> dict[str, Any]:
 
 
 def check_update(**settings: Unpack[UpdateSettings]) -> dict[str, Any]:
-    """Return the given settings of an update, normalised.
+    """Return the given settings of an update, normalized.
 
     :raises ValueError: if no setting is given, or if one is unknown or invalid.
     """
@@ -125,7 +125,7 @@ def check_update(**settings: Unpack[UpdateSettings]) -> dict[str, Any]:
 
 
 def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, str]:
-    """Return the form fields of normalised settings, in the order of the interface (docs/interface.md, Operations).
+    """Return the form fields of normalized settings, in the order of the interface (docs/interface.md, Operations).
 
     :param boolean_texts: texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
     """
@@ -169,7 +169,7 @@ def check_website_id(website_id: object) -> str:
 
 
 def normalise(name: str, value: object) -> Any:
-    """Normalise the value of a field, so that equal settings compare equal and have one spelling.
+    """Normalize the value of a field, so that equal settings compare equal and have one spelling.
 
     Accepts values of users and of the service. Numbers and flags may be text. Privacy becomes its label, a flag becomes
     a bool, an exclusion list becomes a tuple of its lines, and a missing list an empty tuple. Returns an invalid value,
@@ -197,13 +197,13 @@ def count_entries(name: str, lines: object) -> int:
 
 
 def sendable(name: str, value: object) -> Any:
-    """Return a value of the service, normalised, if the client can send it back; otherwise None."""
-    normalised = normalise(name, value)
+    """Return a value of the service, normalized, if the client can send it back; otherwise None."""
+    normalized = normalise(name, value)
     try:
-        FIELDS[name].kind.encode(normalised, ("0", "1"))
+        FIELDS[name].kind.encode(normalized, ("0", "1"))
     except ValueError:
         return None
-    return normalised
+    return normalized
 
 
 def same_setting(name: str, one: object, other: object) -> bool:

@@ -4,7 +4,7 @@ A value has three forms:
 
 *given* by a user
     Anything that :meth:`Kind.parse` accepts.
-*normalised*, for plans, comparisons and reports
+*normalized*, for plans, comparisons and reports
     Privacy as its label, a flag as bool, a list as a tuple of its lines.
 *sent*
     The text of docs/interface.md, Fields.
@@ -56,7 +56,7 @@ class Kind:
     in_a_column: ClassVar[str] = ""
 
     def parse(self, field: str, value: object) -> Any:
-        """Normalise a value of a user.
+        """Normalize a value of a user.
 
         :raises ValueError: if it is invalid; the message contains the field, the value and the allowed values.
         """
@@ -65,18 +65,18 @@ class Kind:
         return value
 
     def read(self, value: object) -> Any:
-        """Normalise a value of the service; null stays None.
+        """Normalize a value of the service; null stays None.
 
         :raises ValueError: if it is not of this kind.
         """
         return None if value is None else self.parse("", value)
 
     def encode(self, value: Any, booleans: BooleanTexts) -> str:
-        """Return the text to send for a normalised value."""
+        """Return the text to send for a normalized value."""
         return str(value)
 
     def key(self, value: Any) -> Any:
-        """Return a key that is equal for equal normalised values."""
+        """Return a key that is equal for equal normalized values."""
         return value
 
     def cell(self, value: object) -> Any:
@@ -107,7 +107,7 @@ class Domain(Kind):
 
 
 class PrivacySetting(Kind):
-    """A :class:`Privacy`, normalised to its label."""
+    """A :class:`Privacy`, normalized to its label."""
 
     column = "integer"
     argument = "Privacy | int | str | None"
@@ -192,7 +192,7 @@ class Boolean(Flag):
 
 @dataclass(frozen=True)
 class Lines(Kind):
-    """A list that the service stores as one text, one entry per line; normalised to a tuple of lines.
+    """A list that the service stores as one text, one entry per line; normalized to a tuple of lines.
 
     :param entries: type of the entries; two lists are equal if they have the same entries in any order.
     """

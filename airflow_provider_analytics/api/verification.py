@@ -57,7 +57,7 @@ class Expected:
     """Expected values of a website after a write.
 
     :param before: its record before the write; for a new website, the documented defaults.
-    :param sent: the values that were sent, normalised.
+    :param sent: the values that were sent, normalized.
     :param domain: its domain; empty if it is unknown.
     :param shared: lists of ``sent`` to which others may add entries at any time: only missing entries, and removed ones
         that are still there, are differences. Any other sent list must be equal. Others may always add entries to a

@@ -1,6 +1,6 @@
-"""The hook, which creates a client from an Airflow connection, and access to object storage.
+"""Hook that creates a client from an Airflow connection, and access to object storage.
 
-May import Airflow, ``api``, ``storage`` and ``get_provider_info``; nothing of ``reconcile``, ``snapshots`` or
+May import Airflow, ``api``, ``storage`` and ``get_provider_info``, but nothing of ``reconcile``, ``snapshots`` or
 ``operators``.
 """
 

@@ -26,7 +26,7 @@ from airflow_provider_analytics.readable import readable
 
 
 class AnalyticsHook(BaseHook):
-    """Hook for a web-analytics service, with the base URL and the API key of an Airflow connection.
+    """Hook for a web-analytics service, with the base URL and the API key from an Airflow connection.
 
     .. code-block:: python
 
@@ -36,10 +36,10 @@ class AnalyticsHook(BaseHook):
     Records are plain dicts as the service returns them, without the envelope. Their keys are not documented; only
     ``id`` is certain (docs/interface.md, Not documented).
 
-    A hook keeps one connection pool, which threads may share; a process that is forked opens connections of its own.
-    Close it, or use it in a ``with`` statement.
+    A hook has one connection pool, which threads may share. A forked process opens its own connections. Close the hook,
+    or use it in a ``with`` statement.
 
-    All methods raise :class:`ValueError` for a bad argument, before anything is sent, and otherwise the errors of
+    All methods raise :class:`ValueError` for a bad argument, before they send a request. All other errors are those of
     :mod:`airflow_provider_analytics.exceptions`.
 
     :param analytics_conn_id: id of a connection of type ``analytics``; it is read on first use.
@@ -70,7 +70,7 @@ class AnalyticsHook(BaseHook):
 
     @property
     def client(self) -> AnalyticsClient:
-        """Client for this connection; all threads share one, and so its limits.
+        """Client for this connection. All threads share it, and therefore its limits.
 
         :raises AnalyticsConfigError: if the connection is invalid; lists all problems.
         """
@@ -78,24 +78,24 @@ class AnalyticsHook(BaseHook):
             if self._client is None:
                 connection = self.get_connection(self.analytics_conn_id)
                 settings = settings_from_connection(connection, self.analytics_conn_id)
-                self._client = AnalyticsClient(settings, Transport(settings, listener=self._tell))
-                # Airflow masks the password as it was saved, which may end with a line break, and extras by their
-                # names, which do not tell.
+                self._client = AnalyticsClient(settings, Transport(settings, listener=self._send_metric))
+                # Airflow masks the password as it was saved, possibly with a line break at its end. It masks extras
+                # by their names, which do not reveal all secrets.
                 for secret in (connection.password, *self._client.redact.secrets):
                     mask_secret(secret)
             if self._is_stopped:
                 self._client.stop()
             return self._client
 
-    def _tell(self, counted: str, number: float) -> None:
-        """Hand on to Airflow's metrics what the client counts (docs/metrics.md)."""
+    def _send_metric(self, counted: str, number: float) -> None:
+        """Send a count of the client to Airflow's metrics (docs/metrics.md)."""
         name, tags = f"{METRICS_PREFIX}.{counted}", {"conn_id": self.analytics_conn_id}
         try:
             if counted in TIMERS:
                 Stats.timing(name, timedelta(seconds=number), tags=tags)
             else:
                 Stats.incr(name, int(number), tags=tags)
-        except Exception as error:  # a setting of the installation: no reason to fail a change that was applied
+        except Exception as error:  # a metrics problem must not fail a change that was applied
             self.log.debug("Cannot send the metric %s: %s", name, error)
 
     @property
@@ -115,8 +115,8 @@ class AnalyticsHook(BaseHook):
     def stop(self) -> None:
         """Send no further requests, and stop waiting; safe in a signal handler, such as ``on_kill``.
 
-        A read under way raises :class:`StoppedError`. A write under way gets two seconds to end; after that it raises
-        an error that says that it may have been applied.
+        A read under way raises :class:`StoppedError`. A write under way has two seconds to finish. After that it
+        raises an error that says that it may have been applied.
         """
         self._is_stopped = True
         if self._client is not None:
@@ -134,9 +134,9 @@ class AnalyticsHook(BaseHook):
     ) -> list[dict[str, Any]]:
         """Return the complete list of websites (docs/interface.md, List parameters).
 
-        A list that changes while it is read is read again, at most four times in all.
+        A list that changes during the reading is read again, at most four times in total.
 
-        :param search: search text; what it matches is up to the service.
+        :param search: search text; the service decides which websites match.
         :param search_by: field to search: ``domain``.
         :param favorite: True for favorites only, False for the others only.
         :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
@@ -159,13 +159,13 @@ class AnalyticsHook(BaseHook):
         sort: str | None = None,
         per_page: int | None = None,
     ) -> Listing:
-        """Return an iterator over the list of websites that reads page by page; memory grows by the ids only.
+        """Return an iterator that reads the list of websites page by page; it keeps only the ids in memory.
 
         The iterator reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, possibly
-        after the last record: use the records only after it is exhausted. Its ``proof`` then states why the list is
-        complete.
+        after the last record, so use the records only after it is exhausted. Its ``proof`` then contains the reason why
+        the list is complete.
 
-        :param search: search text; what it matches is up to the service.
+        :param search: search text; the service decides which websites match.
         :param search_by: field to search: ``domain``.
         :param favorite: True for favorites only, False for the others only.
         :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
@@ -188,9 +188,9 @@ class AnalyticsHook(BaseHook):
         return self.client.get_website(website_id)
 
     def find_website(self, domain: str) -> dict[str, Any] | None:
-        """Return the website of exactly this domain, or None; case, a trailing dot and punycode are ignored.
+        """Return the website of exactly this domain, or None. Case, a trailing dot and punycode do not matter.
 
-        Needs one request if the service's search finds it, else reads the whole list.
+        Sends one request if the service's search finds the website; otherwise reads the whole list.
 
         :param domain: domain name, without scheme, port or path.
         :return: the website record, or None.
@@ -211,8 +211,9 @@ class AnalyticsHook(BaseHook):
     ) -> dict[str, Any]:
         """Create a website, verify it, and return it (docs/interface.md, Operations).
 
-        The request is never sent twice. Whether the domain exists is not checked: see :meth:`ensure_website`. Omitted
-        settings take the defaults of the service: privacy ``public``, no e-mail reports, bots excluded.
+        The request is never sent twice. This method does not check whether the domain exists: see
+        :meth:`ensure_website`. Omitted settings get the defaults of the service: privacy ``public``, no e-mail reports,
+        bots excluded.
 
         :param domain: domain name, without scheme, port or path.
         :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
@@ -223,7 +224,7 @@ class AnalyticsHook(BaseHook):
         :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
         :return: the website record.
         :raises AmbiguousWriteError: if it is unknown whether the website was created; look up the domain.
-        :raises NotAppliedError: if the website does not show these settings, and the defaults.
+        :raises NotAppliedError: if the service does not return these settings and the defaults.
         """
         return self.client.create_website(
             domain,
@@ -248,9 +249,9 @@ class AnalyticsHook(BaseHook):
     ) -> dict[str, Any]:
         """Return the website of a domain; create it with these settings if it does not exist.
 
-        The complete list is read before the create, and the newest websites after it, so that of several tasks that
-        create the same domain at the same time at most one succeeds (docs/guarantees.md). An existing website is
-        returned unchanged, whatever its settings.
+        The hook reads the complete list before the create, and the newest websites after it. If several tasks create
+        the same domain at the same time, at most one succeeds (docs/guarantees.md). An existing website is returned
+        unchanged, whatever its settings.
 
         :param domain: domain name, without scheme, port or path.
         :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
@@ -262,8 +263,8 @@ class AnalyticsHook(BaseHook):
         :return: the website record.
         :raises DuplicateWebsiteError: if several websites have the domain.
         :raises OtherDomainError: if the service seems to write the domain in another way, and has such a website.
-        :raises AmbiguousWriteError: if it is unknown whether the website was created; a further call looks it up.
-        :raises NotAppliedError: if the new website does not show these settings.
+        :raises AmbiguousWriteError: if it is unknown whether the website was created; call this method again.
+        :raises NotAppliedError: if the service does not return these settings for the new website.
         """
         return self.client.ensure_website(
             domain,
@@ -289,9 +290,9 @@ class AnalyticsHook(BaseHook):
     ) -> dict[str, Any]:
         """Change settings of a website, verify it, and return it (docs/interface.md, Operations).
 
-        The website is fetched before and after: it must show what was sent, and all else as before. An argument of
-        None is not sent: its setting is kept. ``[]`` clears a list. If all settings are already as given, no update is
-        sent.
+        The website is fetched before and after the update. The sent settings must have changed, and no others. An
+        argument of None is not sent, and its setting is kept. ``[]`` clears a list. If the website already has all
+        settings, no update is sent.
 
         :param website_id: id of the website.
         :param privacy: who sees the statistics page: a :class:`Privacy`, its number or its name.
@@ -303,7 +304,7 @@ class AnalyticsHook(BaseHook):
         :param favorite: whether the website is marked as favorite.
         :return: the website record.
         :raises NotFoundError: if there is no website with this id.
-        :raises NotAppliedError: if the website shows something else.
+        :raises NotAppliedError: if the service returns other values.
         """
         return self.client.update_website(
             website_id,
@@ -327,19 +328,19 @@ class AnalyticsHook(BaseHook):
         self.client.delete_website(website_id)
 
     def get_account(self) -> dict[str, Any]:
-        """Return the account of the API key (docs/interface.md, Operations), a dict whose keys are not documented."""
+        """Return the account of the API key (docs/interface.md, Operations). Its keys are not documented."""
         return self.client.get_account()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Request the account and the first page, without retries: the user and the API server wait for the result.
+        """Fetch the account and the first page, without retries, because the user and the API server wait.
 
-        :return: whether it succeeded, and a message with the host, and the reason or what the first page says.
+        :return: whether it succeeded, and a message with the host, and the reason or a summary of the first page.
         """
         from airflow_provider_analytics.probe.report import as_line
         from airflow_provider_analytics.probe.seen import MAX_SECONDS_OF_A_TEST, Probe
 
         try:
-            # Airflow tests a copy under an id of its own, which means nothing to the user.
+            # Airflow tests a copy under a temporary id, which means nothing to the user.
             settings = replace(self.client.settings, source="this connection")
             with Probe(settings, seconds=MAX_SECONDS_OF_A_TEST) as probe:
                 seen = probe.begin()
@@ -347,12 +348,12 @@ class AnalyticsHook(BaseHook):
             return False, str(AnalyticsConfigError(error.problems, "this connection"))
         except AnalyticsError as error:
             return False, str(error)
-        said = readable(as_line(seen), None)
-        return not seen.newest or not seen.newest.key, f"{settings.base_url} accepts the API key: {said}."
+        summary = readable(as_line(seen), None)
+        return not seen.newest or not seen.newest.key, f"{settings.base_url} accepts the API key: {summary}."
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return the behaviour of the standard fields, for Airflow before 3.2; later versions read provider info."""
+        """Return the behavior of the standard fields, for Airflow before 3.2; later versions read provider info."""
         behaviour = CONNECTION_TYPE["ui-field-behaviour"]
         return {
             "hidden_fields": behaviour["hidden-fields"],
@@ -367,7 +368,7 @@ class AnalyticsHook(BaseHook):
         from wtforms import StringField
 
         class TextWidget(BS3TextFieldWidget):  # type: ignore[misc]
-            """Shows a mapping as the JSON that the field takes, and not as Python writes it."""
+            """Renders a mapping as JSON, which the field accepts, instead of its Python spelling."""
 
             def __call__(self, field: StringField, **attributes: Any) -> Any:
                 if isinstance(field.data, dict):
@@ -381,7 +382,7 @@ class AnalyticsHook(BaseHook):
         }
 
 
-# A thread of the parent may have held the lock, and is not there any more.
+# After a fork, a thread of the parent that no longer exists may hold the lock.
 _hooks: weakref.WeakSet[AnalyticsHook] = weakref.WeakSet()
 
 

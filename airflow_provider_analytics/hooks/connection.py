@@ -1,4 +1,4 @@
-"""Conversion of an Airflow connection to client settings, as pure functions; the hook passes the connection."""
+"""Pure functions that convert an Airflow connection to client settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.readable import Redactor
 
-#: What a form field of Airflow 2 has before the name of its extra.
+#: Prefix of a form field of Airflow 2, before the name of its extra.
 FORM_PREFIX = f"extra__{CONNECTION_TYPE['connection-type']}__"
 
 
@@ -34,14 +34,14 @@ class ConnectionLike(Protocol):
 def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settings:
     """Return the settings of a connection of type ``analytics``.
 
-    Extras may be text, as in a URI, and unset extras null, as from the connection form.
+    Extras may be text, as in a URI. Unset extras may be null, as in the connection form.
 
     :param conn_id: id of the connection, for messages.
-    :raises AnalyticsConfigError: if the connection is invalid; lists all problems and never shows the key.
+    :raises AnalyticsConfigError: if the connection is invalid; lists all problems, and never contains the key.
     """
     source = f"connection {conn_id!r}"
     if connection.conn_type != CONNECTION_TYPE["connection-type"]:
-        # Before anything else: its password is the secret of another service.
+        # Checked first: the password is the secret of another service.
         raise AnalyticsConfigError(
             [
                 f"The connection is of type {connection.conn_type!r}, not {CONNECTION_TYPE['connection-type']!r}; its "
@@ -49,7 +49,7 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
             ],
             source,
         )
-    # The problems quote values, and the key may be in the wrong field.
+    # The problems quote values, and the key may be in a wrong field.
     secrets = Redactor()
     for secret in (connection.password, connection.login):
         secrets.add((secret or "").strip())
@@ -76,7 +76,7 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     host = attempt(partial(_host, connection), None)
     try:
         settings = Settings(
-            # A host already reported as invalid must not be reported as missing, too.
+            # Prevents a second problem, "missing", for a host that is already reported as invalid.
             base_url=host if host is not None else "https://unknown.invalid",
             api_key=connection.password or "",
             source=source,
@@ -103,7 +103,7 @@ def _check_schema(connection: ConnectionLike) -> None:
         what, right = "the scheme", f"{schema}://{host.rpartition('://')[2]}"
     else:
         what, right = "a sub-path", f"{host}/{schema}"
-    # Not shown: the part before an @ may be a secret, and so may a query.
+    # Omitted, because the part before an @ or a query may be a secret.
     spelling = "" if re.search("[@?#]", host) else f", {right!r}"
     raise ValueError(
         f"schema={connection.schema!r} is not used: {what} belongs in the Base URL{spelling}. "
@@ -121,9 +121,9 @@ def _host(connection: ConnectionLike) -> str:
         url = urlsplit(host if "://" in host else f"https://{host}")
         port = url.port
     except ValueError:
-        return host  # Settings reports it
+        return host  # Settings reports the problem
     if "@" in url.netloc or url.query or url.fragment:
-        return host  # Settings refuses it without showing it: it may contain a secret
+        return host  # Settings refuses it, and omits its value, which may contain a secret
     if port is None:
         return urlunsplit(url._replace(netloc=f"{url.netloc.rstrip(':')}:{connection.port}"))
     if port != int(connection.port):
@@ -138,7 +138,7 @@ def _extras(text: str | None) -> dict[str, Any]:
         raise ValueError("extra is not valid JSON.") from None
     if not isinstance(found, dict):
         raise ValueError("extra is not a JSON object.")
-    # The form of Airflow 2 tests a connection with each extra under two names.
+    # The test in the form of Airflow 2 sends each extra under two names.
     return {name.removeprefix(FORM_PREFIX): value for name, value in found.items()}
 
 

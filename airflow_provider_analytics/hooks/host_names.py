@@ -1,4 +1,4 @@
-"""Host names to addresses, by the resolver of the system and within a bounded time."""
+"""Look-up of host names by the system resolver, within a limited time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection
 from queue import Empty, SimpleQueue
 
-#: Seconds for all host names of a list together.
+#: Seconds for all host names of a list in total.
 TIMEOUT = 30.0
 _WORKERS = 8
 
@@ -22,12 +22,13 @@ def look_up(name: str) -> list[str]:
 
 
 def look_up_all(names: Collection[str], timeout: float = TIMEOUT) -> dict[str, list[str] | str]:
-    """Return each host name with its addresses, or with why there are none.
+    """Return each host name with its addresses, or with the reason why there are none.
 
-    :param timeout: seconds for all together: a resolver that hangs cannot be interrupted, and is left behind.
+    :param timeout: seconds for all names in total. A resolver that hangs cannot be interrupted, so its thread is
+        abandoned.
     """
     waiting: SimpleQueue[str] = SimpleQueue()
-    answers: SimpleQueue[tuple[str, list[str] | str]] = SimpleQueue()
+    results: SimpleQueue[tuple[str, list[str] | str]] = SimpleQueue()
     for name in names:
         waiting.put(name)
 
@@ -38,18 +39,18 @@ def look_up_all(names: Collection[str], timeout: float = TIMEOUT) -> dict[str, l
             except Empty:
                 return
             try:
-                answers.put((name, look_up(name)))
+                results.put((name, look_up(name)))
             except (OSError, UnicodeError) as error:
-                answers.put((name, getattr(error, "strerror", None) or str(error)))
+                results.put((name, getattr(error, "strerror", None) or str(error)))
 
-    found: dict[str, list[str] | str] = dict.fromkeys(names, f"no answer within {timeout:g} s")
+    found: dict[str, list[str] | str] = dict.fromkeys(names, f"no response within {timeout:g} s")
     end = time.monotonic() + timeout
     for _ in range(min(_WORKERS, len(names))):
         threading.Thread(target=work, name="analytics-resolver", daemon=True).start()
     for _ in names:
         try:
-            name, answer = answers.get(timeout=max(0.0, end - time.monotonic()))
+            name, result = results.get(timeout=max(0.0, end - time.monotonic()))
         except Empty:
             break
-        found[name] = answer
+        found[name] = result
     return found

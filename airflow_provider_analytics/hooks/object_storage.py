@@ -1,4 +1,4 @@
-"""Small files in object storage, accessed with Airflow's connections: ledgers, plans, audit trails."""
+"""Access to small files in object storage with Airflow connections: ledgers, plans, audit trails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_provider_analytics.storage import (
     version_of,
 )
 
-#: Scheme to the package that brings its file system, as the documentation of Airflow's providers says.
+#: Scheme to the package that provides its file system, from the documentation of Airflow's providers.
 _PROVIDERS = {
     "s3": "apache-airflow-providers-amazon[s3fs]",
     "gs": "apache-airflow-providers-google",
@@ -39,12 +39,12 @@ _PROVIDERS = {
 def storage_path(url: str, argument: str) -> StoragePath:
     """Return the storage path of a URL or an absolute path.
 
-    The connection id in ``s3://my_conn@bucket/path`` is used, and is no part of the URL of the path: that is handed on
-    to others, to whom it means nothing.
+    The connection id in ``s3://my_conn@bucket/path`` is used, but it is not part of the URL of the path: other readers
+    of that URL cannot use it.
 
     :param argument: name of the argument, for the message.
-    :raises ValueError: for a relative path, which would depend on the working directory of the worker, and for a scheme
-        that no installed provider registers; names the package that does.
+    :raises ValueError: for a relative path, which would depend on the working directory of the worker. Also for a
+        scheme that no installed provider registers; the message contains the package that does.
     """
     if "://" not in url and not url.startswith("/"):
         raise refused(argument, url, "a URL such as s3://bucket/path, or /path")
@@ -52,7 +52,7 @@ def storage_path(url: str, argument: str) -> StoragePath:
     try:
         path = StoragePath.of(ObjectStoragePath(url))
     except ValueError as error:
-        # Airflow's own words for a scheme that no installed provider registers, with and without a connection.
+        # Airflow's messages for a scheme that no installed provider registers, with and without a connection.
         if not re.match("No filesystem registered|Unsupported filesystem|Protocol not known", str(error)):
             raise
         package = _PROVIDERS.get(scheme)
@@ -61,7 +61,7 @@ def storage_path(url: str, argument: str) -> StoragePath:
             f"{argument}={url!r} cannot be used: Airflow has no file system for {scheme}:// here; {needs}"
         ) from None
     host, slash, inside = rest.partition("/")
-    # Airflow takes all that stands before an "@" for a connection id.
+    # Airflow treats everything before an "@" as a connection id.
     return replace(path, url=f"{scheme}://{host.rpartition('@')[2]}{slash}{inside}") if separator else path
 
 
@@ -71,19 +71,19 @@ def read_text(url: str, argument: str) -> str | None:
     :param argument: name of the argument, for messages.
     :raises ValueError: if it cannot be read, or is not UTF-8.
     """
-    with _reading(url, argument):
-        return _decoded(read_bytes(storage_path(url, argument)))
+    with _converted_read_errors(url, argument):
+        return _decode(read_bytes(storage_path(url, argument)))
 
 
 def read_texts(url: str, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]]) -> dict[str, str]:
-    """Return the text of a small file, or of the files of a folder, by their names; empty if there is nothing.
+    """Return file names with their texts, for a small file or a folder; empty if it does not exist.
 
     :param argument: name of the argument, for messages.
-    :param choose: takes a folder and the names in it, and returns those to read.
-    :raises ValueError: if one cannot be read, or is not UTF-8.
+    :param choose: takes a folder and its file names, and returns the names to read.
+    :raises ValueError: if a file cannot be read, or is not UTF-8.
     """
     place = storage_path(url, argument)
-    with _reading(url, argument):
+    with _converted_read_errors(url, argument):
         found = names(place) if place.fs.isdir(place.path) else None
     if found is None:
         text = read_text(url, argument)
@@ -93,18 +93,18 @@ def read_texts(url: str, argument: str, choose: Callable[[str, Sequence[str]], S
 
 
 def names_in(url: str, argument: str) -> list[str]:
-    """Return the sorted names in a folder; none if it does not exist.
+    """Return the sorted names in a folder; empty if it does not exist.
 
     :param argument: name of the argument, for messages.
     """
-    with _reading(url, argument):
+    with _converted_read_errors(url, argument):
         return names(storage_path(url, argument))
 
 
 def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:
-    """Write a small file atomically: a reader sees the old or the new text, even if the process is killed.
+    """Write a small file atomically: a reader gets the old or the new text, even if the process is killed.
 
-    :param mode: permissions of the file, on a disk of this machine.
+    :param mode: permissions of the file on a local disk.
     """
     place = storage_path(url, argument)
     with writing(url, argument):
@@ -113,11 +113,11 @@ def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:
 
 
 class SharedFile:
-    """A small file that several processes write, each of them only over what it has read.
+    """A small file that several processes write. Each process replaces only the version that it has read.
 
     :param url: URL or absolute path.
     :param argument: name of the argument, for messages.
-    :param mode: permissions of the file, on a disk of this machine.
+    :param mode: permissions of the file on a local disk.
     :raises ValueError: if it cannot be read, or is not UTF-8.
     """
 
@@ -129,18 +129,18 @@ class SharedFile:
         self.read()
 
     def read(self) -> None:
-        """Read the file anew: :attr:`text` is its text, or None if it does not exist."""
-        with _reading(self.url, self._argument):
+        """Read the file again, and set :attr:`text` to its text, or to None if it does not exist."""
+        with _converted_read_errors(self.url, self._argument):
             self._stored = read_stored(self._place)
-            self.text = _decoded(self._stored.content)
+            self.text = _decode(self._stored.content)
 
     def is_as_read(self) -> bool:
-        """Return whether the storage says of the file what it said when it was read; does not read it."""
-        with _reading(self.url, self._argument):
+        """Return whether the file still has the version that was read; does not read its content."""
+        with _converted_read_errors(self.url, self._argument):
             return version_of(self._place) == self._stored.version
 
     def write(self, text: str) -> bool:
-        """Write the file atomically, unless somebody else has written it; return whether it was written."""
+        """Write the file atomically, unless another process has changed it; return whether it was written."""
         with writing(self.url, self._argument):
             make_parent(self._place, self._mode)
             token = new_token(datetime.now(UTC))
@@ -152,7 +152,7 @@ class SharedFile:
 
 
 @contextmanager
-def _reading(url: str, argument: str) -> Iterator[None]:
+def _converted_read_errors(url: str, argument: str) -> Iterator[None]:
     try:
         yield
     except (IsADirectoryError, PermissionError) as error:
@@ -165,7 +165,7 @@ def _reading(url: str, argument: str) -> Iterator[None]:
 
 @contextmanager
 def writing(url: str, argument: str) -> Iterator[None]:
-    """Turn the errors of a write into those of this package."""
+    """Convert the errors of a write to those of this package."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
@@ -174,7 +174,7 @@ def writing(url: str, argument: str) -> Iterator[None]:
         raise StorageError(f"The storage cannot write {argument}: {error.strerror or error}. File: {url}") from error
 
 
-def _decoded(content: bytes | None) -> str | None:
+def _decode(content: bytes | None) -> str | None:
     return None if content is None else content.decode("utf-8-sig")
 
 

@@ -458,7 +458,7 @@ def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -
     found = host_names.look_up_all(names, timeout=0.5)
     for_ever.set()
     assert time.monotonic() - began < 10
-    assert found == {name: ["1.1.1.1"] if name != VPN else "no answer within 0.5 s" for name in names}
+    assert found == {name: ["1.1.1.1"] if name != VPN else "no response within 0.5 s" for name in names}
 
 
 def test_names_are_looked_up_by_the_resolver_of_the_system(
