@@ -1,7 +1,7 @@
 """Addresses of the assets: ``analytics://<connection id>/<dataset>``, with the filters of the list as query.
 
-Airflow finds the functions by the provider metadata: it validates addresses of this scheme, and hands them to
-OpenLineage.
+The provider metadata refers to these functions. Airflow calls them to validate addresses of this scheme, and to convert
+them for OpenLineage.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ def asset_uri(conn_id: str, dataset: str, *, search: str | None = None, favorite
 
 
 def partitioned_uri(uri: str) -> str:
-    """Return the address of the asset that has an event per day of the snapshots of the list at an address."""
+    """Return the address of the asset with one event per day, for the snapshots of the list at ``uri``."""
     parts = urlsplit(uri)
     return parts._replace(query=urlencode([*parse_qsl(parts.query), ("partitioned", "true")])).geturl()
 
 
 def is_partitioned(uri: str) -> bool:
-    """Return whether an address is one of :func:`partitioned_uri`."""
+    """Return whether an address was built by :func:`partitioned_uri`."""
     return ("partitioned", "true") in parse_qsl(urlsplit(uri).query)
 
 
 def can_partition() -> bool:
-    """Return whether a task of this Airflow can give an event the key of a partition."""
+    """Return whether a task of this version of Airflow can set the partition key of an event."""
     try:
         from airflow.sdk.execution_time.context import OutletEventAccessor
     except ImportError:  # Airflow 2
@@ -44,9 +44,9 @@ def can_partition() -> bool:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Return the address unchanged if it names a connection and a dataset.
+    """Return the address unchanged if it contains a connection and a dataset.
 
-    :raises ValueError: if it does not.
+    :raises ValueError: otherwise.
     """
     dataset = uri.path.strip("/")
     if not uri.netloc or not dataset or "/" in dataset:
@@ -54,8 +54,8 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     return uri
 
 
-def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:  # noqa: ARG001 - given by OpenLineage
-    """Return the dataset that OpenLineage knows an asset by."""
+def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:  # noqa: ARG001 - passed by OpenLineage
+    """Return the OpenLineage dataset of an asset."""
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
     return Dataset(*openlineage_name(asset.uri))

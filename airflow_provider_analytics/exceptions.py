@@ -7,33 +7,33 @@
         AnalyticsApiError             any other error status: read ``status``, ``message`` and ``errors``
             AuthenticationError       401: correct the API key
             PermissionDeniedError     403: use a key with the permission
-            BlockedError              401 or 403 of something in front of the service: set ``headers``; retry later
+            BlockedError              401 or 403 by a proxy, firewall or login page: set ``headers``; retry later
             NotFoundError             404: check the website id and the base URL
             ValidationError           422: correct the fields named in ``errors``
             RateLimitError            429: retry after ``retry_after`` seconds, or set ``requests_per_minute``
             ServerError               5xx: retry later
         AnalyticsConnectionError      check host, proxy and TLS; retry later if ``transient``
             AnalyticsTimeoutError     retry later, or increase the extra ``timeout``
-        UnexpectedResponseError       check the base URL and what responds there, such as a login page
+        UnexpectedResponseError       check the base URL: a login page or a proxy may respond there
         IncompleteListError           discard the records; read again if ``moved``, otherwise follow the message
         DomainNotFoundError           check the domain; the complete list does not contain it
         DuplicateWebsiteError         give a website id, or delete the duplicates
         AmbiguousWriteError           look up the domain before you create it again
-        OtherDomainError              write the domain as the service does
+        OtherDomainError              use the service's spelling of the domain
         NotAppliedError               find out why the service accepts a value and does not store it
         GuardError                    review what would change, then follow the message
-        StoppedError                  retry: the task was stopped, and the next try does the rest
+        StoppedError                  retry: the task was stopped, and the next try completes the work
         BulkError                     retry the websites in ``failures``
         UnresolvedError               retry, or correct the host name in the list
-        StorageError                  correct the storage or the file; what was published is intact
+        StorageError                  correct the storage or the file; published snapshots are intact
 
 A bad argument raises :class:`ValueError` before any request is sent.
 
 Each error has a ``problem`` (what happened) and a ``remedy`` (what to do; may be empty), both as whole sentences.
-``str(error)`` is the problem, the remedy, further details, and on lines of their own the service and the connection:
-Airflow's logs cut long lines at the edge of the screen. All errors can be pickled. None contains an API key or a
-website password: text of the service is made :func:`readable` before it is passed to an exception, and the message as
-a whole once more.
+``str(error)`` contains the problem, the remedy, further details, and on separate lines the service and the connection,
+because Airflow's logs cut long lines at the edge of the screen. All errors can be pickled. No error contains an API key
+or a website password. Text of the service is made :func:`readable` before it is passed to an exception, and so is the
+whole message.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from typing import Any, ClassVar
 
 from airflow_provider_analytics.readable import counted, readable
 
-#: Limits of a message: fields or websites, messages of a field, characters of a reason and of a website.
-_SHOWN = 10
-_SHOWN_MESSAGES = 3
-_LENGTH_OF_A_REASON = 250
-_LENGTH_OF_A_NAME = 80
+#: Limits of a message: number of fields or websites, messages per field, characters of a reason and of a website.
+_MAX_LISTED = 10
+_MAX_LISTED_MESSAGES = 3
+_MAX_REASON_LENGTH = 250
+_MAX_NAME_LENGTH = 80
 #: Bytes; with service and connection, a message stays below 4 KB.
-_SIZE_OF_A_MESSAGE = 3500
+_MAX_MESSAGE_BYTES = 3500
 #: Characters of any message.
 MAX_MESSAGE = 10_000
 
@@ -60,29 +60,29 @@ MAX_MESSAGE = 10_000
 class AnalyticsError(Exception):
     """Base class of all exceptions of this package, except for bad arguments (:class:`ValueError`)."""
 
-    #: What happened.
+    #: Description of the error.
     problem: str
-    #: What to do about it.
+    #: Recommended action.
     remedy: str = ""
-    #: What to do before a retry of the task can succeed; empty if a retry alone may succeed.
+    #: Action needed before a retry of the task can succeed; empty if a retry alone may succeed.
     before_retry: str = ""
-    #: Id of the website that the failed call created; empty if it created none for certain.
+    #: Id of the website that the failed call created; empty if none is known.
     created: str = ""
-    #: How far the task came before the error, as a sentence.
+    #: Progress of the task before the error, as a sentence.
     so_far: str = ""
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
     #: client.
     where: str = ""
-    _between: ClassVar[str] = " "
+    _separator: ClassVar[str] = " "
 
     def __init__(self, problem: str = "", remedy: str = "") -> None:
         self.problem = problem
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to rebuild the error in another process."""
+        """Return the function and the data that rebuild the error in another process."""
         return _rebuilt, (type(self), self.__dict__)
 
     @property
@@ -92,8 +92,8 @@ class AnalyticsError(Exception):
 
     @property
     def text(self) -> str:
-        """The message without service and connection."""
-        text = self._between.join(filter(None, (self.problem, self.remedy, self.so_far, self.detail)))
+        """Message without service and connection."""
+        text = self._separator.join(filter(None, (self.problem, self.remedy, self.so_far, self.detail)))
         return readable(text, MAX_MESSAGE, breaks="keep")
 
     @property
@@ -114,7 +114,7 @@ def _rebuilt(kind: type[AnalyticsError], state: dict[str, Any]) -> AnalyticsErro
 class AnalyticsConfigError(AnalyticsError):
     """Invalid settings of a connection; no request was sent.
 
-    :param problems: all problems found, one sentence each.
+    :param problems: all problems, one sentence each.
     :param source: origin of the settings, such as ``connection 'analytics_default'``.
     """
 
@@ -134,7 +134,7 @@ class AnalyticsConfigError(AnalyticsError):
 
     @property
     def remedy(self) -> str:  # type: ignore[override]
-        """What to correct."""
+        """Advice to correct the connection."""
         return f"Correct {self.source}."
 
 
@@ -146,7 +146,7 @@ class AnalyticsApiError(AnalyticsError):
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL, such as ``/api/v1/websites/7``.
     :param message: message of the service, readable.
-    :param errors: field name to messages, if the service names fields.
+    :param errors: field name to messages, if the response contains fields.
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
     """
 
@@ -157,9 +157,9 @@ class AnalyticsApiError(AnalyticsError):
     errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     facts: Sequence[str] = ()
 
-    #: What happened, as half a sentence.
+    #: Description of the error, as a clause.
     happened: ClassVar[str] = "The service refused the request"
-    #: What to do, as whole sentences.
+    #: Recommended action, as whole sentences.
     advice: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -168,7 +168,7 @@ class AnalyticsApiError(AnalyticsError):
 
     @property
     def problem(self) -> str:  # type: ignore[override]
-        """What happened, with the status."""
+        """Description of the error, with the status."""
         return f"{self._happened} ({', '.join((_status_text(self.status), *self.facts))})."
 
     @property
@@ -181,7 +181,7 @@ class AnalyticsApiError(AnalyticsError):
 
     @property
     def remedy(self) -> str:  # type: ignore[override]
-        """What to do."""
+        """Recommended action."""
         if self._is_refused_method:
             return f"Set the extra update_method to {'PUT' if self.method == 'PATCH' else 'PATCH'}."
         if self.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
@@ -193,12 +193,14 @@ class AnalyticsApiError(AnalyticsError):
     @property
     def detail(self) -> str:
         """The message of the service, its messages by field, and the request."""
-        said = f"The service says: {self.message}" if self.message and self.message not in self.problem else ""
+        message = f"The service says: {self.message}" if self.message and self.message not in self.problem else ""
         errors = sorted(self.errors.items())
-        fields = "; ".join(f"{name}: {' '.join(messages[:_SHOWN_MESSAGES])}" for name, messages in errors[:_SHOWN])
-        if len(errors) > _SHOWN:
-            fields += f"; and {len(errors) - _SHOWN} more"
-        parts = f"{said} [{fields}]".strip() if fields else said
+        fields = "; ".join(
+            f"{name}: {' '.join(messages[:_MAX_LISTED_MESSAGES])}" for name, messages in errors[:_MAX_LISTED]
+        )
+        if len(errors) > _MAX_LISTED:
+            fields += f"; and {len(errors) - _MAX_LISTED} more"
+        parts = f"{message} [{fields}]".strip() if fields else message
         request = f"Request: {self.method} {self.path}."
         return f"{parts.rstrip('.')}. {request}" if parts else request
 
@@ -212,7 +214,7 @@ class AuthenticationError(AnalyticsApiError):
 
 
 class PermissionDeniedError(AnalyticsApiError):
-    """Status 403: the key lacks the permission. A retry does not help."""
+    """Status 403: the key does not have the permission. A retry does not help."""
 
     happened = "The API key does not have the permission for this request"
     advice = "Use the key of an account that has it."
@@ -233,13 +235,13 @@ class NotFoundError(AnalyticsApiError):
 
     @property
     def remedy(self) -> str:  # type: ignore[override]
-        """What to check."""
+        """Advice to check the id and the base URL."""
         website_id = self.path.partition("/websites/")[2]
         return f"Check {f'website id {website_id} and ' if website_id else ''}the Base URL."
 
 
 class ValidationError(AnalyticsApiError):
-    """Status 422: the service rejected a value; ``errors`` names the fields. A retry does not help."""
+    """Status 422: the service rejected a value; see the fields in ``errors``. A retry does not help."""
 
     before_retry = "correct the value first"
 
@@ -274,7 +276,7 @@ class AnalyticsConnectionError(AnalyticsError):
     :param problem: what failed, readable.
     :param method: HTTP method of the request.
     :param path: path of the request below the base URL.
-    :param status: HTTP status; None if no response headers arrived.
+    :param status: HTTP status; None without response headers.
     :param excerpt: beginning of the body, readable.
     """
 
@@ -296,7 +298,7 @@ class AnalyticsConnectionError(AnalyticsError):
 
     @property
     def before_retry(self) -> str:  # type: ignore[override]
-        """What to do before a retry."""
+        """Action needed before a retry."""
         return "" if self.transient else "correct the connection first"
 
 
@@ -332,8 +334,8 @@ class IncompleteListError(AnalyticsError):
     """A list that cannot be proven complete; none of its records may be published.
 
     :param check: name of the failed check, such as ``total`` or ``page number``.
-    :param seen: what was observed, and which setting may help.
-    :param moved: True if the list changed while it was read: reading it again may succeed.
+    :param seen: observation, and the setting that may help.
+    :param moved: True if the list changed during the reading. Reading it again may succeed.
     """
 
     check: str
@@ -342,7 +344,7 @@ class IncompleteListError(AnalyticsError):
 
     @property
     def problem(self) -> str:  # type: ignore[override]
-        """Which check failed, and what was observed."""
+        """Failed check and observation."""
         return f"The list may be incomplete, by the check {self.check!r}: {self.seen}"
 
 
@@ -357,7 +359,7 @@ class DomainNotFoundError(AnalyticsError):
 
     @property
     def problem(self) -> str:  # type: ignore[override]
-        """The domain."""
+        """Problem, with the domain."""
         return f"No website has the domain {self.domain!r}. The complete list was read."
 
 
@@ -380,7 +382,7 @@ class DuplicateWebsiteError(AnalyticsError):
 
     @property
     def problem(self) -> str:  # type: ignore[override]
-        """The domain and the ids."""
+        """Problem, with the domain and the ids."""
         ids = ", ".join(self.website_ids)
         return f"{len(self.website_ids)} websites have the domain {self.domain!r}: ids {ids}."
 
@@ -389,7 +391,7 @@ class DuplicateWebsiteError(AnalyticsError):
 class AmbiguousWriteError(AnalyticsError):
     """A create whose outcome is unknown: it may have been applied, so it was not sent again.
 
-    Look up the domain before a retry; ``CreateWebsiteOperator`` does so by itself.
+    Look up the domain before a retry. ``CreateWebsiteOperator`` does this automatically.
 
     :param reason: why the outcome is unknown.
     :param domain: domain of the website.
@@ -400,22 +402,22 @@ class AmbiguousWriteError(AnalyticsError):
 
     @property
     def _attempts(self) -> str:
-        return ""  # one of the earlier errors is of the create itself, the others are of the look-up
+        return ""  # the earlier errors belong to different requests: the create and the look-up
 
     @property
     def problem(self) -> str:  # type: ignore[override]
-        """Why the outcome is unknown."""
+        """Problem, with the reason why the outcome is unknown."""
         return f"Website {self.domain!r} may or may not have been created: {self.reason}"
 
 
 @dataclass(eq=False)
 class OtherDomainError(AnalyticsError):
-    """A website that has another domain than the one that was sent, as the service writes it. A retry does not help.
+    """A website whose domain in the response differs from the one sent. A retry does not help.
 
     :param domain: domain that was sent.
     :param shown: domain in the response.
     :param website_id: id in the response.
-    :param remedy: what to write instead, if the service may write the domain so.
+    :param remedy: domain to use instead, if it may be the service's spelling.
     """
 
     domain: str
@@ -427,18 +429,18 @@ class OtherDomainError(AnalyticsError):
 
     @property
     def problem(self) -> str:  # type: ignore[override]
-        """Both domains."""
+        """Problem, with both domains."""
         return f"Website id {self.website_id} has the domain {self.shown!r}, not {self.domain!r}."
 
 
 @dataclass(eq=False)
 class NotAppliedError(AnalyticsError):
-    """A write that the service accepted without taking all values: it returns others.
+    """A write that the service accepted without storing all values: it returns others.
 
     :param website_id: id of the website.
-    :param fields: field to a phrase with the value shown and the value expected.
-    :param remedy: what was done about it, and what to do.
-    :param permanent: whether the service does so with every website: a retry would only damage others.
+    :param fields: field to a phrase with the returned value and the expected value.
+    :param remedy: action taken, and recommended action.
+    :param permanent: whether this affects every website, so that a retry would only damage others.
     """
 
     website_id: str
@@ -448,23 +450,23 @@ class NotAppliedError(AnalyticsError):
 
     @property
     def problem(self) -> str:  # type: ignore[override]
-        """The fields."""
+        """Problem, with the fields."""
         listed = "; ".join(f"{name} {difference}" for name, difference in self.fields.items())
         return f"The service accepted the write, but website {self.website_id} is not as it should be: {listed}."
 
     @property
     def before_retry(self) -> str:  # type: ignore[override]
-        """What to do before a retry."""
+        """Action needed before a retry."""
         return "find out what the service does with updates first" if self.permanent else ""
 
 
 @dataclass(eq=False)
 class GuardError(AnalyticsError):
-    """A change or a list that a guard refuses, such as one that removes too much; nothing was sent or published.
+    """A change or a list that a guard refused, such as one that removes too much. Nothing was sent or published.
 
-    :param problem: what the guard found.
-    :param remedy: what to do if it is expected.
-    :param guard: name of the guard, by which it can be accepted; empty if it cannot.
+    :param problem: finding of the guard.
+    :param remedy: recommended action if the finding is expected.
+    :param guard: name that overrides the guard; empty if it cannot be overridden.
     """
 
     problem: str
@@ -472,12 +474,12 @@ class GuardError(AnalyticsError):
     guard: str = ""
 
     before_retry = "someone has to review it first"
-    #: The remedy is on a line of its own, where a log shows it.
-    _between = "\n"
+    #: The remedy is on a separate line, because logs cut long lines.
+    _separator = "\n"
 
 
 class StoppedError(AnalyticsError):
-    """The task was stopped and sends no further requests. A retry does the rest."""
+    """The task was stopped and sends no further requests. A retry completes the work."""
 
 
 @dataclass(eq=False)
@@ -485,9 +487,9 @@ class BulkError(AnalyticsError):
     """An operation on many websites that failed for at least one of them.
 
     :param failures: website (domain or id) to its error, including the websites that were not tried.
-    :param done: number of websites for which it succeeded.
-    :param not_tried: how many of ``failures`` were not tried.
-    :param permanent: whether a retry does not help: the service refused all of them for a reason that stays, or changed
+    :param done: number of websites for which the operation succeeded.
+    :param not_tried: number of websites in ``failures`` that were not tried.
+    :param permanent: whether a retry cannot help: the service refused all websites for a permanent reason, or changed
         values that were not sent.
     """
 
@@ -501,44 +503,44 @@ class BulkError(AnalyticsError):
 
     @property
     def before_retry(self) -> str:  # type: ignore[override]
-        """What to do before a retry."""
+        """Action needed before a retry."""
         return "review these websites first" if self.permanent else ""
 
     @property
     def problem(self) -> str:  # type: ignore[override]
-        """The failures by reason, with the first websites of each: less than 4 KB."""
+        """Failures by reason, with the first websites of each, in less than 4 KB."""
         by_reason: dict[str, list[str]] = {}
         for website, why in self.failures.items():
-            # The same reason on another website differs in the path of the request, and in the website it names.
+            # For the same reason, messages differ in the path of the request and in the website.
             reason = re.sub(r" Request: \S+ \S+\.", "", why).replace(website, "the website")
             by_reason.setdefault(reason, []).append(website)
         not_tried = f"{self.not_tried:,} were not tried, " if self.not_tried else ""
         failed = len(self.failures) - self.not_tried
         lines = [f"{counted(failed, 'website')} failed, {not_tried}{self.done:,} succeeded."]
-        named = max(1, _SHOWN // max(1, len(by_reason)))
-        # Most first; that some were not tried is no reason why others failed.
+        named = max(1, _MAX_LISTED // max(1, len(by_reason)))
+        # The most frequent reason first. Websites that were not tried are last, because they are not failures.
         for why, websites in sorted(
             by_reason.items(), key=lambda item: (item[0].startswith("Not tried"), -len(item[1]))
         ):
             more = f" and {len(websites) - named:,} more" if len(websites) > named else ""
-            listed = ", ".join(readable(website, _LENGTH_OF_A_NAME) for website in websites[:named])
-            line = f"{readable(why, _LENGTH_OF_A_REASON, breaks='fold').rstrip('.')}: {listed}{more}."
-            if len(lines) > _SHOWN or len("\n".join([*lines, line]).encode()) > _SIZE_OF_A_MESSAGE:
+            listed = ", ".join(readable(website, _MAX_NAME_LENGTH) for website in websites[:named])
+            line = f"{readable(why, _MAX_REASON_LENGTH, breaks='fold').rstrip('.')}: {listed}{more}."
+            if len(lines) > _MAX_LISTED or len("\n".join([*lines, line]).encode()) > _MAX_MESSAGE_BYTES:
                 lines.append(f"And {len(by_reason) - len(lines) + 1:,} more reasons.")
                 break
             lines.append(line)
-        # The first line is what an alert quotes: it holds a reason.
+        # Alerts quote the first line, so it must contain a reason.
         return "\n".join([" ".join(lines[:2]), *lines[2:]])
 
 
 class UnresolvedError(AnalyticsError):
-    """A host name of a list does not resolve, and no last answer counts any more. Nothing was sent."""
+    """A host name of a list does not resolve, and no earlier result is still valid. Nothing was sent."""
 
 
 class StorageError(AnalyticsError):
     """A file that cannot be written or read: a snapshot, a ledger, a plan, an audit trail.
 
-    The storage fails, or the file is damaged, too new, or was changed by someone else. A published snapshot is intact.
+    The storage failed, or the file is damaged, too new, or changed by another process. Published snapshots are intact.
     """
 
 

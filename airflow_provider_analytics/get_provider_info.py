@@ -1,4 +1,4 @@
-"""Provider metadata. Every Airflow process imports this module, so it imports nothing but the version."""
+"""Provider metadata. Every Airflow process imports this module, so it imports only the version."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from airflow_provider_analytics import __version__
 
-#: Connection type and its form; :mod:`airflow_provider_analytics.hooks.analytics` reads its names from here.
+#: Connection type and its form; also used by :mod:`airflow_provider_analytics.hooks.analytics`.
 CONNECTION_TYPE: dict[str, Any] = {
     "connection-type": "analytics",
     "hook-class-name": "airflow_provider_analytics.hooks.analytics.AnalyticsHook",
     "hook-name": "Website Analytics",
     "ui-field-behaviour": {
-        # Not the extra: the test button in the form of Airflow 2.11 does nothing without it.
+        # The extra is not hidden: without it, the test button in the form of Airflow 2.11 does nothing.
         "hidden-fields": ["login", "schema"],
         # Airflow 3.3.1 and 3.3.2 test a saved connection only if it has a port.
         "relabeling": {"host": "Base URL", "password": "API key", "port": "Port (for the test)"},
@@ -91,7 +91,7 @@ CONNECTION_TYPE: dict[str, Any] = {
     },
 }
 
-#: Airflow validates the addresses of assets by the handler; OpenLineage drops an asset without a converter.
+#: Airflow validates the addresses of assets with the handler. OpenLineage drops assets without a converter.
 ASSET_URIS: dict[str, Any] = {
     "schemes": ["analytics"],
     "handler": "airflow_provider_analytics.assets.sanitize_uri",

@@ -1,11 +1,11 @@
-r"""Text for people: decoded, redacted, escaped and cut, in this order, by one function.
+r"""Safe text for people: one function decodes, redacts, escapes and cuts it, in this order.
 
-Whatever the service sends, and whatever a user or a file gives, passes :func:`readable` before it stands in a log line,
-an error, Markdown or HTML. The order is what makes it safe: a secret is hidden before the text is cut, so that no part
-of it remains, and before invisible characters are escaped, so that they cannot split it.
+All text of the service, of users and of files passes :func:`readable` before it appears in a log line, an error,
+Markdown or HTML. The order makes it safe. Secrets are masked before the text is cut, so that no part of a secret
+remains. They are also masked before invisible characters are escaped, so that these cannot split a secret.
 
-A secret is found as it is, with invisible characters or line breaks inside, and in any nesting of percent-encoding,
-HTML entities and backslash escapes.
+A secret is found in plain form, with invisible characters or line breaks inside, and in any nesting of
+percent-encoding, HTML entities and backslash escapes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import AnyStr, Literal, NamedTuple
 
 MASK = "***"
-#: Maximum length of a text, unless another one is given.
+#: Default maximum length of a text.
 EXCERPT_LENGTH = 200
-#: Shortest secret that is searched for in text: shorter ones are parts of ordinary words.
+#: Shortest secret that is masked in text: shorter ones are parts of ordinary words.
 MIN_IN_TEXT = 4
-#: Shortest secret that is searched for in data, where a chance hit would replace a value.
+#: Shortest secret that is masked in data, where a chance match would replace a value.
 MIN_IN_DATA = 8
 
-#: Length of the part of a text that is looked at, if only its beginning is shown.
-_LOOKED_AT = 16 * 1024
+#: Number of characters that are processed, if only the beginning of a text is returned.
+_MAX_PROCESSED = 16 * 1024
 #: Maximum number of nested encodings that are decoded.
 _DEPTH = 8
 
 _INVISIBLE = r"(?P<others>[^ -~\t-\r\x1c-\x1e\x85\u2028\u2029]+)"
 _HIDDEN = (
-    # A line break with the indentation around it. It begins at the first blank of a row, so that a long row is read
-    # once.
+    # A line break with the indentation around it. The match begins at the first of several blanks, so that a long run
+    # of blanks is scanned once.
     r"(?P<line_break>(?<! ) *+[\t-\r\x1c-\x1e\x85\u2028\u2029]\s*+)"
     rf"|{_INVISIBLE}"
 )
@@ -50,33 +50,33 @@ _ESCAPED = (
     r"|\\x(?P<byte>[0-9a-fA-F]{2})"
     r"|\\(?P<short>.?)"
 )
-#: Decoded in turn. Invisible characters go first, because one may separate a line break from its indentation. Line
-#: breaks are next, because one may split an escape. Each further level decodes one level of nested escapes.
+#: Decoding steps. Invisible characters are first, because one may separate a line break from its indentation. Line
+#: breaks are next, because one may split an escape. Each further step decodes one level of nested escapes.
 _LEVELS = (re.compile(_INVISIBLE), re.compile(_HIDDEN), *[re.compile(f"{_ESCAPED}|{_HIDDEN}", re.DOTALL)] * _DEPTH)
-#: A text without a match means what it says.
+#: A text without a match needs no decoding.
 _ENCODED = re.compile(r"[&%+\\]|[^ -~]")
 #: An escape that a cut may have split.
 _SPLIT_ESCAPE = re.compile(r"(?:&#?[0-9A-Za-z]{0,32}|%[0-9a-fA-F]?|\\(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?)\Z")
-#: Characters without a glyph that Python calls printable: joiners, fillers, variation selectors, an empty Braille cell.
+#: Invisible characters that Python considers printable: joiners, fillers, variation selectors, an empty Braille cell.
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
-#: Control characters, invisible ones, half of a surrogate pair, separators.
+#: Categories of control characters, invisible characters, surrogates and separators.
 _NO_GLYPH = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 _ASCII = bytes(range(128))
 _NOT_ASCII = re.compile(r"[^ -~]+")
-#: Not every codec of Python is a character set: some take minutes, some warn.
+#: Only character sets: some other codecs of Python take minutes, or warn.
 _CHARSET = re.compile(
     r"charset\s*=\s*[\"']?((?:utf|us-|ascii|iso|latin|windows|cp|ibm|mac|koi|euc|shift|gb|big)[\w:-]*)", re.IGNORECASE
 )
 
 
 class _Forms(NamedTuple):
-    """Secrets as they are searched for.
+    """Search forms of secrets.
 
-    :param plain: the secrets unchanged.
+    :param plain: secrets, unchanged.
     :param decoded: secrets without blanks, with all escapes decoded.
-    :param joined: secrets with blanks, decoded and without the blanks. A line may have been broken at any of them.
+    :param joined: secrets with blanks, decoded and with the blanks removed: text may have a line break at any of them.
     """
 
     plain: tuple[str, ...] = ()
@@ -84,30 +84,30 @@ class _Forms(NamedTuple):
     joined: tuple[str, ...] = ()
 
     def of(self, secret: str, shortest: int) -> _Forms:
-        """Return these forms and those of another secret."""
+        """Return these forms with the forms of another secret added."""
         if len(secret) < shortest:
             return self
-        *_, meant = _meanings(secret)
+        *_, meant = _decoded_texts(secret)
         meant = meant.replace("+", " ")
         plain, decoded, joined = {*self.plain, secret}, {*self.decoded}, {*self.joined}
-        # What is left of a secret that is all escapes is too little to be looked for.
+        # If a secret consists of escapes, the decoded form may be too short to search for.
         if len(meant.replace(" ", "")) >= shortest // 2:
             (joined if " " in meant else decoded).add(meant.replace(" ", ""))
         return _Forms(tuple(plain), tuple(decoded), tuple(joined))
 
 
 class Redactor:
-    """Secrets of a connection or a client. :func:`readable` hides them as long as this object exists."""
+    """Secrets of a connection or a client. :func:`readable` masks them as long as this object exists."""
 
     def __init__(self) -> None:
         self._in_text = self._in_data = _Forms()
-        #: What a JSON document has that may contain a secret.
+        #: Bytes of which a JSON document with a secret contains at least one.
         self._marks: tuple[bytes, ...] = ()
         with _lock:
             _register(self)
 
     def add(self, secret: str) -> None:
-        """Hide this text from now on; one that is too short for it is ignored (:data:`MIN_IN_TEXT`)."""
+        """Mask this text from now on; ignore it if it is shorter than :data:`MIN_IN_TEXT`."""
         if secret in self._in_text.plain:
             return
         with _lock:
@@ -118,61 +118,65 @@ class Redactor:
             self._marks = tuple(mark.encode("utf-8", "replace") for mark in marks)
 
     def __call__(self, text: str) -> str:
-        """Return the whole text, :func:`readable`."""
+        """Return the whole text, made :func:`readable`."""
         return readable(text, None)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets that are hidden in text."""
+        """Secrets that are masked in text."""
         return self._in_text.plain
 
     def finds(self, text: str) -> bool:
-        """Return whether a text of data contains a secret of :data:`MIN_IN_DATA` characters or more."""
+        """Return whether a value of data contains a secret of at least :data:`MIN_IN_DATA` characters."""
         plain, decoded, joined = self._in_data
-        if _is_in(plain, text):
+        if _contains_any(plain, text):
             return True
         if not _ENCODED.search(text):
             return False
         lines = text.replace("\n", "")
         if " " not in lines and not _ENCODED.search(lines):  # an exclusion list
-            return _is_in(plain, lines) or _is_in(joined, lines)
-        for meant in _meanings(text):
+            return _contains_any(plain, lines) or _contains_any(joined, lines)
+        for meant in _decoded_texts(text):
             blank = meant.replace("+", " ")
-            if _is_in(plain, meant) or _is_in(decoded, blank) or _is_in(joined, blank.replace(" ", "")):
+            if (
+                _contains_any(plain, meant)
+                or _contains_any(decoded, blank)
+                or _contains_any(joined, blank.replace(" ", ""))
+            ):
                 return True
         return False
 
     def is_one(self, text: str) -> bool:
-        """Return whether a text is a secret of :data:`MIN_IN_DATA` characters or more."""
+        """Return whether a text is a secret of at least :data:`MIN_IN_DATA` characters."""
         return text in self._in_data.plain
 
     def may_be_in(self, document: bytes) -> bool:
-        """Return whether any text of a JSON document may contain a secret: one quick look at all of them."""
+        """Return whether any text in a JSON document may contain a secret; a quick check of all of them."""
         if not self._in_data.plain:
             return False
-        # Lists of lines have line breaks, which may split a secret. Any other backslash may begin an escape. Splitting
-        # and joining is faster than replacing, and most records have no blank.
+        # Exclusion lists have line breaks, which may split a secret. Any other backslash may begin an escape. Splitting
+        # and joining is faster than replacing, and most records contain no blank.
         joined = b"".join(document.split(b"\\n"))
-        if _is_in(self._marks, joined) or (b" " in joined and (b"\\n " in document or b" \\n" in document)):
+        if _contains_any(self._marks, joined) or (b" " in joined and (b"\\n " in document or b" \\n" in document)):
             return True
-        if self._in_data.joined and b" " in joined and _is_in(self._marks, joined.replace(b" ", b"")):
+        if self._in_data.joined and b" " in joined and _contains_any(self._marks, joined.replace(b" ", b"")):
             return True
         others = b"" if joined.isascii() else joined.translate(None, _ASCII)
         return not is_plain(others.decode("utf-8", "replace"))
 
 
 _lock = threading.Lock()
-#: All redactors; replaced as a whole, so that readers need no lock.
+#: All redactors. The tuple is replaced as a whole, so that readers need no lock.
 _redactors: tuple[weakref.ref[Redactor], ...] = ()
 
 
 def _register(redactor: Redactor) -> None:
-    global _redactors  # one list for the process, like that of Airflow's own masking
+    global _redactors  # one list per process, like that of Airflow's own masking
     _redactors = (*(known for known in _redactors if known() is not None), weakref.ref(redactor))
 
 
 def _after_fork() -> None:
-    global _lock  # a thread of the parent may have held it, and does not exist here
+    global _lock  # a thread of the parent that no longer exists may hold it
     _lock = threading.Lock()
 
 
@@ -187,30 +191,30 @@ def readable(
     is_part: bool = False,
     content_type: str = "",
 ) -> str:
-    r"""Return a text as a person may read it: without secrets, without characters that do not show, and cut.
+    r"""Return a text that is safe to read: secrets masked, invisible characters escaped, and cut.
 
-    Never raises, whatever the text is.
+    Never raises an exception.
 
     :param text: the text; bytes are decoded.
     :param limit: maximum length; None for the whole text.
-    :param breaks: what happens to line breaks: ``escape`` shows them as ``\n``; ``fold`` turns each run of white space
-        into a blank, for a document whose layout means nothing; ``keep`` keeps them, for a message of this package,
-        whose parts were escaped when they were put in.
-    :param is_part: whether the text may end within a secret, as what a service or a broken connection cut.
-    :param content_type: header ``Content-Type`` of the bytes.
+    :param breaks: handling of line breaks. ``escape`` writes them as ``\n``. ``fold`` replaces each run of white space
+        with a blank, for a document whose layout means nothing. ``keep`` keeps them, for a message of this package,
+        whose parts are already escaped.
+    :param is_part: whether the text may end within a secret, because a service or a broken connection cut it.
+    :param content_type: value of the header ``Content-Type``, for bytes.
     """
     least = MIN_IN_TEXT if is_part else 0
     if isinstance(text, bytes):
-        # Four bytes for a character at most.
-        looked_at = text if limit is None else text[: 4 * _LOOKED_AT]
-        least = 1 if len(looked_at) < len(text) else least
-        text = decoded(looked_at, content_type)
-    if limit is not None and len(text) > _LOOKED_AT:
-        text, least = text[:_LOOKED_AT], 1
-    text = _redacted(text, least)
+        # A character has at most four bytes.
+        prefix = text if limit is None else text[: 4 * _MAX_PROCESSED]
+        least = 1 if len(prefix) < len(text) else least
+        text = decoded(prefix, content_type)
+    if limit is not None and len(text) > _MAX_PROCESSED:
+        text, least = text[:_MAX_PROCESSED], 1
+    text = _redact(text, least)
     if breaks == "fold":
         text = " ".join(text.split())
-    text = "\n".join(map(_escaped, text.split("\n"))) if breaks == "keep" else _escaped(text)
+    text = "\n".join(map(_escape, text.split("\n"))) if breaks == "keep" else _escape(text)
     return text if limit is None or len(text) <= limit else f"{text[: limit - 3]}..."
 
 
@@ -220,74 +224,74 @@ def counted(number: int, noun: str) -> str:
 
 
 def code_span(text: str, limit: int | None = EXCERPT_LENGTH) -> str:
-    """Return a readable text as a code span of Markdown, in which nothing is markup: no link, picture or HTML."""
-    shown = readable(text, limit)
-    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
-    blank = " " if "`" in shown or not shown.strip() else ""
-    return f"{fence}{blank}{shown}{blank}{fence}"
+    """Return a readable text as a code span of Markdown, in which links, pictures and HTML have no effect."""
+    content = readable(text, limit)
+    fence = "`" * (max(map(len, re.findall("`+", content)), default=0) + 1)
+    blank = " " if "`" in content or not content.strip() else ""
+    return f"{fence}{blank}{content}{blank}{fence}"
 
 
 def decoded(raw: bytes, content_type: str = "") -> str:
-    """Return bytes as text: UTF-16 and UTF-32 with or without a mark, what ``Content-Type`` names, or UTF-8."""
+    """Return bytes as text, as UTF-16 or UTF-32 if detected, else the charset of ``Content-Type``, else UTF-8."""
     encoding = json.detect_encoding(raw)
     named = _CHARSET.search(content_type)
     for name in (encoding if encoding != "utf-8" else "", named[1] if named else ""):
         try:
             if name:
                 return raw.decode(name, "replace")
-        except (LookupError, ValueError):  # no encoding of this name, or not one of text
+        except (LookupError, ValueError):  # unknown, or not a text encoding
             continue
     return raw.decode("utf-8", "replace")
 
 
 def is_plain(text: str) -> bool:
-    """Return whether every character of a text shows: none is a control character, invisible, or turns a line."""
+    """Return whether every character is visible: no control characters, invisible characters or line breaks."""
     return text.isprintable() and (text.isascii() or not _IGNORABLE.search(text))
 
 
-def _is_in(parts: Iterable[AnyStr], text: AnyStr) -> bool:
-    for part in parts:  # noqa: SIM110 - any() takes three times as long, for each text of a snapshot
+def _contains_any(parts: Iterable[AnyStr], text: AnyStr) -> bool:
+    for part in parts:  # noqa: SIM110 - any() takes three times as long, which counts in a snapshot
         if part in text:
             return True
     return False
 
 
-def _redacted(text: str, least: int) -> str:
+def _redact(text: str, least: int) -> str:
     """Return a text with each secret replaced by :data:`MASK`.
 
-    :param least: length from which the beginning of a secret at the end of the text is replaced as well; 0 for never.
+    :param least: minimum length of a secret's beginning that is also replaced at the end of the text; 0 for never.
     """
     known = [redactor._in_text for reference in _redactors if (redactor := reference())]
     plain = {secret for forms in known for secret in forms.plain}
     if not plain:
         return text
-    spans = _spans(text, range(len(text) + 1), plain, least)
+    spans = _find_spans(text, range(len(text) + 1), plain, least)
     if _ENCODED.search(text):
         decoded = {form for forms in known for form in forms.decoded}
         joined = {form for forms in known for form in forms.joined}
-        for meant, places in _decoded(text, is_cut=least > 0):
-            spans += _spans(meant, places, plain, least)
+        for meant, places in _decoding_steps(text, is_cut=least > 0):
+            spans += _find_spans(meant, places, plain, least)
             blank = meant.replace("+", " ")
-            spans += _spans(blank, places, decoded, least)
+            spans += _find_spans(blank, places, decoded, least)
             if joined:
                 kept = [place for place, character in zip(places, blank, strict=False) if character != " "]
-                found = _spans(blank.replace(" ", ""), [*kept, places[-1]], joined, least)
+                found = _find_spans(blank.replace(" ", ""), [*kept, places[-1]], joined, least)
                 # A span ends at the next character that was kept, so it includes the blanks before that.
                 spans += [(begin, begin + len(text[begin:end].rstrip(" "))) for begin, end in found]
-    return _masked(text, spans) if spans else text
+    return _mask_spans(text, spans) if spans else text
 
 
-def _spans(text: str, places: Sequence[int], secrets: Iterable[str], least: int) -> list[tuple[int, int]]:
-    """Return where secrets begin and end in the original of a text.
+def _find_spans(text: str, places: Sequence[int], secrets: Iterable[str], least: int) -> list[tuple[int, int]]:
+    """Return where secrets begin and end in the original text.
 
-    :param places: for each character of the text, and for its end, the place in the original.
+    :param places: position in the original, for each character of the text and for its end.
     """
     found = []
     for secret in secrets:
         at = text.find(secret)
         while at >= 0:
             end = at + len(secret)
-            # Several characters may come from one escape: it ends where the next place begins.
+            # Several characters may come from one escape, which ends where the next position begins.
             after = min(bisect_right(places, places[end - 1]), len(places) - 1)
             found.append((places[at], places[after]))
             at = text.find(secret, end)
@@ -300,17 +304,17 @@ def _spans(text: str, places: Sequence[int], secrets: Iterable[str], least: int)
     return found
 
 
-def _masked(text: str, spans: list[tuple[int, int]]) -> str:
-    parts, shown = [], 0
+def _mask_spans(text: str, spans: list[tuple[int, int]]) -> str:
+    parts, done = [], 0
     for begin, end in sorted(spans):
-        if begin >= shown:
-            parts += [text[shown:begin], MASK]
-        shown = max(shown, end)
-    return "".join([*parts, text[shown:]])
+        if begin >= done:
+            parts += [text[done:begin], MASK]
+        done = max(done, end)
+    return "".join([*parts, text[done:]])
 
 
-def _decoded(text: str, *, is_cut: bool) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield a text at each step of :data:`_LEVELS`, with the place in the original of each character and of the end.
+def _decoding_steps(text: str, *, is_cut: bool) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield a text after each step of :data:`_LEVELS`, with the original position of each character and of the end.
 
     :param is_cut: whether the text may end within an escape.
     """
@@ -323,7 +327,7 @@ def _decoded(text: str, *, is_cut: bool) -> Iterator[tuple[str, Sequence[int]]]:
         parts, now, done = [], list[int](), 0
         for escape in level.finditer(text):
             begin, end = escape.span()
-            plain = _plain(escape)
+            plain = _decode_escape(escape)
             parts += [text[done:begin], plain]
             now += places[done:begin]
             now += [places[begin]] * len(plain)
@@ -334,17 +338,17 @@ def _decoded(text: str, *, is_cut: bool) -> Iterator[tuple[str, Sequence[int]]]:
         yield text, places
 
 
-def _meanings(text: str) -> Iterator[str]:
-    """Yield the texts of :func:`_decoded`."""
+def _decoded_texts(text: str) -> Iterator[str]:
+    """Yield only the texts of :func:`_decoding_steps`."""
     for level in _LEVELS:
-        before, text = text, level.sub(_plain, text)
+        before, text = text, level.sub(_decode_escape, text)
         if text == before and level is _LEVELS[-1]:
             return
         yield text
 
 
-def _plain(escape: re.Match[str]) -> str:
-    """Return what an escape means."""
+def _decode_escape(escape: re.Match[str]) -> str:
+    """Return the decoded text of an escape."""
     kind, text = str(escape.lastgroup), escape[str(escape.lastgroup)]
     if kind == "others":
         text = "".join(character for character in text if unicodedata.category(character) not in _NO_GLYPH)
@@ -368,12 +372,12 @@ def _character(number: int) -> str:
     return chr(number) if number <= 0x10FFFF else ""
 
 
-def _escaped(text: str) -> str:
-    """Return a text in which each character that does not show is escaped as Python escapes it."""
+def _escape(text: str) -> str:
+    """Return a text with each invisible character escaped in Python syntax."""
     if is_plain(text):
         return text
-    return _NOT_ASCII.sub(lambda run: "".join(map(_shown, run[0])), text)
+    return _NOT_ASCII.sub(lambda run: "".join(map(_escape_character, run[0])), text)
 
 
-def _shown(character: str) -> str:
+def _escape_character(character: str) -> str:
     return character if is_plain(character) else character.encode("unicode_escape").decode("ascii")

@@ -1,7 +1,7 @@
 """Storage operations on fsspec file systems.
 
-All I/O uses the file system below ``ObjectStoragePath`` or ``upath.UPath``, since the methods of these classes, and the
-warnings they emit, differ between versions.
+All I/O uses the file system of an ``ObjectStoragePath`` or ``upath.UPath``, because the methods and warnings of these
+classes differ between versions.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from fsspec.core import url_to_fs
 
 from airflow_provider_analytics.exceptions import StorageError
 
-#: Protocols without directories, where ``makedirs`` would create a bucket whose name was mistyped.
+#: Protocols without directories. With these, ``makedirs`` would create a bucket for a mistyped name.
 OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2"})
 
-#: Ending of files that take the place of another one once they are complete.
+#: Suffix of files that replace another file once they are complete.
 TEMPORARY = ".tmp"
-#: Permissions of files on a disk of this machine: what others may read, as the umask says, and what they may not.
+#: Permissions of files on a local disk: readable by others, as the umask allows, or private.
 SHARED, PRIVATE = 0o666, 0o600
 
-#: Hours after which the temporary folder of a process that is gone is removed.
+#: Hours after which the temporary folder of a process that no longer exists is removed.
 ABANDONED_AFTER_HOURS = 6
 _TEMPORARY_PREFIX = "analytics-snapshot-"
-#: A file in a temporary folder that its owner locks: the lock ends with the process, however it ends.
+#: File in a temporary folder that its owner locks. The lock ends with the process, however it ends.
 _OWNER = ".owner"
 
-#: Seconds to wait for another process that replaces the same file of this machine, which takes milliseconds: one that
-#: is stopped meanwhile must not stop all others.
+#: Seconds to wait for another process that is replacing the same local file, which takes milliseconds. A process that
+#: is suspended while it does so must not block all others.
 LOCK_SECONDS = 5.0
-_LOCK_LOOK_SECONDS = 0.02
+_LOCK_POLL_SECONDS = 0.02
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
@@ -57,7 +57,7 @@ class StoragePath:
 
     :param fs: the file system.
     :param path: path inside the file system.
-    :param url: URL or path as users write it.
+    :param url: URL or path as a user writes it.
     """
 
     fs: Any
@@ -79,7 +79,7 @@ class StoragePath:
 
     @property
     def parent(self) -> Self:
-        """Path of the folder that it is in."""
+        """Path of the folder that contains it."""
         return type(self)(self.fs, self.path.rstrip("/").rpartition("/")[0], self.url.rstrip("/").rpartition("/")[0])
 
     def __truediv__(self, name: str) -> Self:
@@ -91,16 +91,16 @@ class StoragePath:
 
 
 def new_token(now: datetime, writer: str | None = None) -> str:
-    """Return a unique part for file names that contains its creation time, and who writes.
+    """Return a unique part for file names, with its creation time and a hash of the writer.
 
-    :param writer: what is the same for all tries of a task of a run, and for nothing else; None: nobody else's.
+    :param writer: name that only the tries of one task of a run have in common; None: a random one.
     """
     who = secrets.token_hex(4) if writer is None else hashlib.sha256(writer.encode()).hexdigest()[:8]
     return f"{now.astimezone(UTC).strftime(_TOKEN_FORMAT)}-{who}-{secrets.token_hex(2)}"
 
 
 def is_same_writer(name: str, token: str) -> bool:
-    """Return whether a file name contains a token of the writer of another token."""
+    """Return whether a file name contains a token of the same writer."""
     found, wanted = _TOKEN.search(name), _TOKEN.search(token)
     return found is not None and wanted is not None and found["writer"] == wanted["writer"]
 
@@ -115,26 +115,26 @@ def token_age(name: str, now: datetime) -> timedelta | None:
 
 @contextmanager
 def storage_errors(doing: str) -> Iterator[None]:
-    """Turn exceptions of the storage into a :class:`StorageError`: "cannot ``doing``: ..."."""
+    """Convert exceptions of the storage to a :class:`StorageError`: "cannot ``doing``: ..."."""
     try:
         yield
     except (StorageError, ValueError):
         raise
     except FileNotFoundError as error:
         raise StorageError(f"cannot {doing}: {error}. Check that the bucket or folder exists.") from error
-    except Exception as error:  # every storage library has its own errors; OSError is only the most common
+    except Exception as error:  # each storage library has its own errors; OSError is only the most common
         raise StorageError(f"cannot {doing}: {type(error).__name__}: {error}") from error
 
 
 def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
     """Create a directory and its parents, unless the storage has no directories.
 
-    :param mode: permissions of a file in it, on a disk of this machine; what exists already keeps its own.
+    :param mode: permissions of a file in it, on a local disk; existing directories keep theirs.
     """
     if mode != SHARED and is_local(directory):
         folder = Path(directory.path)
         for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
-            # Whoever may read a file has to enter its folder.
+            # Users who may read a file must be able to enter its folder.
             missing.mkdir(mode=mode | (mode & 0o444) >> 2, exist_ok=True)
     elif not OBJECT_STORES.intersection(_protocols(directory)):
         directory.fs.makedirs(directory.path, exist_ok=True)
@@ -151,12 +151,12 @@ def names(directory: StoragePath) -> list[str]:
 
 
 def is_link(path: StoragePath) -> bool:
-    """Return whether a path is a symbolic link of this machine."""
+    """Return whether a path is a local symbolic link."""
     return is_local(path) and Path(path.path).is_symlink()
 
 
 def files_in(folder: StoragePath) -> list[str]:
-    """Return the sorted names of the files in a folder; links and what is behind them are none."""
+    """Return the sorted names of the files in a folder, without links and without files behind links."""
     if is_link(folder):
         return []
     folder.fs.invalidate_cache()
@@ -198,7 +198,7 @@ def size_of(path: StoragePath) -> int | None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a temporary folder, and remove it afterwards; remove those of killed processes before."""
+    """Yield a temporary folder, and remove it afterwards; first remove those of killed processes."""
     _remove_abandoned()
     with tempfile.TemporaryDirectory(prefix=_TEMPORARY_PREFIX) as name, Path(name, _OWNER).open("wb") as owner:
         fcntl.flock(owner, fcntl.LOCK_EX)
@@ -211,16 +211,16 @@ def _remove_abandoned() -> None:
         with suppress(OSError):  # another process may be removing it at this moment
             found = folder.lstat()
             is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if is_ours and found.st_mtime < oldest and not _has_an_owner(folder):
+            if is_ours and found.st_mtime < oldest and not _is_in_use(folder):
                 shutil.rmtree(folder)
 
 
-def _has_an_owner(folder: Path) -> bool:
+def _is_in_use(folder: Path) -> bool:
     try:
         with (folder / _OWNER).open("rb") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return False  # its owner was killed before it could lock the file, or is an older version
+        return False  # its owner was killed before it locked the file, or is an older version
     except BlockingIOError:
         return True
     return False
@@ -228,10 +228,10 @@ def _has_an_owner(folder: Path) -> bool:
 
 @contextmanager
 def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading bytes, once its content is known to have a SHA-256.
+    """Open a file for reading bytes after verifying the SHA-256 of its content.
 
-    A file of this machine is read twice; any other is copied to a temporary file first, so that what was verified is
-    what is read.
+    A local file is read twice. Any other file is first copied to a temporary file, so that the caller reads the
+    verified content.
 
     :raises StorageError: if the content has another SHA-256.
     """
@@ -251,24 +251,24 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
 
 
 def put_bytes(target: StoragePath, content: bytes, token: str, mode: int = SHARED) -> None:
-    """Write a small file atomically: readers see the old content or the new one.
+    """Write a small file atomically: readers get the old or the new content.
 
     :param token: unique part for the name of the temporary file.
-    :param mode: permissions of the file, on a disk of this machine.
+    :param mode: permissions of the file on a local disk.
     """
     if not is_local(target):
         target.fs.pipe_file(target.path, content)
         return
-    with _replacing(Path(target.path), token, mode) as file:
+    with _replacement_of(Path(target.path), token, mode) as file:
         file.write(content)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A small file as it was read.
+    """State of a small file at the time it was read.
 
     :param content: its content; None if it does not exist.
-    :param version: what the storage says about it; with other words, the content may be another one.
+    :param version: version that the storage reports; if it differs later, the content may differ.
     """
 
     content: bytes | None
@@ -276,56 +276,57 @@ class Stored:
 
 
 def read_stored(path: StoragePath) -> Stored:
-    """Return a small file as it is now."""
+    """Return the current state of a small file."""
     if is_local(path):
         try:
             with Path(path.path).open("rb") as file:
                 return Stored(file.read(), _version_of_open(file))
         except (FileNotFoundError, NotADirectoryError):
             return Stored(None, None)
-    # The version first: if the file changes in between, the version is the older one, and no longer the file's.
+    # Read the version first: if the file changes in between, the version is outdated, which is detected later.
     version = version_of(path)
     content = None if version is None else read_bytes(path)
     return Stored(content, None if content is None else version)
 
 
 def version_of(path: StoragePath) -> str | None:
-    """Return the version of a file as :class:`Stored` has it, without reading it; None if it does not exist."""
+    """Return the version of a file, see :class:`Stored`, without reading it; None if it does not exist."""
     try:
         if is_local(path):
-            # Opened, and not only looked up: a network disk then asks its server.
+            # Open the file instead of calling stat: this makes a network disk check with its server.
             with Path(path.path).open("rb") as file:
                 return _version_of_open(file)
         path.fs.invalidate_cache()
         if _is_s3(path):
-            return path.fs.info(path.path).get("ETag")  # type: ignore[no-any-return]  # none of a folder
+            return path.fs.info(path.path).get("ETag")  # type: ignore[no-any-return]  # a folder has none
         return str(path.fs.ukey(path.path))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
 def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, mode: int = SHARED) -> Stored | None:
-    """Write a small file atomically if it still is as it was seen; return it as it is then, or None if it is not.
+    """Write a small file atomically if it has not changed; return its new state, or None if it has changed.
 
-    On this machine and on S3 nobody can write in between. Other storage has no write with a condition: there the file
-    is compared before and read again afterwards.
+    On local disks and on S3, no other process can write in between. Other storage has no conditional write. There, the
+    file is compared before the write and read again after it.
 
+    :param seen: state of the file that must not have changed.
     :param token: unique part for the name of the temporary file.
-    :param mode: permissions of the file, on a disk of this machine.
+    :param mode: permissions of the file on a local disk.
     """
     if _is_s3(path):
         condition = {"mode": "create"} if seen.version is None else {"IfMatch": seen.version}
         try:
             path.fs.pipe_file(path.path, content, **condition)
         except OSError as error:
-            # One of the library's own retries may have met what it had written itself: the content tells.
+            # A retry within the library may have failed because an earlier attempt succeeded: compare the content.
             now = read_stored(path)
             if now.content != content and now != seen:
                 return None
             if now == seen:
                 if error.errno != errno.ENOSYS:
                     raise
-                put_bytes(path, content, token)  # a server that has no such condition
+                put_bytes(path, content, token)  # the server has no conditional write
         now = read_stored(path)
     else:
         with _locked(path, mode) as is_ours:
@@ -333,57 +334,57 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, 
                 return None
             if not is_local(path):
                 put_bytes(path, content, token)
-            elif not _replaced(Path(path.path), content, token, mode, is_ours):
+            elif not _replace_local(Path(path.path), content, token, mode, is_ours):
                 return None
-            now = read_stored(path)  # before the next one may write
+            now = read_stored(path)  # before another process may write
     return now if now.content == content else None
 
 
-def _replaced(target: Path, content: bytes, token: str, mode: int, is_ours: Callable[[], bool]) -> bool:
-    """Write a file atomically, unless the lock was lost meanwhile; return whether it was written."""
-    with suppress(_LockLostError), _replacing(target, token, mode, is_ours) as file:
+def _replace_local(target: Path, content: bytes, token: str, mode: int, is_ours: Callable[[], bool]) -> bool:
+    """Write a file atomically, unless the lock was lost; return whether it was written."""
+    with suppress(_LockLostError), _replacement_of(target, token, mode, is_ours) as file:
         file.write(content)
         return True
     return False
 
 
 class _LockLostError(Exception):
-    """Others no longer wait for this process, which hung."""
+    """Other processes no longer wait for this process, which was suspended for too long."""
 
 
 @contextmanager
 def _locked(path: StoragePath, mode: int) -> Iterator[Callable[[], bool]]:
-    """Let no other process of this machine replace the file meanwhile, nor one that shares its disk, where it can.
+    """Prevent other processes from replacing the file: on this machine, and if possible on those that share its disk.
 
-    Yields what tells whether the others still wait.
+    Yields a function that returns whether the other processes still wait.
     """
     if not is_local(path):
         yield lambda: True
         return
-    # A file of its own, since what is replaced is another file afterwards; as it is removed, so may this one be.
-    beside = Path(path.path).with_name(f".{path.name}.lock")
+    # A separate lock file, because the replaced file becomes another file. The lock file itself is removed afterwards.
+    lock_path = Path(path.path).with_name(f".{path.name}.lock")
     end = time.monotonic() + LOCK_SECONDS
     while True:
-        with open_own(beside, os.O_APPEND, mode) as lock:
-            if _is_taken(lock, beside) or time.monotonic() > end:
-                taken = time.monotonic()
+        with open_own(lock_path, os.O_APPEND, mode) as lock:
+            if _try_lock(lock, lock_path) or time.monotonic() > end:
+                locked_at = time.monotonic()
                 try:
-                    yield functools.partial(_others_wait, taken)
+                    yield functools.partial(_is_lock_current, locked_at)
                 finally:
-                    beside.unlink(missing_ok=True)
+                    lock_path.unlink(missing_ok=True)
                 return
-        time.sleep(_LOCK_LOOK_SECONDS)
+        time.sleep(_LOCK_POLL_SECONDS)
 
 
-def _others_wait(since: float) -> bool:
+def _is_lock_current(since: float) -> bool:
     return time.monotonic() - since < LOCK_SECONDS
 
 
-def _is_taken(lock: IO[bytes], beside: Path) -> bool:
-    """Take the lock; return whether it is taken, and its file is the one that others see."""
+def _try_lock(lock: IO[bytes], lock_path: Path) -> bool:
+    """Try to lock the file; return whether this process has the lock, and others use the same file."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(lock.fileno()), beside.stat())
+        return os.path.samestat(os.fstat(lock.fileno()), lock_path.stat())
     except (BlockingIOError, FileNotFoundError):
         return False
     except OSError:  # a network disk without locks
@@ -396,14 +397,14 @@ def _version_of_open(file: IO[bytes]) -> str:
 
 
 def put_file(source: Path, target: StoragePath, token: str) -> None:
-    """Copy a local file to storage atomically: it appears complete or not at all.
+    """Copy a local file to storage atomically: it becomes visible complete or not at all.
 
     :param token: unique part for the name of the temporary file.
     """
     if not is_local(target):
         target.fs.put_file(str(source), target.path)
         return
-    with source.open("rb") as content, _replacing(Path(target.path), token) as file:
+    with source.open("rb") as content, _replacement_of(Path(target.path), token) as file:
         shutil.copyfileobj(content, file, 1 << 20)
 
 
@@ -414,16 +415,16 @@ def remove(path: StoragePath) -> None:
 
 
 def remove_directory(directory: StoragePath) -> None:
-    """Remove a directory that is empty, where the storage has directories."""
+    """Remove an empty directory, if the storage has directories."""
     if not OBJECT_STORES.intersection(_protocols(directory)):
         with suppress(OSError):
             directory.fs.rmdir(directory.path)
 
 
 def open_own(path: Path, flags: int, mode: int) -> IO[bytes]:
-    """Open a file of this package for writing, and create it if needed; never through a symbolic link.
+    """Open a file of this package for writing, and create it if needed; never follow a symbolic link.
 
-    :param flags: further flags of :func:`os.open`.
+    :param flags: additional flags of :func:`os.open`.
     :param mode: permissions, if it is created; the umask applies.
     :raises OSError: if the path is a link.
     """
@@ -431,26 +432,27 @@ def open_own(path: Path, flags: int, mode: int) -> IO[bytes]:
 
 
 @contextmanager
-def _replacing(
+def _replacement_of(
     target: Path, token: str, mode: int = SHARED, may: Callable[[], bool] = lambda: True
 ) -> Iterator[IO[bytes]]:
-    """Yield a file that takes the place of another one at the end.
+    """Yield a temporary file that replaces the target at the end.
 
+    :param may: returns whether it may do so.
     :raises _LockLostError: if it may not.
     """
-    beside = target.with_name(f".{target.name}.{token}{TEMPORARY}")
+    temporary = target.with_name(f".{target.name}.{token}{TEMPORARY}")
     try:
-        with open_own(beside, os.O_EXCL, mode) as file:
+        with open_own(temporary, os.O_EXCL, mode) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         if not may():
-            raise _LockLostError  # noqa: TRY301 - as any other error, it ends with the file removed
-        beside.replace(target)
+            raise _LockLostError  # noqa: TRY301 - the file is removed, as for any other error
+        temporary.replace(target)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-    # Sync the directory too: otherwise a power failure could lose the new name.
+    # Sync the directory as well: otherwise a power failure could lose the new name.
     directory = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
@@ -459,7 +461,7 @@ def _replacing(
 
 
 def is_local(path: StoragePath) -> bool:
-    """Return whether a path is on a file system of this machine."""
+    """Return whether a path is on a local file system."""
     return "file" in _protocols(path)
 
 
