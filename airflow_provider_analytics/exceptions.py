@@ -30,10 +30,10 @@
 A bad argument raises :class:`ValueError` before any request is sent.
 
 Each error has a ``problem`` (what happened) and a ``remedy`` (what to do; may be empty), both as whole sentences.
-``str(error)`` contains the problem, the remedy, further details, and on separate lines the service and the connection,
-because Airflow's logs cut long lines at the edge of the screen. All errors can be pickled. No error contains an API key
-or a website password. Text of the service is made :func:`readable` before it is passed to an exception, and so is the
-whole message.
+``str(error)`` contains the problem, the remedy, further details, the service and the connection. The last two are on
+separate lines, because Airflow's logs cut long lines at the edge of the screen. All errors can be pickled. No error
+contains an API key or a website password. Text of the service is made :func:`readable` before it is passed to an
+exception, and so is the whole message.
 """
 
 from __future__ import annotations
@@ -466,7 +466,7 @@ class GuardError(AnalyticsError):
 
     :param problem: finding of the guard.
     :param remedy: recommended action if the finding is expected.
-    :param guard: name that overrides the guard; empty if it cannot be overridden.
+    :param guard: name of the guard, to override it; empty if it cannot be overridden.
     """
 
     problem: str

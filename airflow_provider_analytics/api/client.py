@@ -87,7 +87,7 @@ class Written:
     """A website after a verified write.
 
     :param record: record that the service returns.
-    :param unverified: fields that the record does not allow to verify, such as the password.
+    :param unverified: fields that the record cannot verify, such as the password.
     :param created: whether this call created it.
     :param sent: whether this call sent anything.
     """
@@ -332,7 +332,7 @@ class AnalyticsClient:
 
         :raises AmbiguousWriteError: if the website may or may not have been created.
         :raises OtherDomainError: if the service returns another domain than the one sent.
-        :raises NotAppliedError: if the service returns other settings than those sent, and the defaults.
+        :raises NotAppliedError: if the service returns settings other than the sent ones and the defaults.
         """
         return self._create(check_domain(domain), fields.check_create(**settings), None)
 
@@ -551,7 +551,7 @@ class AnalyticsClient:
                 raise NotAppliedError(website_id, still) from error
 
     def website_or_none(self, website_id: str) -> Record | None:
-        """Return a website by its id, or None. A response of "not found" may be wrong, so it is checked twice."""
+        """Return a website by its id, or None. A single response of "not found" may be wrong, so it is repeated."""
         try:
             return self.get_website(website_id)
         except NotFoundError:

@@ -36,10 +36,10 @@ the reading has a higher id (1), and no page contains one. So all websites read 
 (2, 3). That list had as many websites (4) as were read: they are that list.
 
 The proof does not need the other totals. They expose nearly every list that breaks a condition, unless the numbers
-balance. In two such cases, the client accepts the list. Either one website is deleted and an older one is restored
-during the reading (2), or a page comes from a replica that is one create and one delete behind (3). Then as many
-websites may be missing as were restored. Only a second reading of every page could detect it. The other end detects a
-total that is wrong from the beginning (4), if the list does not change during the reading.
+balance. The client accepts such a list in two cases. One website is deleted and an older one is restored during the
+reading (2). Or a page comes from a replica that is one create and one delete behind (3). Then as many websites may be
+missing as were restored. Only a second reading of every page could detect it. The other end detects a total that is
+wrong from the beginning (4), if the list does not change during the reading.
 
 If a website loses and regains its mark as a favorite, rows of a ``favorite`` filter move without a trace. So if the
 favorites fill more than one page and the records contain the flag, the client reads all websites and selects the
@@ -92,7 +92,7 @@ WAITS_BETWEEN_READINGS: tuple[float, ...] = (0.5, 1.0, 2.0)
 MAX_PAGES = 200_000
 #: Seconds between two progress lines.
 PROGRESS_SECONDS = 10.0
-#: If a page takes fewer seconds on average, the same thread reads the next one: other threads would not save time, and
+#: If a page takes fewer seconds on average, the same thread reads the next one. Other threads would not save time:
 #: passing pages between threads costs up to half of the CPU time of a page.
 AT_ONCE = 0.005
 
@@ -435,7 +435,9 @@ class _Reading:
             self._take_head(page)
         self.total = page.total
         if self._head is not None and page.total != self._head.total:
-            raise _list_changed("total", f"the head named the total {self._head.total}, page 1 names {page.total}.")
+            raise _list_changed(
+                "total", f"the head returned the total {self._head.total}, page 1 returned {page.total}."
+            )
         rows = self._take(page, 1)
         if rows:
             yield rows
@@ -608,7 +610,7 @@ class _Reading:
                 return
             cursor = following.value
             if cursor in used:
-                raise IncompleteListError("cursor", f"page {number} names the cursor {cursor!r} again.")
+                raise IncompleteListError("cursor", f"page {number} returned the cursor {cursor!r} again.")
             used.add(cursor)
 
     def _selection(self, page: Page) -> str | None:
@@ -648,7 +650,9 @@ class _Reading:
                 f"page {expected} was requested, the response is page {current}. {self._hint}",
             )
         if number > 1 and page.total != self.total:
-            raise _list_changed("total", f"page 1 names the total {self.total}, page {number} names {page.total}.")
+            raise _list_changed(
+                "total", f"page 1 returned the total {self.total}, page {number} returned {page.total}."
+            )
         duplicate = self.ids.add(ids)
         if duplicate is not None:
             raise _list_changed("distinct ids", f"website {duplicate} came twice. The list changed during the reading.")
@@ -668,7 +672,7 @@ class _Reading:
     def _check_total(self) -> None:
         if self.total is None or len(self.ids) == self.total:
             return
-        found = f"the service names a total of {self.total}, and {len(self.ids)} websites were found"
+        found = f"the total is {self.total}, but {len(self.ids)} websites were found"
         if self.repeated:
             raise IncompleteListError("page number", f"{self._hint} The next page brought nothing new: {found}.")
         raise _list_changed("total", f"{found}.")

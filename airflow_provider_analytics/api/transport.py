@@ -133,8 +133,8 @@ class Transport:
 
     def _open(self) -> None:
         """Create what processes must not share: connections, and locks that a thread may hold."""
-        # An adapter without a session: a session computes the target of a redirect even if it does not follow it,
-        # keeps cookies, and reads proxies and certificates from the environment for each request.
+        # An adapter without a session. A session computes the target of a redirect even if it does not follow it. It
+        # also keeps cookies, and reads proxies and certificates from the environment for each request.
         self._adapter = _Adapter(self._stopping, pool_connections=1, pool_maxsize=MAX_PARALLEL)
         self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
         self.stats.forget_threads()

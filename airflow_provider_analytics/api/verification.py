@@ -29,7 +29,7 @@ class Comparison:
 
     :param lacking: sent field to a phrase with the returned value and the sent value.
     :param besides: field that was not sent but differs from before, to such a phrase.
-    :param unverified: fields that the record does not allow to verify.
+    :param unverified: fields that the record cannot verify.
     :param other_domain: the returned domain, if it is not the expected one.
     :param by_others: whether a list has entries that were neither there before nor sent: another process changed the
         website.

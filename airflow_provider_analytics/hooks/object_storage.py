@@ -39,8 +39,8 @@ _PROVIDERS = {
 def storage_path(url: str, argument: str) -> StoragePath:
     """Return the storage path of a URL or an absolute path.
 
-    The connection id in ``s3://my_conn@bucket/path`` is used, but it is not part of the URL of the path: other readers
-    of that URL cannot use it.
+    The connection id in ``s3://my_conn@bucket/path`` is used, but the URL of the path does not contain it: other
+    readers of that URL cannot use it.
 
     :param argument: name of the argument, for the message.
     :raises ValueError: for a relative path, which would depend on the working directory of the worker. Also for a

@@ -206,7 +206,7 @@ def test_a_cursor_that_comes_again_is_an_error() -> None:
         return http(200, {"data": [{"id": number}], "next_cursor": "again"})
 
     with RawServer(respond) as server, client_of(server.url) as client:
-        with pytest.raises(IncompleteListError, match="names the cursor 'again' again"):
+        with pytest.raises(IncompleteListError, match="returned the cursor 'again' again"):
             client.list_websites()
         assert len(server.requests) == 2
 
