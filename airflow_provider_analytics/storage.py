@@ -361,8 +361,8 @@ def _locked(path: StoragePath, mode: int) -> Iterator[Callable[[], bool]]:
     if not is_local(path):
         yield lambda: True
         return
-    # A separate lock file, because the replaced file becomes another file. Each owner removes its lock file, so this one
-    # may disappear as well.
+    # A separate lock file, because the replaced file becomes another file. Each owner removes its lock file, so this
+    # one may disappear as well.
     lock_path = Path(path.path).with_name(f".{path.name}.lock")
     end = time.monotonic() + LOCK_SECONDS
     while True:
