@@ -26,29 +26,29 @@ from airflow_provider_analytics.reconcile.telling import (
 from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, Progress, Work, each
 
-#: Maximum number of times that a website is changed while others change it, too.
+#: Maximum number of times that a website is changed while other processes change it, too.
 ROUNDS = 3
-#: Seconds to wait before the changed websites are read again: an update of another process that is under way, and was
-#: worked out before, arrives in between.
+#: Seconds to wait before the changed websites are read again. An update that another process computed earlier may still
+#: arrive.
 SETTLE_SECONDS = 1.0
-#: Consecutive failures after which the service counts as down, while one website is changed alone.
+#: Consecutive failures after which the service counts as down, while websites are changed one at a time.
 ATTEMPTS_ALONE = 3
-#: Maximum number of websites of a kind that are changed alone, one after the other, and of those of them that tell
-#: nothing: another process changes them at the same time, or they cannot be read.
+#: Maximum number of verified websites per kind of change that are changed one at a time, and of inconclusive ones.
+#: A website is inconclusive if another process changes it at the same time, or if it cannot be read.
 MAX_FIRST = 6
 MAX_SILENT = 5
-#: Number of websites that people may have edited between two reads; if fields that were not sent differ on more, it is
-#: the service that changes them.
+#: Number of websites that people may have edited between two reads. If fields that were not sent differ on more
+#: websites, the service changes them.
 EDITED_BY_PEOPLE = 2
 
 log = logging.getLogger(__name__)
 
 #: Maximum number of websites in a log line.
-_SHOWN = 10
+_MAX_NAMED = 10
 _UNDER_WAY = "Stopped while its change was under way: it may have been applied."
-_NOT_LOOKED_AT = "Changed, and not read again before the work ended."
+_NOT_READ_AGAIN = "Changed, and not read again before the work ended."
 _INTERRUPTED = "Not tried: the work ended before its turn."
-_BESIDES = "Changed as planned, but values that were not sent changed, too"
+_ALSO_CHANGED = "Changed as planned, but values that were not sent changed, too"
 _STILL_DIFFERS = f"Still differs after {ROUNDS} rounds. The service ignores it, or another process changes it"
 
 
@@ -65,23 +65,23 @@ def apply_plan(
 ) -> Outcome:
     """Apply the changes of a plan, and verify them.
 
-    Each website is fetched immediately before its update, and its change is recomputed: nothing that others wrote since
-    the plan was made is lost. A website is changed or deleted only if its id still belongs to the domain in the plan.
+    Each website is fetched immediately before its update, and its change is recomputed. Changes that others made since
+    the plan are therefore kept. A website is changed or deleted only if its id still belongs to the domain in the plan.
 
     One website of each kind of change is changed and verified alone, before the others (:class:`_Application`). A
-    website that fails does not stop the others. What was changed is read again, and must show *before + sent*; it is
-    changed again if it does not, at most :data:`ROUNDS` times.
+    website that fails does not stop the others. Each changed website is read again and must equal *before + sent*.
+    Otherwise it is changed again, in at most :data:`ROUNDS` rounds.
 
-    If the client is stopped, an exception interrupts this thread, as Airflow raises it for a timeout, or a change
-    cannot be recorded, no further requests are sent. Those under way get some time to end, and the outcome says what
-    was sent, what may have been, and what interrupted it: the caller raises that, once it has recorded the rest.
+    No further requests are sent if the client is stopped, an exception interrupts this thread (Airflow raises one for a
+    timeout), or a change cannot be recorded. Requests under way get some time to end. The outcome contains what was
+    sent, what may have been sent, and the interruption. The caller raises the interruption after recording the rest.
 
-    :param change_of: works the change of a website out from a record of it.
-    :param records: what the plan was made of: they say which website tells most.
+    :param change_of: computes the change of a website from its record.
+    :param records: the records that the plan was made from; used to choose the first websites.
     :param shared: list fields in which entries of others stay.
     :param passwords: ``password_from`` reference to password.
-    :param recorder: is told of the changes.
-    :param ignore_gone: whether a website that no longer exists is no failure.
+    :param recorder: records the changes.
+    :param ignore_gone: do not count a website that no longer exists as a failure.
     """
     sender = Sender(
         websites, change_of, passwords or {}, recorder or NoRecorder(), frozenset(shared), ignore_gone=ignore_gone
@@ -101,11 +101,11 @@ def apply_plan(
 
 
 class _UnfaithfulError(Exception):
-    """The service does something else than it was asked for; all has been noted."""
+    """The service does not do what was requested; the results are already noted."""
 
 
 class _Application:
-    """The steps of :func:`apply_plan`; every result is right at every moment."""
+    """The steps of :func:`apply_plan`; the results are correct at any time."""
 
     def __init__(
         self,
@@ -124,18 +124,19 @@ class _Application:
         self._sites = [Site(result.planned, result) for result in results.values()]
         self._breaker = Breaker()
         self._unfaithful: NotAppliedError | None = None
-        #: Names of the websites of kinds of which one was verified alone.
+        #: Names of the websites whose kind of change was verified on one website first.
         self._trusted: set[str] = set()
-        #: What the websites that are changed alone would tell, and those of them that are not as expected.
+        #: Website name to what its change would reveal about the service; and the websites that differ from the
+        #: expected record.
         self._telling: dict[str, Telling] = {}
         self._doubted: list[tuple[Site, Shown]] = []
-        #: Those that tell nothing: they could not be read, or another process changes them.
-        self._silent: list[tuple[Site, Shown]] = []
-        #: Names of the websites that another process has changed, too.
-        self._disturbed: set[str] = set()
+        #: Websites that could not be read, or that another process changes at the same time.
+        self._inconclusive: list[tuple[Site, Shown]] = []
+        #: Names of the websites that another process changed, too.
+        self._changed_by_others: set[str] = set()
 
     def outcome(self, interrupted: BaseException | None) -> Outcome:
-        """Return what became of each website until now."""
+        """Return the result of each website so far."""
         for site in self._sites:
             result = site.result
             if site.under_way is not None:
@@ -143,11 +144,11 @@ class _Application:
             elif site.lost is not None:
                 result.state = State.UNCLEAR
             elif result.state is State.NOT_TRIED and not result.why:
-                if result.sent:  # the service has confirmed it, and it was not read again
+                if result.sent:  # the service confirmed it, but it was not read again
                     result.state, result.unverified = State.APPLIED, tuple(one.field for one in site.todo.fields)
                 else:
                     result.why = _INTERRUPTED if interrupted else NOT_TRIED
-        # Copies: a request that is still under way may end now.
+        # Copies, because a request that is still under way may end now.
         results = tuple(replace(site.result, sent=list(site.result.sent)) for site in self._sites)
         return Outcome(results, unfaithful=self._unfaithful, interrupted=interrupted)
 
@@ -159,13 +160,13 @@ class _Application:
             self._note_doubts()
             raise
         finally:
-            self._judge_besides()
+            self._judge_other_changes()
 
     def _change_and_verify(self) -> None:
         try:
             self._change_one_of_each_kind()
         except _UnfaithfulError:
-            # What was changed before, and was not put back, is judged all the same.
+            # The websites that were changed earlier and not restored still need a result.
             left = [site for site in self._sites if site.sent and site.result.state is State.NOT_TRIED]
             self._judge(self._looking.at(left), is_last=True)
             return
@@ -180,7 +181,7 @@ class _Application:
             todo = self._judge(looks, is_last=round_number == ROUNDS)
             if not todo:
                 return
-            log.info("Changing %s websites again, which do not show their change.", f"{len(todo):,}")
+            log.info("Changing %s websites again: their change is not in effect.", f"{len(todo):,}")
 
     # One website first
 
@@ -191,16 +192,16 @@ class _Application:
         self._breaker.limit(Breaker.DEFAULT)
 
     def _change_alone(self, sites: Sequence[Site]) -> None:
-        """Change the most telling websites one after the other, until what they have is had by all others.
+        """Change the most representative websites one at a time, until they cover the features of all others.
 
-        :raises _UnfaithfulError: if two of them show something else than expected: then it is the service.
+        :raises _UnfaithfulError: if two of them differ from the expected record; then the service causes it.
         """
         self._telling |= telling_of(sites, self._records)
         telling, doubted = self._telling, self._doubted
         left = list(sites)
         covered: set[str] = set()
-        verified = silent = 0
-        while left and verified < MAX_FIRST and silent < MAX_SILENT:
+        verified = inconclusive = 0
+        while left and verified < MAX_FIRST and inconclusive < MAX_SILENT:
             doubt = None
             if doubted:
                 first, look = doubted[0]
@@ -212,7 +213,7 @@ class _Application:
             self._send([site])
             if self._breaker.is_open:
                 return
-            if not site.result.sent:  # it failed, or needed nothing: it tells nothing
+            if not site.result.sent:  # it failed, or needed no change
                 continue
             look = self._looking.at([site])[site.name]
             if look.holds:
@@ -220,47 +221,47 @@ class _Application:
                 covered |= telling[site.name].all
                 verified += 1
             elif look.is_unread or look.by_others:
-                silent += 1
-                self._silent.append((site, look))
+                inconclusive += 1
+                self._inconclusive.append((site, look))
             else:
                 doubted.append((site, look))
                 if len(doubted) > 1:
                     self._put_back(doubted)
                     raise _UnfaithfulError
-                self._client.wait(SETTLE_SECONDS)  # if another process changes the websites, let it get ahead
+                self._client.wait(SETTLE_SECONDS)  # if another process changes the websites, let it finish first
         if verified and not doubted:
             self._trusted.update(site.name for site in sites)
 
     def _note_doubts(self) -> None:
-        """Note websites that are not as expected, or were not looked at, when the work ends in doubt.
+        """Note the websites that are not as expected, or were not read again, when the work is interrupted.
 
         The next try would find nothing to change on them.
         """
-        looks = {site.name: look for site, look in (*self._doubted, *self._silent)}
+        looks = {site.name: look for site, look in (*self._doubted, *self._inconclusive)}
         for site in self._sites:
             if site.result.state is not State.NOT_TRIED or not site.result.sent:
                 continue
             look = looks.get(site.name)
             if look is None:
                 if site.name not in self._trusted:
-                    site.result.state, site.result.why = State.FAILED, _NOT_LOOKED_AT
+                    site.result.state, site.result.why = State.FAILED, _NOT_READ_AGAIN
                 continue
             self._note(site, look)
             if look.differences:
                 site.result.state = State.FAILED
-                site.result.why = f"{_told(look.differences)}. Before: {_values(site.before or {})}"
+                site.result.why = f"{_describe(look.differences)}. Before: {_values(site.before or {})}"
 
     def _put_back(self, doubted: Sequence[tuple[Site, Shown]]) -> None:
-        """Put websites back as they were, and note that the service is not to be trusted with the others."""
-        said = []
-        for site, look in (*doubted, *self._silent):
+        """Restore websites to their previous state, and note that no others are changed."""
+        outcomes = []
+        for site, look in (*doubted, *self._inconclusive):
             result = site.result
             for change in result.sent:
                 self._sender.recorder.undone(change)
-            how = "It stays, since another process changes it" if look.by_others else self._back(site)
-            result.state, result.why = State.FAILED, f"{_told(look.differences)}. {how}"
+            how = "It stays, since another process changes it" if look.by_others else self._restore(site)
+            result.state, result.why = State.FAILED, f"{_describe(look.differences)}. {how}"
             result.sent = [] if how == _PUT_BACK else result.sent
-            said.append(f"{site.name}: {how}")
+            outcomes.append(f"{site.name}: {how}")
         site, look = doubted[0]
         left = [one for one in self._sites if one.result.state is State.NOT_TRIED and not one.result.sent]
         for one in left:
@@ -270,13 +271,13 @@ class _Application:
             str(site.sent.website_id if site.sent else site.todo.website_id),
             look.differences,
             f"Website {doubted[1][0].name} is not as expected, either, so the service does it with each website. "
-            f"Sent: {fields}. {' '.join(f'{one}.' for one in said)} {len(left):,} websites were not changed. "
+            f"Sent: {fields}. {' '.join(f'{one}.' for one in outcomes)} {len(left):,} websites were not changed. "
             f"Try the other value of the extra update_method ({self._client.settings.update_method} now).",
             permanent=True,
         )
 
-    def _back(self, site: Site) -> str:
-        """Put a website back as it was; return what became of it."""
+    def _restore(self, site: Site) -> str:
+        """Restore a website to its previous state; return the outcome as text."""
         if site.todo.action != "update" or site.before is None:
             return "It stays"
         try:
@@ -288,7 +289,7 @@ class _Application:
     # Sending and verifying
 
     def _send(self, sites: Sequence[Site]) -> None:
-        """Send the changes of these websites; their results say what became of them."""
+        """Send the changes of these websites, and set their results."""
         failures: dict[str, str] = {}
         by_name = {site.name: site for site in sites}
         work = Work(sites, self._sender.send, lambda site: site.name, failures)
@@ -304,7 +305,7 @@ class _Application:
                     result.state = State.UNCLEAR if by_name[name].lost else State.FAILED
 
     def _judge(self, looks: Mapping[str, Shown], *, is_last: bool) -> list[Site]:
-        """Note what websites show, and return those that are to be changed again."""
+        """Note the records of websites after their changes, and return the websites to change again."""
         again = []
         for site in self._sites:
             look = looks.get(site.name)
@@ -313,8 +314,8 @@ class _Application:
             result = site.result
             if site.lost is not None:
                 if (look.comparison is not None and look.holds) or (site.todo.action == "delete" and look.holds):
-                    # The response was lost, or reported an error, and the website shows that the change was applied.
-                    # One that does not show it proves nothing: behind a proxy that gave up, the service may go on.
+                    # The response was lost or reported an error, but the record proves that the change was applied.
+                    # The opposite proves nothing: behind a proxy that timed out, the service may still apply it.
                     self._sender.note(site, site.lost)
                     site.lost = None
                 else:
@@ -327,14 +328,14 @@ class _Application:
         return again
 
     def _note(self, site: Site, look: Shown) -> Change | None:
-        """Note what a website shows after its change, and return what is left to change."""
+        """Note the record of a website after its change, and return what is left to change."""
         result = site.result
         comparison = look.comparison or Comparison()
         result.record = look.record
         result.unverified, result.besides = comparison.unverified, comparison.besides
         result.state, result.why = State.APPLIED, ""
         if comparison.by_others:
-            self._disturbed.add(site.name)
+            self._changed_by_others.add(site.name)
         left: Change | None = None
         if look.is_unread:
             result.state, result.why = State.UNCLEAR, look.why
@@ -350,20 +351,21 @@ class _Application:
                 return None
             left = left and replace(left, fields=tuple(one for one in left.fields if one.field in look.record))
             if left is None or not left.fields:
-                # What is wanted is there. What is missing are lines of others, which only they can add again.
+                # Only lines of others are missing, and only they can add them again.
                 result.besides = {**comparison.lacking, **comparison.besides}
                 return None
-            result.state, result.why = State.FAILED, f"{_STILL_DIFFERS}: {_told(comparison.lacking)}."
+            result.state, result.why = State.FAILED, f"{_STILL_DIFFERS}: {_describe(comparison.lacking)}."
         lacking = comparison.lacking.keys()
         if left is not None and not (lacking and lacking.isdisjoint(one.field for one in result.sent[-1].fields)):
             self._sender.recorder.undone(result.sent[-1])
         return left
 
-    def _judge_besides(self) -> None:
-        """Let websites fail on which values changed that were not sent, if the service is the likely cause.
+    def _judge_other_changes(self) -> None:
+        """Mark websites as failed if values changed that were not sent and the service is the likely cause.
 
-        It is not, where these are one or two websites among many, which people may have edited; nor where only entries
-        of lists are gone, and the service was seen to keep them, or another process was seen: other tasks sync lists.
+        The service is not the likely cause on one or two websites among many: people may have edited those. It is not
+        the likely cause either if only list entries are missing, and the service kept entries elsewhere or another
+        process was detected. Other tasks sync lists, too.
         """
         sites = [site for site in self._sites if site.result.besides and site.result.state is State.APPLIED]
         changed = sum(bool(site.result.sent) for site in self._sites)
@@ -371,7 +373,7 @@ class _Application:
             site
             for site in sites
             if site.result.besides.keys() <= LINE_FIELDS.keys()
-            and site.name in self._trusted | self._disturbed
+            and site.name in self._trusted | self._changed_by_others
             and not altered(site)
         ]
         suspect = [site for site in sites if site not in excused]
@@ -379,22 +381,22 @@ class _Application:
             altered(site) or kept_nowhere_else(site, self._sites) for site in suspect
         ):
             for site in suspect:
-                site.result.state, site.result.why = State.FAILED, f"{_BESIDES}: {_told(site.result.besides)}."
+                site.result.state, site.result.why = State.FAILED, f"{_ALSO_CHANGED}: {_describe(site.result.besides)}."
         named = [site for site in sites if site.result.state is State.APPLIED]
         if named:
             log.warning(
                 "Another process changed %s of %s websites at the same time: %s%s",
                 f"{len(named):,}",
                 f"{changed:,}",
-                "; ".join(f"{site.name}: {_told(site.result.besides)}" for site in named[:_SHOWN]),
-                f"; and {len(named) - _SHOWN:,} more" if len(named) > _SHOWN else "",
+                "; ".join(f"{site.name}: {_describe(site.result.besides)}" for site in named[:_MAX_NAMED]),
+                f"; and {len(named) - _MAX_NAMED:,} more" if len(named) > _MAX_NAMED else "",
             )
 
 
-_PUT_BACK = "It was put back, and shows what it showed before"
+_PUT_BACK = "It was put back, and its previous state was verified"
 
 
-def _told(differences: Mapping[str, str]) -> str:
+def _describe(differences: Mapping[str, str]) -> str:
     return "; ".join(f"{name} {how}" for name, how in differences.items())
 
 

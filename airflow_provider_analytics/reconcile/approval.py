@@ -1,7 +1,7 @@
-"""Hold what is applied to what was approved: the whole plan or nothing, and nothing else.
+"""Ensure that exactly the approved plan is applied: all of it or nothing.
 
-Compared are *effects*: that a field gets a value, that a list gains or loses an entry, that a website is created or
-deleted. An approved effect that is already there, after a crash or because somebody else did it, needs no change.
+Plans are compared by *effects*: a field gets a value, a list gains or loses an entry, a website is created or deleted.
+An approved effect that already exists, after a crash or because someone else made the change, needs no change.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from airflow_provider_analytics.reconcile.plan import Change, Plan, short, websi
 #: An effect: the field, what happens to it, and the value or entry.
 Effect = tuple[str, str, Any]
 
-#: Actions: the approved one, and one that may be planned now. A create is followed by an update after a crash.
+#: Approved action and an action that may be planned now. After a crash, an update may follow an approved create.
 _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
 
-_SHOWN = 5
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Approval:
-    """That a person approved a plan.
+    """The approval of a plan by a person.
 
     :param digest: digest of the plan.
-    :param at: when it was approved; None if nobody knows, as with a digest that a person has typed.
-    :param by: name of the person, if it is known.
+    :param at: when it was approved; None if unknown, for example if a person typed the digest.
+    :param by: name of the person, if known.
     """
 
     digest: str
@@ -42,12 +42,12 @@ class Approval:
 
     @classmethod
     def parse(cls, value: object) -> Approval:
-        """Return the approval of a digest, or of the output of Airflow's ``ApprovalOperator``.
+        """Parse an approval: a digest, or the output of Airflow's ``ApprovalOperator``.
 
-        The output has to have the digest among its ``params_input``: so it is what the person saw in the form. A task
-        that was marked as success has no output.
+        The output must contain the digest in ``params_input``, so that the person saw it in the form. A task that was
+        marked as success has no output.
 
-        :raises ValueError: if it is neither.
+        :raises ValueError: if the value is neither.
         :raises GuardError: if the plan was not approved.
         """
         if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value.strip()):
@@ -55,7 +55,7 @@ class Approval:
         if not isinstance(value, Mapping) or not isinstance(value.get("chosen_options"), list):
             raise refused("expected_digest", value, "the digest of a plan, or the output of an ApprovalOperator")
         if value["chosen_options"] != ["Approve"]:
-            raise GuardError(f"The plan was not approved, but answered with {short(value['chosen_options'])}.")
+            raise GuardError(f"The plan was not approved. Response: {short(value['chosen_options'])}.")
         digest = (value.get("params_input") or {}).get("digest")
         if not isinstance(digest, str):
             raise refused(
@@ -70,13 +70,13 @@ class Approval:
         return cls(digest, at if at.tzinfo else at.replace(tzinfo=UTC), name)
 
     def use(self, planned_at: datetime) -> str:
-        """Return what tells this approval from others: one can be used once."""
+        """Return a text that identifies this approval; an approval can be used once."""
         return f"{self.digest} of {(self.at or planned_at).isoformat()}"
 
     def raise_unless_valid(self, planned_at: datetime, now: datetime, valid: timedelta) -> None:
         """Raise :class:`GuardError` if the approval has expired.
 
-        :param planned_at: when the plan was made, which counts where nobody knows when it was approved.
+        :param planned_at: when the plan was made; used if the time of the approval is unknown.
         """
         at = self.at or planned_at
         if now - at > valid:
@@ -87,18 +87,18 @@ class Approval:
             )
 
     def raise_if_own(self, triggered_by: str | None) -> None:
-        """Raise :class:`GuardError` unless the person who approved is known not to have started the run."""
+        """Raise :class:`GuardError` if the approver also started the run, or is unknown."""
         if self.by is None or self.by == triggered_by:
-            told = f"{self.by!r} has also started the run" if self.by else "it is not known who approved the plan"
-            raise GuardError(f"The approval does not count: {told}.", "Another person has to approve it.")
+            reason = f"{self.by!r} has also started the run" if self.by else "it is not known who approved the plan"
+            raise GuardError(f"The approval does not count: {reason}.", "Another person has to approve it.")
 
 
 class ApprovedPlan:
-    """A plan that somebody approved.
+    """An approved plan.
 
     :param plan: the plan as it was approved.
     :param use: see :meth:`Approval.use`.
-    :param used: when and by whom it was applied as a whole; None if it was not.
+    :param used: when and by whom it was completely applied; None if it was not.
     """
 
     def __init__(self, plan: Plan, use: str = "", used: str | None = None) -> None:
@@ -109,17 +109,17 @@ class ApprovedPlan:
         self._created = {domain_key(change.domain): change for change in plan.changes if not change.website_id}
 
     def raise_unless_whole(self, planned: Plan, records: Iterable[Mapping[str, Any]]) -> None:
-        """Raise :class:`GuardError` if what is planned now is not exactly what is left of the approved plan.
+        """Raise :class:`GuardError` unless the current plan is exactly the remainder of the approved plan.
 
-        :param planned: the plan for the service as it is now.
-        :param records: the current records of all websites that the approved plan is about.
+        :param planned: the current plan.
+        :param records: the current records of all websites in the approved plan.
         """
         if self.used and planned.changes:
             raise GuardError(f"The approval was used already{self.used}, and something differs again.", "Plan again.")
         problems = [problem for change in planned.changes if (problem := self._not_approved(change))]
         if problems:
-            raise GuardError(_told("Planned now, but not approved", problems))
-        now = _Now(records)
+            raise GuardError(_mismatch("Planned now, but not approved", problems))
+        now = _CurrentWebsites(records)
         planned_by_id = {change.website_id: change for change in planned.changes}
         created = {domain_key(change.domain): change for change in planned.changes if not change.website_id}
         dropped = []
@@ -131,12 +131,12 @@ class ApprovedPlan:
             if not all(now.shows(change, effect, record) for effect in missing):
                 dropped.append(change.summary)
         if dropped:
-            raise GuardError(_told("Approved, and no longer planned", dropped))
+            raise GuardError(_mismatch("Approved, and no longer planned", dropped))
 
     def only_approved(
         self, change_of: Callable[[Mapping[str, Any]], Change | None]
     ) -> Callable[[Mapping[str, Any]], Change | None]:
-        """Return ``change_of``, but for a :class:`ValueError` instead of a change that was not approved."""
+        """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved."""
 
         def approved(record: Mapping[str, Any]) -> Change | None:
             change = change_of(record)
@@ -148,24 +148,24 @@ class ApprovedPlan:
         return approved
 
     def _not_approved(self, change: Change) -> str | None:
-        """Return what of a change was not approved."""
+        """Return the effects of a change that were not approved, as text; None if all were approved."""
         approved = self._known.get(_website(change)) or self._created.get(domain_key(change.domain))
         if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
             return change.summary
         more = effects(change) - effects(approved)
         if approved.action == "update":
             was = {one.field: one.before for one in approved.fields}
-            # From another value than the one that was shown, it is another change.
+            # If the current value is not the one that was displayed, it is another change.
             more |= {
                 (one.field, "set", f"{one.before} -> {one.after}")
                 for one in change.fields
                 if one.field in FIELDS and one.field not in LINE_FIELDS and one.before != was.get(one.field, one.before)
             }
-        return f"{change.website}: {', '.join(sorted(map(_in_words, more)))}" if more else None
+        return f"{change.website}: {', '.join(sorted(map(_describe, more)))}" if more else None
 
 
 def effects(change: Change) -> frozenset[Effect]:
-    """Return what a change does."""
+    """Return the effects of a change."""
     if change.action == "delete":
         return frozenset({("website", "delete", change.website_id)})
     found: set[Effect] = {("website", "create", domain_key(change.domain))} if change.action == "create" else set()
@@ -181,8 +181,8 @@ def effects(change: Change) -> frozenset[Effect]:
     return frozenset(found)
 
 
-class _Now:
-    """The websites as they are."""
+class _CurrentWebsites:
+    """The current websites."""
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._by_id: dict[str, Mapping[str, Any]] = {}
@@ -195,17 +195,17 @@ class _Now:
         if change.action == "create":
             return self._by_domain.get(domain_key(change.domain))
         record = self._by_id.get(str(change.website_id))
-        # An id that was given to another website is not the website of the plan.
+        # If the id now belongs to another domain, it is not the website of the plan.
         return record if record and domain_key(website_of(record)[0]) == domain_key(change.domain) else None
 
     def shows(self, change: Change, effect: Effect, record: Mapping[str, Any] | None) -> bool:
-        """Return whether an effect of an approved change is there already."""
+        """Return whether an effect of an approved change already exists."""
         name, what, value = effect
         if what == "delete":
             return record is None
         if record is None:
             return False
-        if what == "create" or name not in FIELDS:  # what a password is cannot be seen
+        if what == "create" or name not in FIELDS:  # records do not contain passwords
             return True
         if what == "set":
             return name in record and same_setting(name, record[name], value)
@@ -219,14 +219,14 @@ def _website(change: Change) -> tuple[str | None, str]:
     return change.website_id, domain_key(change.domain)
 
 
-def _told(what: str, changes: list[str]) -> str:
-    more = f"; and {len(changes) - _SHOWN:,} more" if len(changes) > _SHOWN else ""
+def _mismatch(what: str, changes: list[str]) -> str:
+    more = f"; and {len(changes) - _MAX_NAMED:,} more" if len(changes) > _MAX_NAMED else ""
     return (
         "The plan is not the approved one: the file, the list or the websites changed since. Nothing was sent. Plan "
-        f"again. {what}: {'; '.join(changes[:_SHOWN])}{more}."
+        f"again. {what}: {'; '.join(changes[:_MAX_NAMED])}{more}."
     )
 
 
-def _in_words(effect: Effect) -> str:
+def _describe(effect: Effect) -> str:
     name, what, value = effect
     return f"{name} {short(value)}" if what == "set" else f"{what} {name} {short(value)}"

@@ -1,7 +1,7 @@
-"""What the websites should look like, and the changes that this takes. Pure functions on records.
+"""The desired state of websites, and the changes that lead to it. Pure functions on records.
 
-A list that is kept on many websites is the special case of a file that names one field: both are a :class:`Desired`,
-and one function works out the change of a website.
+A list for many websites is a special case of a file with one field. Both are a :class:`Desired`, and one function
+computes the change of a website.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
 
 MODES = ("merge", "replace", "managed")
-#: Fields that can be wanted and that a record can show.
+#: Fields that can be set and that a record can contain.
 SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.kind.column)
 
 
 class Place(NamedTuple):
-    """Where something is written, for messages.
+    """The place of a definition, for messages.
 
     :param source: a file such as ``websites.yaml``, or ``config websites.www.example.com``.
-    :param line: line of the file, from 1; 0 if it is no file.
+    :param line: line of the file, from 1; 0 if there is no file.
     :param column: column of the line, from 1.
     """
 
@@ -52,13 +52,13 @@ Refusal = Callable[[Sequence[Problem]], Exception]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one website should look like.
+    """The desired state of one website.
 
-    :param settings: field to value, normalised; only fields that are named.
-    :param domain: domain, as written where it is wanted; empty if it is selected by what the service shows.
-    :param place: where it is written, for messages.
+    :param settings: field to normalized value; only the fields that are given.
+    :param domain: domain, as written in the file; empty if the website was selected from the records.
+    :param place: place of the definition, for messages.
     :param ignored: fields that are sent when the website is created, and not changed afterwards.
-    :param listed: list field to what the list says besides its entries.
+    :param listed: list field to the list with its sources and comments.
     """
 
     settings: Mapping[str, Any]
@@ -68,15 +68,15 @@ class Wanted:
     listed: Mapping[str, Listed] = field(default_factory=dict)
 
 
-# Many websites have the same list, and get the same list.
+# Cached, because many websites have the same list and get the same list.
 @functools.lru_cache(maxsize=1 << 8)
 def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: Entries = ()) -> Entries:
     """Return the reconciled lines of a list.
 
-    Kept lines keep their text, comment and position; new entries are appended. Lists compare as sets: if nothing
-    is added or removed, ``current`` is returned.
+    Remaining lines keep their text, comment and position; new entries are appended. Lists are compared as sets: if
+    nothing is added or removed, ``current`` is returned.
 
-    :param name: field of the website that holds the list.
+    :param name: field of the website that contains the list.
     :param current: lines of the website's list.
     :param desired: entries as :meth:`EntryType.parse` returns them.
     :param mode: ``"merge"`` adds missing entries; ``"replace"`` makes the list equal to ``desired``; ``"managed"`` adds
@@ -95,13 +95,13 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
     kept = tuple(
         line
         for line, entry in zip(current, keys, strict=True)
-        # What a managed list added has no comment: a line with one belongs to a person.
+        # A managed list adds entries without a comment, so a line with a comment belongs to a person.
         if entry not in unwanted or (mode == "managed" and "#" in line)
     )
     new = tuple(entry for entry in desired if entry not in present)
     after = kept + new
     if mode == "replace" and not any(key(line) for line in after):
-        # Comments belong to what was removed. A list that held only comments before is not changed.
+        # The comments belong to the removed entries. A list with only comments is not changed.
         after = () if unwanted else current
     return after
 
@@ -109,15 +109,15 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
 def change(
     record: Mapping[str, Any], wanted: Wanted, modes: Mapping[str, str], owned: Owned | None = None
 ) -> Change | None:
-    """Return the change of a website, or None if it is as wanted.
+    """Return the change of a website, or None if it already has the desired state.
 
-    A field that a record does not show is sent. A password is sent when ``privacy`` becomes ``password``: records do
-    not show passwords, so a changed one cannot be detected.
+    A field that is missing in the record is sent. A password is sent when ``privacy`` becomes ``password``. Records do
+    not contain passwords, so a changed password cannot be detected.
 
-    :param modes: list field to how it is reconciled (:func:`reconcile`); ``replace`` if it is not named.
+    :param modes: list field to its mode (:func:`reconcile`); default ``replace``.
     :param owned: list field to the entries that earlier runs added.
-    :raises ValueError: if the record does not show a list that is not replaced, or shows it in a form that is not
-        understood: its current entries would be lost.
+    :raises ValueError: if a list that is not replaced is missing in the record, or has an unknown form. Its current
+        entries would be lost.
     """
     domain, website_id = website_of(record)
     changes = []
@@ -129,11 +129,11 @@ def change(
         if name in LINE_FIELDS:
             mode = modes.get(name, "replace")
             if mode == "replace" and name in record:
-                before = raw_lines(name, record[name])  # so that guards count what is lost
+                before = raw_lines(name, record[name])  # so that guards count the lost lines
             if before is not None:
                 after = reconcile(name, before, value, mode, (owned or {}).get(name, ()))
             elif mode != "replace":
-                raise ValueError(_unseen(name, mode, record))
+                raise ValueError(_missing_list(name, mode, record))
             lines = wanted.listed[name].lines if name in wanted.listed else {}
             if lines and before:
                 after = tuple(line if line in before else lines.get(line, (line,))[-1] for line in after)
@@ -164,7 +164,7 @@ def creation(wanted: Wanted) -> Change:
     changes = [
         FieldChange(name, None, value)
         for name, value in settings.items()
-        # Omit what a new website has by default: an empty list, and a False that a create cannot set.
+        # Omit the defaults of a new website: an empty list, and a False that a create request cannot set.
         if name != PASSWORD_FROM and value != () and (value or FIELDS[name].on_create)
     ]
     if privacy == "password":
@@ -173,19 +173,19 @@ def creation(wanted: Wanted) -> Change:
 
 
 def _lines(entries: Entries, lines: Mapping[str, Entries]) -> Entries:
-    """Return the lines of a new list, those that are only comments where they were."""
+    """Return the lines of a new list, with comment lines in their original places."""
     return tuple(line for entry in entries for line in lines.get(entry, (entry,))) + tuple(lines.get("", ()))
 
 
 def deletion(record: Mapping[str, Any]) -> Change:
-    """Return the change that deletes a website, with all that its record shows."""
+    """Return the change that deletes a website, with all fields of its record."""
     domain, website_id = website_of(record)
-    shown = (name for name in SETTABLE_FIELDS if name in record)
-    fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in shown)
+    names = (name for name in SETTABLE_FIELDS if name in record)
+    fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in names)
     return Change("delete", domain, website_id, fields)
 
 
-def _unseen(name: str, mode: str, record: Mapping[str, Any]) -> str:
+def _missing_list(name: str, mode: str, record: Mapping[str, Any]) -> str:
     seen = f"shows {name} in a form that is not one entry per line" if record.get(name) else f"does not show {name}"
     return f"the record {seen}, so mode={mode!r} would lose its current entries"
 
@@ -202,17 +202,17 @@ def _password(wanted: Wanted, domain: str) -> FieldChange:
 
 @dataclass(frozen=True)
 class Desired:
-    """What is wanted of each website of a list that was read.
+    """The desired state of each website.
 
     :param refusal: returns the error for websites that cannot be planned.
-    :param by_id: website id to what is wanted.
-    :param by_domain: domain key (:func:`domains.domain_key`) to what is wanted; counts where the id is not named.
-    :param created: websites that are missing.
+    :param by_id: website id to desired state.
+    :param by_domain: domain key (:func:`domains.domain_key`) to desired state; used if the id is not in ``by_id``.
+    :param created: websites to create.
     :param doomed: ids of websites to delete.
-    :param spared: websites that would be deleted if they were not protected, as text for people.
-    :param warnings: what a person who approves has to know, a sentence each.
+    :param spared: websites that are not deleted because they are protected, as text for people.
+    :param warnings: information for the approver, one sentence each.
     :param problems: websites that cannot be planned, found while the list was compared.
-    :param modes: list field to how it is reconciled; ``replace`` if it is not named.
+    :param modes: list field to its mode; default ``replace``.
     :param owned: website id to list field to the entries that earlier runs added.
     """
 
@@ -228,12 +228,12 @@ class Desired:
     owned: Mapping[str, Owned] = field(default_factory=dict)
 
     def of(self, record: Mapping[str, Any]) -> Wanted | None:
-        """Return what is wanted of a website; None if it is left as it is, or deleted."""
+        """Return the desired state of a website; None if it is left unchanged, or deleted."""
         domain, website_id = website_of(record)
         return self.by_id.get(website_id) or self.by_domain.get(domain_key(domain))
 
     def is_compared(self, record: Mapping[str, Any]) -> bool:
-        """Return whether a website is compared with what is wanted, or is to be deleted."""
+        """Return whether a website has a desired state, or is to be deleted."""
         return str(record["id"]) in self.doomed or self.of(record) is not None
 
     @property
@@ -242,15 +242,15 @@ class Desired:
         return frozenset(name for name, mode in self.modes.items() if mode != "replace")
 
     def change(self, record: Mapping[str, Any]) -> Change | None:
-        """Return the change of an existing website, or None if it is as wanted, or nothing is wanted of it.
+        """Return the change of an existing website, or None if it needs no change.
 
-        :raises ValueError: as :func:`change` does.
+        :raises ValueError: see :func:`change`.
         """
         wanted = self.of(record)
         return None if wanted is None else change(record, wanted, self.modes, self.owned.get(str(record["id"])))
 
     def lists(self, records: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> dict[str, Owned]:
-        """Return the entries that these list fields want, or wanted until their last day, by website id and field."""
+        """Return the desired entries, including expired ones, by website id and list field."""
         names = tuple(fields)
         found = ((str(record["id"]), self.of(record)) for record in records)
         return {
@@ -264,7 +264,7 @@ class Desired:
         }
 
     def owning(self, ledger: Ledger, records: Iterable[Mapping[str, Any]]) -> Self:
-        """Return this with what the ledger says that earlier runs added to these websites."""
+        """Return a copy with the entries that, according to the ledger, earlier runs added to these websites."""
         return replace(self, owned={str(record["id"]): ledger.owned(record) for record in records})
 
     def plan(self, records: Iterable[Mapping[str, Any]], scope: Mapping[str, Any] | None = None) -> Plan:

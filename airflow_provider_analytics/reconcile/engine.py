@@ -1,6 +1,6 @@
-"""The one engine: read, plan, guard, approve, one website first, the others, verify, settle.
+"""The engine: read, plan, guard, approve, change one website first, change the others, verify, settle.
 
-The operators and the command line say what is wanted (a :class:`Source`) and what is shown at the end.
+The operators and the command line provide the desired state (a :class:`Source`) and format the result.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from airflow_provider_analytics.reconcile.websites import Websites
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of websites that the error of a stop names.
-_SHOWN = 10
+#: Maximum number of websites in the error of a stop.
+_MAX_NAMED = 10
 
 
 class Source(Protocol):
-    """What is wanted, before the websites are known: a list, or a file."""
+    """The desired state before the websites are known: a list or a file."""
 
     @property
     def managed(self) -> Sequence[str]:
@@ -41,28 +41,28 @@ class Source(Protocol):
 
     @property
     def lists(self) -> Owned:
-        """List field to the list of this run, where all websites get the same."""
+        """List field to the list of this run, if all websites get the same list."""
 
     @property
     def parts(self) -> Mapping[str, Sequence[Listed]]:
-        """List field to its lists: one for all websites, and others for some of them."""
+        """List field to its lists: the list for all websites, and the lists for some of them."""
 
     @property
     def fields(self) -> Collection[str]:
-        """Fields that a compared record has to show."""
+        """Fields that a compared record must contain."""
 
     def read(self, client: AnalyticsClient, workers: int) -> Websites:
         """Read the websites, with the fewest requests."""
 
     def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
-        """Return what is wanted of each website.
+        """Return the desired state of each website.
 
-        :param again: it was resolved before, and some websites are gone since.
+        :param again: whether it was resolved before; some websites were deleted since.
         """
 
 
 class LedgerPort(Protocol):
-    """The ledger of managed lists, as this try has taken it over."""
+    """The ledger of managed lists that this try took over."""
 
     @property
     def ledger(self) -> Ledger:
@@ -70,7 +70,7 @@ class LedgerPort(Protocol):
 
     @property
     def replaced(self) -> str | None:
-        """Who has taken it over from this try."""
+        """The try that took it over from this one, as text; None if no try did."""
 
     def claim(self, ledger: Ledger) -> None:
         """Write the ledger before changes are sent."""
@@ -86,7 +86,7 @@ class AuditPort(Protocol):
         """Note a change that was applied."""
 
     def undone(self, change: Change) -> None:
-        """Note that a change that was noted as applied is not there."""
+        """Note that a change that was noted as applied does not hold."""
 
     def failed(self, failures: Mapping[str, str]) -> None:
         """Note the websites that failed, and why."""
@@ -94,7 +94,7 @@ class AuditPort(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a plan may do.
+    """The limits of a plan.
 
     :param max_loss_fraction: largest fraction that may be lost, see :func:`guards.guarded`.
     :param force: override the guards.
@@ -114,14 +114,15 @@ def plan(
     ledger: LedgerPort | None = None,
     adopt: bool = False,
 ) -> Planned:
-    """Read the websites and plan the changes that make them what a source wants.
+    """Read the websites, and plan the changes that bring them to the desired state.
 
     :param scope: what the plan is bound to.
     :param workers: maximum number of concurrent requests.
-    :param ledger: the ledger, if the source has managed lists; taken over before, so that all that it claims is shown.
-    :param adopt: let the lists own what they have in common with the websites, whoever added it.
+    :param ledger: the ledger, if the source has managed lists. It is taken over before, so that the websites are read
+        after all claimed entries arrived.
+    :param adopt: let the lists own the entries that they and the websites have in common, whoever added them.
     :raises ValueError: if the source cannot be resolved.
-    :raises BulkError: if websites could not be read that may be missing in the plan.
+    :raises BulkError: if websites could not be read and the plan might create them.
     """
     websites = source.read(client, workers)
     desired = source.resolve(websites.records)
@@ -130,15 +131,15 @@ def plan(
     kept = [record for record in compared if str(record["id"]) not in desired.doomed]
     owned = ledger.ledger if ledger else None
     kept, unread = websites.with_fields(kept, source.fields, owned.doubts if owned else None)
-    # What is deleted is shown whole.
+    # The plan contains all fields of deleted websites.
     doomed, also_unread = websites.with_fields(doomed, SETTABLE_FIELDS)
     unread |= also_unread
     read = {str(record["id"]): record for record in (*kept, *doomed)}
     gone = {str(record["id"]) for record in compared} - read.keys()
     records = [read.get(str(one["id"]), one) for one in websites.records if str(one["id"]) not in gone]
-    if gone:  # a website that is gone since the list was read is missing now
+    if gone:  # a website that was deleted since the list was read counts as missing
         desired = source.resolve(records, again=True)
-    if unread and desired.created:  # one that could not be read must not be planned as new
+    if unread and desired.created:  # a website that could not be read must not be created
         raise BulkError(unread)
     compared = [record for record in records if desired.is_compared(record)]
     last_list: LastList | None = None
@@ -152,13 +153,13 @@ def plan(
         limits.max_loss_fraction,
         force=limits.force,
         last_list=last_list,
-        apart=_apart(source, owned),
+        apart=_uncounted(source, owned),
     )
     return Planned(made, websites, records, compared, source, desired, limits, ledger, owned, unread)
 
 
-def _apart(source: Source, owned: Ledger | None) -> dict[str, frozenset[str]]:
-    """Return, by list field, what no guard counts: addresses of host names, which move, and what has expired."""
+def _uncounted(source: Source, owned: Ledger | None) -> dict[str, frozenset[str]]:
+    """Return, by list field, the entries that no guard counts: addresses of host names, and expired entries."""
     moving = owned.moving if owned else {}
     expired = {name: frozenset(entry for one in parts for entry in one.expired) for name, parts in source.parts.items()}
     return {name: moving.get(name, frozenset()) | expired.get(name, frozenset()) for name in LINE_FIELDS}
@@ -166,19 +167,19 @@ def _apart(source: Source, owned: Ledger | None) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and what it takes to apply it.
+    """A plan, and the data that is needed to apply it.
 
     :param plan: the plan.
     :param websites: the websites as they were listed.
     :param records: current records of all listed websites.
-    :param compared: those of them that the plan is about.
-    :param source: what is wanted.
-    :param desired: what is wanted of each website.
-    :param limits: what the plan may do.
+    :param compared: the records that the plan compares.
+    :param source: the source of the desired state.
+    :param desired: the desired state of each website.
+    :param limits: the limits of the plan.
     :param ledger: the ledger of managed lists.
-    :param owned: what it says, with what was adopted.
-    :param unread: websites that could not be read, and why.
-    :param approved: the plan that was approved, if there is one.
+    :param owned: its content, including adopted entries.
+    :param unread: website to why it could not be read.
+    :param approved: the approved plan, if there is one.
     """
 
     plan: Plan
@@ -194,7 +195,7 @@ class Planned:
     approved: ApprovedPlan | None = None
 
     def told(self, change: Change) -> dict[str, dict[str, str]]:
-        """Return where the entries come from that a change adds or removes: list field to entry to a text."""
+        """Return the sources of the entries that a change adds or removes: list field to entry to text."""
         wanted = self.desired.of({"id": change.website_id, "domain": change.domain})
         found: dict[str, dict[str, str]] = {}
         for one in change.fields:
@@ -208,21 +209,21 @@ class Planned:
         return found
 
     def raise_unread(self) -> None:
-        """Raise :class:`BulkError` if websites could not be read: a plan without them is not the whole plan."""
+        """Raise :class:`BulkError` if websites could not be read: a plan without them is incomplete."""
         if self.unread:
             raise BulkError(self.unread)
 
     def only(self, approved: ApprovedPlan | None) -> Planned:
         """Return this plan if it may be applied: it is the approved one, or no guard trips.
 
-        :raises GuardError: if it may not.
+        :raises GuardError: if it may not be applied.
         """
         if approved is None:
             self.plan.raise_if_unsafe()
             return self
         self.raise_unread()
         approved.raise_unless_whole(self.plan, self.records)
-        # The guards were judged when the plan was made.
+        # The guards were checked when the approved plan was made.
         was = approved.plan
         made = replace(self.plan, scope=was.scope, unsafe=was.unsafe, force=was.force)
         return replace(self, plan=made, approved=approved)
@@ -230,7 +231,7 @@ class Planned:
     def _change_of(self) -> ChangeOf:
         if self.approved is not None:
             return self.approved.only_approved(self.desired.change)
-        apart = _apart(self.source, self.owned)
+        apart = _uncounted(self.source, self.owned)
         return Watch(self.plan, self.limits.max_loss_fraction, apart).watching(self.desired.change)
 
     def apply(
@@ -240,17 +241,18 @@ class Planned:
         passwords: Mapping[str, str] | None = None,
         ignore_gone: bool = False,
     ) -> Outcome:
-        """Apply the plan, and keep ledger and audit trail true before and afterwards.
+        """Apply the plan, and update the ledger and the audit trail before and afterwards.
 
-        If the task is stopped during the run, both record what was sent and what may have been, and the stop is raised.
+        If the task is stopped during the run, both record what was sent and what may have been sent. Then the stop is
+        raised.
 
         :param passwords: ``password_from`` reference to password.
-        :param ignore_gone: whether a website that no longer exists is no failure.
-        :return: the outcome, with the websites that could not be read among the failures.
+        :param ignore_gone: do not count a website that no longer exists as a failure.
+        :return: the outcome; its failures include the websites that could not be read.
         :raises StoppedError: if the task was stopped before all was done and verified.
         """
         claims = _Claims(self.ledger, self.owned, self.source.managed)
-        # Written before anything is sent: entries added by a task that is then killed must count as added.
+        # Written before anything is sent, so that entries added by a killed task are recorded.
         claims.add(self.plan.changes, self.source.lists)
         with audit as trail:
             outcome = apply_plan(
@@ -264,39 +266,39 @@ class Planned:
                 ignore_gone=ignore_gone,
             )
             outcome = replace(outcome, unread=self.unread)
-            stop = self._stopped(outcome, outcome.interrupted) if outcome.interrupted else None
+            stop = self._stop_error(outcome, outcome.interrupted) if outcome.interrupted else None
             try:
-                # First the ledger: the audit trail may be what failed.
+                # The ledger first, because the audit trail may be the cause of the failure.
                 claims.settle(self.compared, outcome, self.source.lists)
             except StoppedError as replaced:
-                stop = stop or self._stopped(outcome, replaced)
+                stop = stop or self._stop_error(outcome, replaced)
             finally:
                 trail.failed(outcome.failures)
         if stop:
             raise stop from None
         return outcome
 
-    def _stopped(self, outcome: Outcome, by: BaseException) -> BaseException:
-        """Return what to raise after a stop."""
+    def _stop_error(self, outcome: Outcome, by: BaseException) -> BaseException:
+        """Return the exception to raise after a stop."""
         unclear = f", {len(outcome.unclear):,} may have been" if outcome.unclear else ""
         changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in outcome.results)
-        told = f"Stopped: {changed:,} of {len(self.plan.changes):,} websites changed{unclear}"
+        summary = f"Stopped: {changed:,} of {len(self.plan.changes):,} websites changed{unclear}"
         failed = [f"{website}: {why.rstrip('.')}" for website, why in outcome.failures.items()]
         if failed:
-            more = f"; and {len(failed) - _SHOWN:,} more" if len(failed) > _SHOWN else ""
-            told += f". Not as expected: {'; '.join(failed[:_SHOWN])}{more}"
-        log.warning("%s", told)
+            more = f"; and {len(failed) - _MAX_NAMED:,} more" if len(failed) > _MAX_NAMED else ""
+            summary += f". Not as expected: {'; '.join(failed[:_MAX_NAMED])}{more}"
+        log.warning("%s", summary)
         if isinstance(by, AuthenticationError):
-            by.so_far = f"{told}."
+            by.so_far = f"{summary}."
         if not isinstance(by, StoppedError):
-            # A timeout, or Airflow 2 on a kill, raises an exception of its own, which it expects to see again.
+            # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
             return by
         replaced = self.ledger.replaced if self.ledger else None
-        return StoppedError(f"{told}.", f"The task was {replaced}." if replaced else "The next try does the rest.")
+        return StoppedError(f"{summary}.", f"The task was {replaced}." if replaced else "The next try does the rest.")
 
 
 class _Claims:
-    """What the ledger says that this try may have added; without a ledger it does nothing."""
+    """The claims of this try in the ledger: entries that it may have added. Does nothing without a ledger."""
 
     def __init__(self, port: LedgerPort | None, before: Ledger | None, fields: Collection[str]) -> None:
         self._port = port
@@ -306,7 +308,7 @@ class _Claims:
         self._lock = threading.Lock()
 
     def add(self, changes: Sequence[Change], lists: Owned | None = None) -> None:
-        """Write claims of all that these changes add."""
+        """Claim all entries that these changes add, and write the ledger."""
         if self._port is None or self._claimed is None:
             return
         claimed = self._claimed.claim(changes, self._fields)
@@ -314,7 +316,10 @@ class _Claims:
         self._port.claim(self._claimed)
 
     def cover(self, change: Change) -> bool:
-        """Return whether a change adds only what is claimed; claim it if it does not. Called from several threads."""
+        """Return whether all entries that a change adds were claimed; otherwise claim them.
+
+        Called from several threads.
+        """
         if self._claimed is None or self._claimed.covers(change, self._fields):
             return True
         with self._lock:
@@ -323,7 +328,7 @@ class _Claims:
         return False
 
     def settle(self, compared: Sequence[Mapping[str, Any]], outcome: Outcome, lists: Owned) -> None:
-        """Write what is owned at the end."""
+        """Write the owned entries at the end."""
         if self._port is None or self._before is None:
             return
         seen = outcome.unchanged
@@ -341,13 +346,13 @@ class _Claims:
 
 @dataclass(frozen=True)
 class _Recorder:
-    """Hands on what happens to claims and audit trail."""
+    """Passes events to the claims and the audit trail."""
 
     claims: _Claims
     audit: AuditPort
 
     def claim(self, change: Change) -> bool:
-        """Return whether the ledger covers a change that is about to be sent."""
+        """Return whether the ledger covered a change that is about to be sent."""
         return self.claims.cover(change)
 
     def applied(self, change: Change) -> None:
@@ -355,13 +360,15 @@ class _Recorder:
         self.audit.applied(change)
 
     def undone(self, change: Change) -> None:
-        """Note that a change that was noted as applied is not there."""
+        """Note that a change that was noted as applied does not hold."""
         self.audit.undone(change)
 
 
 def same_scope(approved: Plan, scope: Mapping[str, Any]) -> None:
-    """Raise :class:`GuardError` if a plan was approved for something else."""
+    """Raise :class:`GuardError` if a plan was approved for other settings."""
     differing = [name for name, value in scope.items() if approved.scope.get(name) != value]
     if differing:
-        told = "; ".join(f"{name} was {approved.scope.get(name)!r}, here it is {scope[name]!r}" for name in differing)
-        raise GuardError(f"The plan was approved for other settings: {told}.", "Nothing was sent. Plan again.")
+        details = "; ".join(
+            f"{name} was {approved.scope.get(name)!r}, here it is {scope[name]!r}" for name in differing
+        )
+        raise GuardError(f"The plan was approved for other settings: {details}.", "Nothing was sent. Plan again.")

@@ -1,4 +1,4 @@
-"""One list that is kept on many websites: the source of what is wanted of them."""
+"""One list for many websites, as the source of their desired state."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from airflow_provider_analytics.reconcile.selection import (
 )
 from airflow_provider_analytics.reconcile.websites import Websites, read_websites
 
-_SHOWN_WEBSITES = 20
+_MAX_NAMED = 20
 
 
 @dataclass(frozen=True)
 class ExclusionList:
     """A list of entries, and the websites that get it.
 
-    :param name: field of the website that holds the list.
+    :param name: field of the website that contains the list.
     :param mode: see :func:`desired.reconcile`.
     :param entries: the list for all websites.
     :param websites: selectors of the websites; None for all.
     :param except_websites: selectors of websites that are left as they are.
-    :param per_website: selector to a further list for the websites that it matches.
-    :param release: selectors of websites that get their own list back: what earlier runs added is removed.
-    :param filters: filters of the list request, in place of ``websites``.
+    :param per_website: selector to an additional list for the websites that it matches.
+    :param release: selectors of websites to stop managing: the entries that earlier runs added are removed.
+    :param filters: filters of the list request, instead of ``websites``.
     :param allow_no_match: allow selectors that match no website.
     """
 
@@ -66,7 +66,7 @@ class ExclusionList:
 
     @property
     def fields(self) -> Sequence[str]:
-        """Fields that a record has to show."""
+        """Fields that a record must contain."""
         return [self.name]
 
     def read(self, client: AnalyticsClient, workers: int) -> Websites:
@@ -83,9 +83,9 @@ class ExclusionList:
         return read_websites(client, part, workers=workers)
 
     def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
-        """Return what is wanted of each website.
+        """Return the desired state of each website.
 
-        :param again: the selectors were checked before: websites may be gone since.
+        :param again: whether the selectors were checked before; websites may have been deleted since.
         :raises ValueError: if a selector matches no website, unless ``allow_no_match``.
         """
         allow_no_match = self.allow_no_match or again
@@ -118,7 +118,7 @@ class ExclusionList:
             by_reason.setdefault(problem, []).append(place.text)
         lines = []
         for reason, names in by_reason.items():
-            more = ", ..." if len(names) > _SHOWN_WEBSITES else ""
-            lines.append(f"{len(names):,} websites: {reason}: {', '.join(names[:_SHOWN_WEBSITES])}{more}.")
+            more = ", ..." if len(names) > _MAX_NAMED else ""
+            lines.append(f"{len(names):,} websites: {reason}: {', '.join(names[:_MAX_NAMED])}{more}.")
         remedy = "Nothing was sent. Exclude these websites with except_websites, or use mode='replace'."
         return GuardError("\n".join(lines), remedy)

@@ -1,7 +1,7 @@
 """The ledger of managed lists: the entries that a list added to each website. Pure functions on text.
 
-The service cannot store who added an entry, so a separate file does. An entry that is not in the ledger counts as added
-by hand and is never removed.
+The service cannot store who added an entry, so a separate file does. An entry that is not in the ledger is treated as
+manual and is never removed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Owned = Mapping[str, Entries]
 
 @dataclass(frozen=True)
 class Identity:
-    """What a ledger belongs to: with another one, its ids and entries mean something else.
+    """What a ledger belongs to; its ids and entries are valid only there.
 
     :param service: base URL of the service.
-    :param account: id of the account; None if the account does not show one.
+    :param account: id of the account; None if the account record has none.
     :param list: name of the list.
     """
 
@@ -39,15 +39,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class Try:
-    """A try of a task: it alone writes a ledger, until another one takes it over.
+    """A try of a task; only this try writes the ledger, until another one takes it over.
 
     :param task: ``<dag id>.<task id>``, with ``[<map index>]`` if it is mapped.
     :param run: id of the DAG run.
     :param number: number of the try.
-    :param token: unique: the same try may run in two processes.
+    :param token: unique, because the same try may run in two processes.
     :param since: when it took the ledger over, as ISO 8601.
-    :param settled: since when nothing is outstanding that was claimed; None while changes are sent, and for ever if it
-        is killed then.
+    :param settled: since when no claims are outstanding; None while changes are sent. It stays None if the try is
+        killed during that time.
     """
 
     task: str
@@ -61,22 +61,24 @@ class Try:
         return f"try {self.number} of {self.task} in run {self.run}"
 
     def replaces(self, other: Try, began: str) -> bool:
-        """Return whether this is a later try than another one of the same task and run that began at a time.
+        """Return whether this try is later than another try of the same task and run.
 
-        The number alone does not tell: it starts anew if a run is deleted and made again.
+        The number alone is not enough: it restarts if a run is deleted and created again.
+
+        :param began: when the other try began, as ISO 8601.
         """
         return (self.task, self.run) == (other.task, other.run) and self.number > other.number and self.since > began
 
 
 @dataclass(frozen=True)
 class OwnedWebsite:
-    """What is owned on a website: all of the three, each by list field.
+    """The entries that are owned on a website.
 
     :param domain: domain of the website.
-    :param entries: entries that were there when a try ended.
-    :param claimed: entries that the last try may have added: written before it sent them, and kept at its end where the
-        outcome is unknown.
-    :param carried: entries that the try before the last one may still add, as a request of it may arrive late.
+    :param entries: list field to entries that existed when a try ended.
+    :param claimed: list field to entries that the last try may have added. They are written before it sends them, and
+        kept at its end if the outcome is unknown.
+    :param carried: list field to entries that the previous try may still add, because its request may arrive late.
     """
 
     domain: str
@@ -87,19 +89,19 @@ class OwnedWebsite:
     @property
     def owned(self) -> Owned:
         """All entries that are owned."""
-        return _together(self.entries, self.claimed, self.carried)
+        return _union(self.entries, self.claimed, self.carried)
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The entries that a list owns on each website, and the list as it was.
+    """The entries that a list owns on each website, and the list of the last run.
 
     :param identity: what it belongs to.
     :param lists: list field to the list of the last run.
-    :param websites: website id to what is owned there; while a website is created, its domain instead of the id.
-    :param owner: the try that may write it; None if none has written it yet.
-    :param sources: list field to entry to where it comes from: of the list, and of what is still owned.
-    :param names: host name on the list to its last answer.
+    :param websites: website id to the owned entries; the key is the domain while the website is being created.
+    :param owner: the try that may write it; None if it was never written.
+    :param sources: list field to entry to its source, for entries on the list and entries still owned.
+    :param names: host name on the list to its last resolution.
     :param kept: the host names of ``names`` that were on the list before, too; not written.
     """
 
@@ -113,10 +115,10 @@ class Ledger:
 
     @classmethod
     def parse(cls, text: str, identity: Identity, path: str = "") -> Self:
-        """Return the ledger of a text.
+        """Parse a ledger.
 
         :param identity: what it must belong to.
-        :param path: where the text is, for messages.
+        :param path: path of the ledger, for messages.
         :raises ValueError: if the text is not a ledger, has another version, or belongs to something else.
         """
         try:
@@ -126,8 +128,8 @@ class Ledger:
             websites = {website_id: _website(website) for website_id, website in data["websites"].items()}
             owner = data.get("owner") and _try(data["owner"])
             sources = {
-                name: {_text(entry): Source.from_dict(one) for entry, one in found_there.items()}
-                for name, found_there in data.get("sources", {}).items()
+                name: {_text(entry): Source.from_dict(one) for entry, one in by_entry.items()}
+                for name, by_entry in data.get("sources", {}).items()
             }
             names = {name: _resolved(one) for name, one in data.get("names", {}).items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -142,39 +144,41 @@ class Ledger:
             )
         differing = [name for name, value in asdict(identity).items() if found[name] != value]
         if differing:
-            told = "; ".join(f"{name} is {found[name]!r}, here it is {getattr(identity, name)!r}" for name in differing)
-            instead = f", such as {_beside(path, identity)}" if path else ""
+            details = "; ".join(
+                f"{name} is {found[name]!r}, here it is {getattr(identity, name)!r}" for name in differing
+            )
+            instead = f", such as {_sibling_path(path, identity)}" if path else ""
             same = {
                 "list": f" If it is the same list under another name, set list_name={found['list']!r}, or write the "
                 "new name into the ledger.",
                 "service": " If the service has moved there, write the new address into the ledger.",
             }.get(differing[0] if len(differing) == 1 else "", "")
             raise ValueError(
-                f"The ledger belongs to another {' and '.join(differing)}: {told}. Check the connection; give each "
+                f"The ledger belongs to another {' and '.join(differing)}: {details}. Check the connection; give each "
                 f"list a ledger_path of its own{instead}.{same} Ledger: {path}"
             )
         return cls(identity, lists, websites, owner, sources, names)
 
     @property
     def is_open(self) -> bool:
-        """Whether changes are outstanding: the last owner was killed while it sent them, or is at work still."""
+        """Whether changes are outstanding: the last owner was killed while sending them, or is still running."""
         return self.owner is not None and self.owner.settled is None
 
     @property
     def moving(self) -> dict[str, frozenset[str]]:
-        """List field to the addresses, before and now, of host names that were on the list before and are now."""
+        """List field to the old and new addresses of host names that were and still are on the list."""
         return {
             name: frozenset(entry for entry, source in sources.items() if not self.kept.isdisjoint(source.names))
             for name, sources in self.sources.items()
         }
 
     def noting(self, sources: Mapping[str, Mapping[str, Source]], names: Mapping[str, Resolved], today: str) -> Self:
-        """Return the ledger that knows where the entries of this run come from.
+        """Return the ledger with the sources of the entries of this run.
 
-        What is still owned keeps where it came from.
+        Entries that are still owned keep their source.
 
-        :param sources: list field to entry to where it comes from.
-        :param names: host name on the list to its last answer.
+        :param sources: list field to entry to its source.
+        :param names: host name on the list to its last resolution.
         :param today: the day, as ISO date.
         """
         noted = {}
@@ -199,19 +203,19 @@ class Ledger:
         return website if website and website.domain == domain else None
 
     def missing(self, record: Mapping[str, Any]) -> Owned:
-        """Return the owned entries that a record lacks, by list field."""
-        lacks = {
-            name: tuple(entry for entry in entries if entry not in _shown(name, record))
+        """Return the owned entries that are missing in a record, by list field."""
+        missing = {
+            name: tuple(entry for entry in entries if entry not in _entries_of(name, record))
             for name, entries in self.owned(record).items()
         }
-        return {name: entries for name, entries in lacks.items() if entries}
+        return {name: entries for name, entries in missing.items() if entries}
 
     def doubts(self, record: Mapping[str, Any]) -> bool:
-        """Return whether a record lacks an entry that is owned: it may be stale, or somebody removed the entry."""
+        """Return whether an owned entry is missing in a record: the record is stale, or the entry was removed."""
         return bool(self.missing(record))
 
     def adopt(self, records: Iterable[Mapping[str, Any]], desired: Mapping[str, Owned]) -> Self:
-        """Return the ledger that also owns what the list has in common with the websites, whoever added it.
+        """Return the ledger that also owns the entries that the list and the websites have in common.
 
         :param desired: website id to the desired entries by list field.
         """
@@ -219,31 +223,31 @@ class Ledger:
         for record in records:
             domain, website_id = website_of(record)
             common = {
-                name: [entry for entry in entries if entry in _shown(name, record)]
+                name: [entry for entry in entries if entry in _entries_of(name, record)]
                 for name, entries in desired.get(website_id, {}).items()
             }
             website = self._website(domain, website_id) or OwnedWebsite(domain)
-            websites[website_id] = replace(website, entries=_together(website.entries, common))
+            websites[website_id] = replace(website, entries=_union(website.entries, common))
         return replace(self, websites=websites)
 
     def claim(self, changes: Iterable[Change], fields: Collection[str]) -> Self:
-        """Return the ledger to write before changes are sent: it owns what they add, too.
+        """Return the ledger to write before changes are sent; it also owns the entries that they add.
 
-        So an entry that a killed task has added is known as added.
+        Therefore an entry that was added by a killed task is recorded.
 
         :param fields: the list fields that are managed.
         """
         websites = dict(self.websites)
         for change in changes:
             website = self._website(change.domain, change.website_id) or OwnedWebsite(change.domain)
-            claimed = _together(website.claimed, _added(change, fields))
+            claimed = _union(website.claimed, _added(change, fields))
             websites[key_of(change)] = replace(website, claimed=claimed)
         return replace(self, websites=websites)
 
     def covers(self, change: Change, fields: Collection[str]) -> bool:
-        """Return whether all that a change adds is owned, even if its outcome is never known."""
+        """Return whether all entries that a change adds are owned, even if its outcome stays unknown."""
         website = self._website(change.domain, change.website_id) or OwnedWebsite(change.domain)
-        owned = _together(website.entries, website.claimed)
+        owned = _union(website.entries, website.claimed)
         return all(set(added) <= set(owned.get(name, ())) for name, added in _added(change, fields).items())
 
     def settle(
@@ -257,15 +261,15 @@ class Ledger:
         after: Iterable[Mapping[str, Any]] = (),
         fields: Collection[str],
     ) -> Self:
-        """Return the ledger to write when all is done; this is the one that was read before.
+        """Return the ledger to write at the end; ``self`` is the ledger that was read at the beginning.
 
         :param records: records of the compared websites, as they were planned.
         :param sent: the changes that were applied, in this order.
         :param lists: list field to the list of this run.
         :param claimed: the ledger with the claims of this try.
-        :param unclear: :func:`key_of` the websites of which it is not known whether they were changed: they keep the
-            claims of this try.
-        :param after: records of changed websites, as they were read last: what they do not show is not owned.
+        :param unclear: :func:`key_of` the websites that may or may not have been changed; they keep the claims of this
+            try.
+        :param after: last records of the changed websites; entries that they do not contain are not owned.
         :param fields: the list fields that are managed.
         """
         websites = dict(self.websites)
@@ -273,23 +277,23 @@ class Ledger:
             domain, website_id = website_of(record)
             owned = self.owned(record)
             websites.pop(domain, None)
-            websites[website_id] = OwnedWebsite(domain, {**owned, **_still(owned, record, fields)})
+            websites[website_id] = OwnedWebsite(domain, {**owned, **_still_present(owned, record, fields)})
         for change in sent:
             before = websites.pop(key_of(change), None) or websites.pop(change.domain, None)
             if change.action != "delete":
-                owned = _after(before.owned if before else {}, change, fields)
+                owned = _owned_after(before.owned if before else {}, change, fields)
                 websites[key_of(change)] = OwnedWebsite(change.domain, owned)
         for record in after:
             website = websites.get(str(record["id"]))
             if website:
-                entries = {**website.entries, **_still(website.entries, record, fields)}
+                entries = {**website.entries, **_still_present(website.entries, record, fields)}
                 websites[str(record["id"])] = replace(website, entries=entries)
         for key in unclear:
             claim = claimed.websites.get(key) if claimed else None
             if claim:
                 now = websites.get(key) or OwnedWebsite(claim.domain)
                 websites[key] = replace(now, claimed=claim.claimed)
-        # A request of the try before may still arrive: what it claimed stays owned until the next run has seen it.
+        # A request of the previous try may still arrive, so its claims stay owned until the next run.
         ids = {website.domain: key for key, website in websites.items() if key != website.domain}
         for key, website in self.websites.items() if self.is_open else ():
             now_key = ids.get(website.domain, key) if key == website.domain else key
@@ -299,22 +303,22 @@ class Ledger:
         return replace(self, lists={**self.lists, **lists}, websites=websites)
 
     def with_that_of(self, other: Ledger) -> Self:
-        """Return the ledger that owns what this one or the other one owns."""
+        """Return the ledger that owns the entries of both ledgers."""
         websites = dict(self.websites)
         for key, website in other.websites.items():
             mine = websites.get(key)
             if mine is not None and mine.domain == website.domain:
                 website = replace(
                     website,
-                    entries=_together(mine.entries, website.entries),
-                    claimed=_together(mine.claimed, website.claimed),
-                    carried=_together(mine.carried, website.carried),
+                    entries=_union(mine.entries, website.entries),
+                    claimed=_union(mine.claimed, website.claimed),
+                    carried=_union(mine.carried, website.carried),
                 )
             websites[key] = website
         return replace(self, websites=websites)
 
     def render(self) -> str:
-        """Return the text of the ledger."""
+        """Return the ledger as JSON text."""
         websites = {
             website_id: {
                 "domain": website.domain,
@@ -339,18 +343,18 @@ class Ledger:
 
 
 def key_of(change: Change) -> str:
-    """Return the key of a website in the ledger: its id, or its domain while it is created."""
+    """Return the key of a website in the ledger: its id, or its domain while it is being created."""
     return change.website_id or change.domain
 
 
-def _after(owned: Owned, change: Change, fields: Collection[str]) -> Owned:
-    """Return what is owned after a change: what it added, and of what was owned, what is still there."""
+def _owned_after(owned: Owned, change: Change, fields: Collection[str]) -> Owned:
+    """Return the entries that are owned after a change: the added ones, and the owned ones that still exist."""
     entries = dict(owned)
     for one in change.fields:
         if one.field in fields and isinstance(one.after, tuple):
             key = LINE_FIELDS[one.field].key
             there, before = {key(line) for line in one.after}, {key(line) for line in one.before or ()}
-            # Of an entry on two lines, one was removed: the other one is somebody else's.
+            # If one of two lines with the same entry was removed, the other line belongs to someone else.
             removed = {key(line) for line in one.before or () if line not in one.after}
             kept = [entry for entry in owned.get(one.field, ()) if entry in there and entry not in removed]
             entries[one.field] = tuple(dict.fromkeys([*kept, *sorted(there - before - {""})]))
@@ -363,9 +367,9 @@ def _added(change: Change, fields: Collection[str]) -> Owned:
     }
 
 
-def _still(owned: Owned, record: Mapping[str, Any], fields: Collection[str]) -> Owned:
-    """Return what of the owned entries a record shows."""
-    return {name: tuple(one for one in owned.get(name, ()) if one in _shown(name, record)) for name in fields}
+def _still_present(owned: Owned, record: Mapping[str, Any], fields: Collection[str]) -> Owned:
+    """Return the owned entries that a record contains."""
+    return {name: tuple(one for one in owned.get(name, ()) if one in _entries_of(name, record)) for name in fields}
 
 
 def _website(value: Any) -> OwnedWebsite:
@@ -373,12 +377,12 @@ def _website(value: Any) -> OwnedWebsite:
     return OwnedWebsite(_text(value["domain"]), _entries(value["entries"]), **parts)
 
 
-def _shown(name: str, record: Mapping[str, Any]) -> set[str]:
+def _entries_of(name: str, record: Mapping[str, Any]) -> set[str]:
     lines = normalise(name, record.get(name))
     return {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()
 
 
-def _together(*parts: Mapping[str, Iterable[str]]) -> Owned:
+def _union(*parts: Mapping[str, Iterable[str]]) -> Owned:
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: tuple(dict.fromkeys(one for part in parts for one in part.get(name, ()))) for name in names}
 
@@ -405,7 +409,7 @@ def _resolved(value: Any) -> Resolved:
 
 
 def _moment(value: Any) -> str:
-    """Return a time as ISO 8601; one without a zone, as people write it, is in UTC."""
+    """Return a time as ISO 8601; a time without a zone, as people write it, is in UTC."""
     moment = datetime.fromisoformat(_text(value))
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
@@ -420,8 +424,8 @@ def _try(value: Any) -> Try:
     )
 
 
-def _beside(path: str, identity: Identity) -> str:
-    """Return a path for the ledger of this list, beside that of the other one."""
+def _sibling_path(path: str, identity: Identity) -> str:
+    """Return a path for the ledger of this list, in the same folder as the other ledger."""
     folder, _, name = path.rpartition("/")
     suffix = "".join(one if one.isalnum() or one in "-_." else "_" for one in identity.list)
     return f"{folder}/{name.removesuffix('.json')}-{suffix}.json"

@@ -1,4 +1,4 @@
-"""What websites show after their changes, and whether it is what is expected."""
+"""Read websites after their changes, and compare them with the expected records."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from airflow_provider_analytics.reconcile.websites import Read, Websites
 
 @dataclass(frozen=True)
 class Shown:
-    """What a website shows after its change.
+    """The state of a website after its change.
 
-    :param comparison: its record, compared with what is expected; None if it has none.
+    :param comparison: its record compared with the expected record; None if there is nothing to compare.
     :param record: its record.
-    :param why: what is wrong, if it is not in the comparison.
-    :param is_stale: whether it shows what it showed before, as if nothing had been sent.
-    :param is_unread: whether it could not be read.
-    :param is_row: whether its record is a row of the list.
+    :param why: the problem, if it is not in the comparison.
+    :param is_stale: whether the record is the same as before, as if nothing had been sent.
+    :param is_unread: whether the website could not be read.
+    :param is_row: whether the record is a row of the list.
     """
 
     comparison: Comparison | None = None
@@ -41,22 +41,22 @@ class Shown:
 
     @property
     def holds(self) -> bool:
-        """Whether it shows what is expected."""
+        """Whether the website is as expected."""
         return not self.why and (self.comparison is None or self.comparison.holds)
 
     @property
     def by_others(self) -> bool:
-        """Whether another process has changed it, too."""
+        """Whether another process changed it, too."""
         return self.comparison is not None and self.comparison.by_others
 
     @property
     def may_become_right(self) -> bool:
-        """Whether a later read may show something else without anyone's doing."""
+        """Whether a later read may return the expected record without another change."""
         return not self.holds and (self.is_stale or self.is_unread or bool(self.comparison and self.comparison.besides))
 
     @property
     def differences(self) -> dict[str, str]:
-        """Fields that are not as expected, with how."""
+        """Field to a phrase, for fields that are not as expected."""
         if self.comparison is None:
             return {"website": self.why} if self.why else {}
         return {**self.comparison.lacking, **self.comparison.besides}
@@ -66,7 +66,7 @@ class Looking:
     """Reads websites after their changes.
 
     :param websites: the websites as they were listed.
-    :param ignore_gone: whether a website that no longer exists is no failure.
+    :param ignore_gone: do not count a website that no longer exists as a failure.
     """
 
     def __init__(self, websites: Websites, *, ignore_gone: bool) -> None:
@@ -75,31 +75,31 @@ class Looking:
         self._ignore_gone = ignore_gone
 
     def at(self, sites: Sequence[Site], *, first: float = 0.0) -> dict[str, Shown]:
-        """Return what websites show after their change; wait while they may not show it yet.
+        """Return the states of websites after their changes; wait while the service may not return them yet.
 
-        :param first: seconds to wait before the first look.
+        :param first: seconds to wait before the first read.
         """
         self._client.wait(first)
-        looks = self._see(sites)
-        # Rows of the list may show less, or something older: then the website itself decides.
+        looks = self._read(sites)
+        # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
         left = [site for site in sites if not looks[site.name].holds and looks[site.name].is_row]
         if left:
-            looks |= self._see(left, one_by_one=True)
+            looks |= self._read(left, one_by_one=True)
         for seconds in api_client.CONFIRM_WAITS:
             left = [site for site in sites if looks[site.name].may_become_right]
             if not left:
                 break
             self._client.wait(seconds)
-            looks |= self._see(left, one_by_one=True)
+            looks |= self._read(left, one_by_one=True)
         return looks
 
-    def _see(self, sites: Sequence[Site], *, one_by_one: bool = False) -> dict[str, Shown]:
-        """Read websites, and return what they show.
+    def _read(self, sites: Sequence[Site], *, one_by_one: bool = False) -> dict[str, Shown]:
+        """Read websites, and return their states.
 
-        :param one_by_one: do not read the list instead.
+        :param one_by_one: read each website, never the list.
         """
         known = {site.name: str(site.sent.website_id) for site in sites if site.sent and site.sent.website_id}
-        # Whatever was visible before has to be visible again.
+        # All fields that the previous record contained are compared again.
         fields = {
             name
             for site in sites
@@ -111,24 +111,24 @@ class Looking:
             read = self._websites.read_again(list(known.values()), fields, one_by_one=one_by_one)
         except (AuthenticationError, StoppedError):
             raise
-        except AnalyticsError as error:  # what was sent must not be forgotten for it
+        except AnalyticsError as error:  # the sent changes must still be reported
             read = Read({}, dict.fromkeys(known.values(), error.text))
         created = [site for site in sites if site.todo.action == "create" and site.name in known]
-        twice = self._duplicates(created, read)
+        duplicates = self._duplicates(created, read)
         read = self._with_deleted(sites, known, read)
         looks = {}
         for site in sites:
             if site.name not in known:
                 looks[site.name] = Shown(why="its id is not known", is_unread=True)
-            elif site.name in twice:
-                looks[site.name] = twice[site.name]
+            elif site.name in duplicates:
+                looks[site.name] = duplicates[site.name]
             else:
-                look = self._compared(site, known[site.name], read)
+                look = self._compare(site, known[site.name], read)
                 looks[site.name] = replace(look, is_row=read.listed is not None)
         return looks
 
     def _with_deleted(self, sites: Sequence[Site], known: Mapping[str, str], read: Read) -> Read:
-        """Return what was read; where a show does not tell whether a website is deleted, the complete list does."""
+        """Return the records, completed from the list for deleted websites that could not be read one by one."""
         deleted = [known[site.name] for site in sites if site.todo.action == "delete" and site.name in known]
         unclear = [website_id for website_id in deleted if website_id in read.failures]
         if not unclear:
@@ -140,7 +140,7 @@ class Looking:
         failures = {website_id: why for website_id, why in read.failures.items() if website_id not in unclear}
         return Read({**read.found, **{one: listed[one] for one in unclear if one in listed}}, failures, read.listed)
 
-    def _compared(self, site: Site, website_id: str, read: Read) -> Shown:
+    def _compare(self, site: Site, website_id: str, read: Read) -> Shown:
         if website_id in read.failures:
             return Shown(why=f"Changed, but not verified: {read.failures[website_id]}", is_unread=True)
         record = read.found.get(website_id)
@@ -166,7 +166,7 @@ class Looking:
         return Shown(comparison, record, is_stale=is_stale and not comparison.holds)
 
     def _duplicates(self, created: Sequence[Site], read: Read) -> dict[str, Shown]:
-        """Return the created websites whose domain another website has, too, or which the list does not show."""
+        """Return the created websites whose domain is not unique, or which are missing in the list."""
         if not created:
             return {}
         try:
@@ -181,10 +181,12 @@ class Looking:
         wrong = {}
         for site in created:
             own = str(site.sent.website_id) if site.sent else ""
-            same = ids.get(domain_key(site.todo.domain), [])
-            if len({*same, own}) > 1:
-                twice = DuplicateWebsiteError(site.todo.domain, sorted({*same, own}, key=lambda one: (len(one), one)))
-                wrong[site.name] = Shown(why=f"Created, but: {twice.text}")
-            elif own not in same:
-                wrong[site.name] = Shown(why=f"Created with the id {own}, but the list does not show it", is_stale=True)
+            ids_of_domain = ids.get(domain_key(site.todo.domain), [])
+            if len({*ids_of_domain, own}) > 1:
+                duplicates = DuplicateWebsiteError(
+                    site.todo.domain, sorted({*ids_of_domain, own}, key=lambda one: (len(one), one))
+                )
+                wrong[site.name] = Shown(why=f"Created, but: {duplicates.text}")
+            elif own not in ids_of_domain:
+                wrong[site.name] = Shown(why=f"Created with the id {own}, but it is missing in the list", is_stale=True)
         return wrong

@@ -1,4 +1,4 @@
-"""What a managed list says besides its entries: host names, owners, reasons and last days. Pure functions."""
+"""The attributes of list entries: host names, owners, reasons and last days. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from airflow_provider_analytics.exceptions import UnresolvedError
 
 #: Maximum number of host names in one list, and of addresses of one name.
 MAX_NAMES, MAX_ANSWERS = 100, 64
-#: Days before its last day in which an entry is reported as expiring.
+#: Number of days before its last day from which on an entry is reported as expiring.
 EXPIRING_DAYS = 30
-#: How far the clocks of two workers may differ.
-_SKEW = timedelta(hours=1)
-#: After a longer rest of a list, a clock that is wrong is as likely as entries that expired meanwhile.
-_LONG_REST = timedelta(days=92)
+#: Maximum difference between the clocks of two workers.
+_MAX_CLOCK_SKEW = timedelta(hours=1)
+#: After a longer pause between runs, a wrong clock is as likely as entries that expired during the pause.
+_LONG_PAUSE = timedelta(days=92)
 
 _KEYS = ("owner", "until")
 _ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*", re.DOTALL)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-#: Between the parts of a comment; people forget the comma before a key.
+#: Separates the parts of a comment; people forget the comma before a key.
 _SEPARATOR = re.compile(r",|\s+(?=(?:owner|until)\s*=)", re.IGNORECASE)
-#: What people write for a last day.
-_MEANS_UNTIL = re.compile(r"until|expir|valid", re.IGNORECASE)
+#: Words that people write for a last day.
+_LOOKS_LIKE_UNTIL = re.compile(r"until|expir|valid", re.IGNORECASE)
 _UNTIL_IN_WORDS = re.compile(r"(until|expir\w*|valid\w*)\b\W*\d", re.IGNORECASE)
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-#: What the system's resolver takes for an address: 2130706433, 0x7f.1, 127.1.
+#: Text that the system's resolver accepts as an address: 2130706433, 0x7f.1, 127.1.
 _NUMERIC = re.compile(r"\d+|0x[0-9a-f]*")
 _DAY_ALLOWED = "until=YYYY-MM-DD, such as until=2027-01-31"
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where an entry of a list comes from.
+    """The source of a list entry.
 
-    :param owner: who asked for it; empty if the list does not say.
-    :param until: its last day (UTC); None if it stays.
+    :param owner: who requested it; empty if unknown.
+    :param until: its last day (UTC); None if it does not expire.
     :param reason: the rest of its comment.
     :param names: host names that resolve to it.
-    :param since: since when it is on the list, as ISO date; empty if that is not known.
-    :param left: since when it is not on the list any more, as ISO date; empty if it is.
+    :param since: since when it is on the list, as ISO date; empty if unknown.
+    :param left: since when it is no longer on the list, as ISO date; empty if it is on the list.
     """
 
     owner: str = ""
@@ -62,20 +62,20 @@ class Source:
 
     @property
     def text(self) -> str:
-        """All of it as text for people, such as ``until 2027-01-31, owner it@example.com, office Berlin``."""
+        """The source as text for people, such as ``until 2027-01-31, owner it@example.com, office Berlin``."""
         until = f"until {self.until}" if self.until else ""
         owner = f"owner {self.owner}" if self.owner else ""
         names = f"from {', '.join(self.names)}" if self.names else ""
         return ", ".join(filter(None, (until, owner, self.reason, names)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known, as JSON-safe values."""
+        """Return the values that are known, JSON-safe."""
         known = {name: value for name, value in asdict(self).items() if value}
         return {name: str(value) if name == "until" else value for name, value in known.items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Source:
-        """Return what :meth:`to_dict` returned."""
+        """Return the source from the result of :meth:`to_dict`."""
         texts = {name: data.get(name, "") for name in ("owner", "reason", "since", "left")}
         names = tuple(data.get("names", ()))
         until = date.fromisoformat(data["until"]) if "until" in data else None
@@ -84,7 +84,7 @@ class Source:
         return cls(until=until, names=names, **texts)
 
     def beside(self, other: Source | None) -> Source:
-        """Return the source of an entry that is on the list twice."""
+        """Return the combined source of an entry that is on the list twice."""
         if other is None:
             return self
         until = max(self.until, other.until) if self.until and other.until else None
@@ -95,10 +95,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The last answer for a host name.
+    """The last resolution of a host name.
 
     :param addresses: its addresses.
-    :param at: when it was given, as ISO 8601.
+    :param at: when it was resolved, as ISO 8601.
     """
 
     addresses: Entries
@@ -107,13 +107,13 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Listed:
-    """A list as it counts today.
+    """A list without its expired entries.
 
-    :param sources: entry, normalised, to where it comes from, in the order of the list.
-    :param names: host name to where it comes from.
-    :param expired: entry or host name whose last day is over, to where it comes from.
-    :param lines: entry to its line with a comment, after the lines before it that are only comments; empty text to
-        those at the end.
+    :param sources: normalized entry to its source, in the order of the list.
+    :param names: host name to its source.
+    :param expired: expired entry or host name to its source.
+    :param lines: entry to the comment lines before it and its own line with a comment. The empty string maps to the
+        comment lines at the end.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -123,13 +123,13 @@ class Listed:
 
     @classmethod
     def of(cls, entries: Entries) -> Self:
-        """Return a list of which nothing else is known."""
+        """Return a list of entries without sources."""
         return cls(dict.fromkeys(entries, Source()))
 
-    # Many websites share a list.
+    # Cached, because many websites share a list.
     @functools.cached_property
     def entries(self) -> Entries:
-        """The entries, normalised and without duplicates."""
+        """The entries, normalized and without duplicates."""
         return tuple(self.sources)
 
     def with_answers(self, resolved: Mapping[str, Resolved]) -> Listed:
@@ -142,7 +142,7 @@ class Listed:
         return replace(self, sources=sources, expired=expired)
 
     def told(self, entry: str) -> str:
-        """Return where an entry comes from, as text; empty if the list does not say."""
+        """Return the source of an entry as text; empty if unknown."""
         if entry in self.expired:
             return f"expired, {self.expired[entry].text}"
         return self.sources[entry].text if entry in self.sources else ""
@@ -150,13 +150,13 @@ class Listed:
     def expiring(self, today: date) -> dict[str, Source]:
         """Return the entries and host names whose last day is near."""
         last = today + timedelta(days=EXPIRING_DAYS)
-        # Of a host name, its addresses say the same.
+        # The addresses of a host name expire with it, so report only the name.
         own = {one: source for one, source in self.sources.items() if not source.names}
         return {one: source for one, source in {**own, **self.names}.items() if source.until and source.until <= last}
 
 
 def together(lists: Iterable[Listed]) -> Listed:
-    """Return several lists as one: an entry has expired only if it has wherever it stands."""
+    """Merge several lists; an entry has expired only if it has expired in all of them."""
     parts: dict[str, dict[str, Source]] = {"sources": {}, "names": {}, "expired": {}}
     lines: dict[str, Entries] = {}
     for one in lists:
@@ -171,7 +171,7 @@ def together(lists: Iterable[Listed]) -> Listed:
 
 
 def now() -> datetime:
-    """Return the time by which entries expire and answers grow old."""
+    """Return the current time, for the expiry of entries and resolutions."""
     return datetime.now(UTC)
 
 
@@ -184,17 +184,17 @@ def read_list(
     managed: bool = True,
     host_names: bool = False,
 ) -> Listed:
-    """Return a list as it counts today.
+    """Parse a list, and separate its expired entries.
 
-    A line is an entry or a host name, and after ``#`` a comment, of which the parts ``owner=...`` and
-    ``until=YYYY-MM-DD`` count; commas separate the parts. In place of a line, a list may hold a dict with ``entry``,
-    ``owner``, ``until`` and ``reason``, and ``comment``, which is sent with the entry where it is added.
+    A line is an entry or a host name. A comment may follow after ``#``. Its parts are separated by commas; the parts
+    ``owner=...`` and ``until=YYYY-MM-DD`` have a meaning. Instead of a line, a list may contain a dict with ``entry``,
+    ``owner``, ``until``, ``reason`` and ``comment``. The comment is sent with the entry when the entry is added.
 
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
     :param entry_type: type of its entries.
     :param networks: see :meth:`EntryType.parse`.
-    :param managed: whether entries may have a last day: only a list that knows what it added can remove it.
+    :param managed: whether entries may have a last day; only a managed list can remove the entries that it added.
     :param host_names: whether host names are allowed.
     :raises ValueError: if it is neither a list nor a text.
     :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
@@ -248,35 +248,35 @@ def resolve(
     keep_days: float,
     private: bool,
 ) -> tuple[dict[str, Resolved], list[str]]:
-    """Return the answers that count for host names, and warnings.
+    """Return the resolutions to use for host names, and warnings.
 
-    A name without an answer keeps its last one for some days.
+    A name that does not resolve keeps its last resolution for some days.
 
-    :param names: host name to its addresses, or to why there is no answer.
-    :param last: the last answers.
-    :param at: the time.
-    :param keep_days: for how many days.
+    :param names: host name to its addresses, or to the reason why it does not resolve.
+    :param last: the last resolutions.
+    :param at: the current time.
+    :param keep_days: number of days for which a last resolution is kept.
     :param private: whether addresses that are not public are allowed.
-    :raises ValueError: if an answer cannot be an entry.
-    :raises UnresolvedError: if a name has no answer, and no last one that still counts.
+    :raises ValueError: if an address cannot be an entry.
+    :raises UnresolvedError: if a name does not resolve and its last resolution is missing or too old.
     """
     parse = Addresses().parser("reject")
     found: dict[str, Resolved] = {}
-    problems, silent, warnings = [], [], []
-    for name, answer in names.items():
+    problems, unresolved, warnings = [], [], []
+    for name, result in names.items():
         before = last.get(name)
-        if isinstance(answer, (list, tuple)) and answer:
+        if isinstance(result, (list, tuple)) and result:
             try:
-                found[name] = Resolved(_judged(answer, parse, private=private), at.isoformat())
+                found[name] = Resolved(_checked_addresses(result, parse, private=private), at.isoformat())
             except ValueError as error:
                 problems.append(f"{name} {error}")
             continue
-        why = f"does not resolve: {answer or 'no address'}"
+        why = f"does not resolve: {result or 'no address'}"
         until = datetime.fromisoformat(before.at) + timedelta(days=keep_days) if before else None
         if before is None or until is None:
-            silent.append(f"{name} {why}; there is no last answer")
+            unresolved.append(f"{name} {why}; there is no last answer")
         elif until < at:
-            silent.append(f"{name} {why}; its last answer, of {before.at[:10]}, is older than {keep_days:g} days")
+            unresolved.append(f"{name} {why}; its last answer, of {before.at[:10]}, is older than {keep_days:g} days")
         else:
             found[name] = before
             addresses = ", ".join(before.addresses)
@@ -285,9 +285,9 @@ def resolve(
             )
     if problems:
         raise ValueError(f"{'; '.join(problems)}. Nothing was sent")
-    if silent:
+    if unresolved:
         raise UnresolvedError(
-            f"{'; '.join(silent)}.",
+            f"{'; '.join(unresolved)}.",
             "Nothing was sent. Correct the host name, or remove it from the list; keep_unresolved says for how many "
             "days a last answer counts.",
         )
@@ -295,20 +295,20 @@ def resolve(
 
 
 def check_clock(at: datetime, last_run: str | None, expired: Sequence[str]) -> None:
-    """Raise :class:`ValueError` if the clock seems to be wrong: by it, entries would be removed.
+    """Raise :class:`ValueError` if the clock seems wrong; a wrong clock would remove entries.
 
     :param last_run: when the list ran last, as ISO 8601; None if it never did.
-    :param expired: what has expired by this clock.
+    :param expired: the entries that have expired according to this clock.
     """
     if last_run is None:
         return
     rest = at - datetime.fromisoformat(last_run)
-    if rest < -_SKEW:
+    if rest < -_MAX_CLOCK_SKEW:
         raise ValueError(
             f"The clock says {at:%Y-%m-%d %H:%M} UTC, and the list ran last at {last_run}, which is later: check the "
             "clocks of the workers. If that of the last run was wrong, correct `since` in the ledger. Nothing was sent"
         )
-    if rest > _LONG_REST and expired:
+    if rest > _LONG_PAUSE and expired:
         raise ValueError(
             f"The clock says {at:%Y-%m-%d %H:%M} UTC, and the list ran last at {last_run}, {rest.days:,} days before; "
             f"{len(expired):,} entries would expire: {', '.join(expired[:3])}. If the clock is right, remove "
@@ -317,7 +317,7 @@ def check_clock(at: datetime, last_run: str | None, expired: Sequence[str]) -> N
 
 
 def _line(line: object, *, managed: bool) -> tuple[str, Source, str]:
-    """Return the entry of a line, what its comment says, and the comment that is sent."""
+    """Return the entry of a line, its source, and the comment to send."""
     sent = ""
     if isinstance(line, Mapping):
         text, source, sent = _item(line)
@@ -326,9 +326,9 @@ def _line(line: object, *, managed: bool) -> tuple[str, Source, str]:
         comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
         source = _comment(comment, managed=managed) if comment else Source()
     if source.until and not managed:
-        raise ValueError("has a last day: until needs mode='managed', which knows what it added")
+        raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
     if sent and managed:
-        raise ValueError("has a comment, which makes it a line of a person in mode managed; use reason")
+        raise ValueError("has a comment, but in mode managed, lines with a comment belong to people; use reason")
     return text, source, sent
 
 
@@ -358,7 +358,7 @@ def _comment(comment: str, *, managed: bool) -> Source:
             if key in settings:
                 raise ValueError(f"has {key}= twice")
             settings[key] = found[2]
-        elif found and managed and (near := "until" if _MEANS_UNTIL.search(key) else nearest(key, _KEYS)):
+        elif found and managed and (near := "until" if _LOOKS_LIKE_UNTIL.search(key) else nearest(key, _KEYS)):
             raise ValueError(f"has {key}=, which is not known; did you mean {near}=?")
         elif part.strip():
             rest.append(part.strip())
@@ -376,7 +376,7 @@ def _day(text: str) -> date:
 
 
 def _host_name(text: str) -> str | None:
-    """Return a host name in A-labels and lower case; None if it cannot be one."""
+    """Return a host name in A-labels and lower case; None if the text is not a host name."""
     try:
         name = idna.encode(text.removesuffix("."), uts46=True).decode() if not text.isascii() else text.lower()
     except idna.IDNAError:
@@ -387,7 +387,7 @@ def _host_name(text: str) -> str | None:
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether a visitor from the internet may have an address; one inside it has to be public, too."""
+    """Return whether an address, and an IPv4 address embedded in it, is public."""
     inner = None
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.sixtofour
@@ -396,11 +396,11 @@ def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return address.is_global and not address.is_multicast and (inner is None or _is_public(inner))
 
 
-def _judged(answer: Collection[str], parse: Callable[[str], Entries], *, private: bool) -> Entries:
-    if len(set(answer)) > MAX_ANSWERS:
-        raise ValueError(f"resolves to {len(set(answer)):,} addresses; allowed: at most {MAX_ANSWERS}")
+def _checked_addresses(result: Collection[str], parse: Callable[[str], Entries], *, private: bool) -> Entries:
+    if len(set(result)) > MAX_ANSWERS:
+        raise ValueError(f"resolves to {len(set(result)):,} addresses; allowed: at most {MAX_ANSWERS}")
     addresses: list[str] = []
-    for address in sorted(set(answer)):
+    for address in sorted(set(result)):
         try:
             addresses += parse(address)
         except ValueError as error:

@@ -1,7 +1,8 @@
 """A plan as Markdown, for logs, approvals and files.
 
-First come the effects: what happens, on how many websites and on which. Equal effects are one line, and every effect
-is named, however long the plan. Then come the websites: equal changes together, each kind with its share of the lines.
+The effects come first: what happens, on how many websites and on which ones. Equal effects share one line, and every
+effect is listed, even in a long plan. The websites follow, grouped by equal changes. Each kind of change gets a share
+of the lines.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.readable import code_span, counted
 from airflow_provider_analytics.reconcile.plan import Action, Change, FieldChange, Plan, short
 
-#: Number of different changes that are shown.
-_SHOWN_CHANGES = 100
-#: Number of effects with a line of their own; further ones are named in one line for each field.
-_SHOWN_EFFECTS = 50
-_SHOWN_ENTRIES = 20
-#: Number of websites that are named in one line.
-_SHOWN_NAMES = 20
+#: Maximum number of different changes.
+_MAX_CHANGES = 100
+#: Maximum number of effects with their own line; the others share one line per field.
+_MAX_EFFECTS = 50
+_MAX_ENTRIES = 20
+#: Maximum number of websites in one line.
+_MAX_NAMES = 20
 _TITLES: dict[Action, str] = {"delete": "Delete", "create": "Create", "update": "Update"}
 
 
-def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | None = None) -> str:
+def to_markdown(plan: Plan, *, limit: int | None = _MAX_CHANGES, whole: str | None = None) -> str:
     """Return the plan as Markdown.
 
-    The head says what a person must not miss: guards that tripped, pages that become public, and all effects.
+    The head contains what an approver must not miss: guards that tripped, pages that become public, and all effects.
 
     :param limit: maximum number of different changes; the others are counted, and each kind of change gets its share.
-        None shows all of them, with all websites and entries.
-    :param whole: where the whole plan is, if something is left out.
+        None includes all changes, with all websites and entries.
+    :param whole: path of the complete plan, mentioned if something is left out.
     """
     counts = ", ".join(f"{plan.count(action):,} to {action}" for action in ("create", "update", "delete"))
     lines = [f"**{counts}**, {plan.websites:,} websites compared.", ""]
@@ -54,7 +55,7 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
         lines += ["", "Nothing to change."]
     else:
         lines += ["", "### Effects", "", *(f"- {line}" for line in (*_renames(plan), *_effects(plan, limit)))]
-    by_action = {action: _equal(plan, action, limit) for action in _TITLES}
+    by_action = {action: _grouped(plan, action, limit) for action in _TITLES}
     shares = _shares([len(groups) for groups in by_action.values()], limit)
     for (action, groups), share in zip(by_action.items(), shares, strict=True):
         if not groups:
@@ -72,7 +73,7 @@ def to_markdown(plan: Plan, *, limit: int | None = _SHOWN_CHANGES, whole: str | 
 
 
 def _shares(numbers: Sequence[int], limit: int | None) -> list[int]:
-    """Return how many lines each kind of change gets: an equal share, and what others leave."""
+    """Return how many lines each kind of change gets: an equal share, plus unused lines of the others."""
     left = sum(numbers) if limit is None else limit
     shares = [0] * len(numbers)
     for place in sorted(range(len(numbers)), key=lambda place: numbers[place]):
@@ -83,14 +84,14 @@ def _shares(numbers: Sequence[int], limit: int | None) -> list[int]:
 
 
 def _effects(plan: Plan, limit: int | None) -> list[str]:
-    """Return what the plan does, a line for each effect, and what deletes and opens first."""
+    """Return one line per effect of the plan; deletions and pages that become public come first."""
     websites: dict[tuple[int, str, str], list[str]] = {}
     for change in plan.shown:
-        for rank, field, what in _done_by(change):
+        for rank, field, what in _effects_of(change):
             websites.setdefault((rank, field, what), []).append(change.website)
-    # Where each website has a list of its own, there are as many effects as websites.
+    # If each website has its own list, there are as many effects as websites.
     shown = sorted(websites.items(), key=lambda item: (item[0][0], -len(item[1]), item[0]))
-    cut = len(shown) if limit is None else _SHOWN_EFFECTS
+    cut = len(shown) if limit is None else _MAX_EFFECTS
     lines = []
     for (_, _, what), names in shown[:cut]:
         few = f": {_listed(names, limit)}"
@@ -102,8 +103,8 @@ def _effects(plan: Plan, limit: int | None) -> list[str]:
     return lines
 
 
-def _done_by(change: Change) -> list[tuple[int, str, str]]:
-    """Return rank, field and text of what a change does."""
+def _effects_of(change: Change) -> list[tuple[int, str, str]]:
+    """Return rank, field and text of each effect of a change."""
     if change.action == "delete":
         return [(0, "delete", "delete")]
     found = [(2, "create", "create")] if change.action == "create" else []
@@ -119,7 +120,7 @@ def _done_by(change: Change) -> list[tuple[int, str, str]]:
 
 
 def _renames(plan: Plan) -> list[str]:
-    """Return a line for each delete and create that look like a new domain of the same website."""
+    """Return a line for each pair of delete and create that looks like a renamed website."""
     by_likeness: dict[tuple[int, str], dict[Action, list[Change]]] = {}
     for change in plan.changes:
         for likeness in _likenesses(change.domain):
@@ -137,13 +138,13 @@ def _renames(plan: Plan) -> list[str]:
 
 
 def _likenesses(domain: str) -> list[tuple[int, str]]:
-    """Return what a domain and a new one for the same website may have in common: all but the first or last label."""
+    """Return the parts that the old and new domain of a website may share: all but the first or the last label."""
     labels = domain_key(domain).removeprefix("www.").split(".")
     return [(0, ".".join(labels[-2:])), (1, ".".join(labels[:-1]))] if len(labels) > 1 else []
 
 
-def _equal(plan: Plan, action: Action, limit: int | None) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Return the changes with an action: what is changed, and the websites on which it is."""
+def _grouped(plan: Plan, action: Action, limit: int | None) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Return the changes with an action, grouped: changed fields, and the websites with these changes."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for change in plan.shown:
         if change.action == action:
@@ -157,7 +158,7 @@ def _names(changes: Sequence[Change], limit: int | None) -> str:
 
 
 def _listed(names: Sequence[str], limit: int | None) -> str:
-    shown = names if limit is None else names[:_SHOWN_NAMES]
+    shown = names if limit is None else names[:_MAX_NAMES]
     more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
     return ", ".join(map(_code, shown)) + more
 
@@ -184,6 +185,6 @@ def _field(change: FieldChange, action: str, limit: int | None) -> str:
 
 
 def _entries(entries: Sequence[str], limit: int | None) -> str:
-    shown = entries if limit is None else entries[:_SHOWN_ENTRIES]
+    shown = entries if limit is None else entries[:_MAX_ENTRIES]
     more = len(entries) - len(shown)
     return ", ".join(map(_code, shown)) + (f" and {more:,} more" if more > 0 else "")

@@ -1,6 +1,6 @@
-"""A plan: the changes to make on websites, as a value that can be shown, checked, approved and applied.
+"""A plan: the changes to make on websites, as a value that can be displayed, checked, approved and applied.
 
-No I/O here. A plan never holds a password, only a reference to it.
+No I/O. A plan never contains a password, only a reference to it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from airflow_provider_analytics.readable import counted, readable
 
 Action = Literal["create", "update", "delete"]
 
-_SHOWN_CHARACTERS = 120
-#: Entries of a list, and websites, that are named in one line.
-_SHOWN_ENTRIES = 3
-_SHOWN_NAMES = 10
-#: Order in which changes are shown: what deletes and what opens comes first.
-_SHOWN_FIRST = ("delete", "open", "create", "update")
+_MAX_CHARACTERS = 120
+#: Maximum numbers of list entries and of websites in one line.
+_MAX_ENTRIES = 3
+_MAX_NAMES = 10
+#: Order of changes in the output: deletions and pages that become public come first.
+_OUTPUT_ORDER = ("delete", "open", "create", "update")
 
 
 @dataclass(frozen=True)
 class FieldChange:
-    """The change of one field. Values are normalised by :func:`normalise`.
+    """The change of one field. Values are normalized by :func:`normalise`.
 
     :param field: name of the field.
-    :param before: current value; None if the website does not exist yet or its record does not show the field.
+    :param before: current value; None if the website does not exist yet or its record does not contain the field.
     :param after: desired value; None if the website is deleted.
     """
 
@@ -54,7 +54,7 @@ class FieldChange:
     def fewer(self, apart: Collection[str] = ()) -> int:
         """Return by how many entries a list gets shorter; negative if it gets longer.
 
-        :param apart: entries that do not count, before and after.
+        :param apart: entries that are not counted, neither before nor after.
         """
         return self._count(self.before, apart) - self._count(self.after, apart)
 
@@ -77,7 +77,7 @@ class Change:
     :param action: ``create``, ``update`` or ``delete``.
     :param domain: domain of the website.
     :param website_id: id of the website; None for a create.
-    :param fields: changes of its fields, sorted by name. The pseudo field ``password_from`` names the source of the
+    :param fields: changes of its fields, sorted by name. The pseudo field ``password_from`` is the source of the
         password (``connection:NAME`` or ``variable:NAME``).
     """
 
@@ -114,7 +114,7 @@ class Change:
 
     @property
     def what(self) -> str:
-        """What is changed, as text of bounded length; empty for a deletion."""
+        """The changed fields as text of bounded length; empty for a deletion."""
         parts = []
         for change in self.fields if self.action != "delete" else ():
             if change.field in LINE_FIELDS:
@@ -146,18 +146,19 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """Changes in a fixed order, with what a person who approves them has to know. Plans are equal if their digests are.
+    """Changes in a fixed order, with the information that an approver needs.
+
+    Plans are equal if their digests are equal.
 
     :param changes: the changes, sorted by domain.
     :param websites: number of websites compared, including unchanged ones.
-    :param entries: list field to the number of distinct entries per compared website that stays, summed up.
-    :param closed: number of compared websites that stay and whose statistics page is not public, as far as their
-        records show.
+    :param entries: list field to the total number of distinct entries on each compared website that is not deleted.
+    :param closed: number of compared websites that are not deleted and whose record does not have a public page.
     :param protected: websites that are not in the file and are not deleted, and why.
-    :param warnings: what else a person has to know, a sentence each.
-    :param scope: what the plan is bound to, such as service, account and settings; a part of the digest.
-    :param unsafe: what a guard said (``guards.guarded``), or None; a part of the digest.
-    :param force: whether the guards are overridden; a part of the digest.
+    :param warnings: further information for the approver, one sentence each.
+    :param scope: what the plan is bound to, such as service, account and settings; part of the digest.
+    :param unsafe: findings of the guards (``guards.guarded``), or None; part of the digest.
+    :param force: whether the guards are overridden; part of the digest.
     """
 
     changes: tuple[Change, ...]
@@ -189,7 +190,7 @@ class Plan:
         entries = dict.fromkeys(LINE_FIELDS, 0)
         for record in compared:
             websites += 1
-            if str(record["id"]) in deleted:  # what it has would hide how much the others lose
+            if str(record["id"]) in deleted:  # its entries would hide losses on the other websites
                 continue
             closed += normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label
             for name in LINE_FIELDS:
@@ -198,14 +199,14 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that is approved, as hex: equal if and only if the plans are equal."""
+        """SHA-256 of everything that is approved, as hex; equal if and only if the plans are equal."""
         parts = [dict(self.scope), self.unsafe, self.force, *(change.to_dict() for change in self.changes)]
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def password_sources(self) -> dict[str, list[str]]:
-        """Where passwords are to the domains that get them."""
+        """Password reference to the domains that get the password."""
         found: dict[str, list[str]] = {}
         for change in self.changes:
             if PASSWORD_FROM in change.settings:
@@ -219,8 +220,8 @@ class Plan:
 
     @property
     def shown(self) -> list[Change]:
-        """The changes in the order in which they are shown: what deletes and what opens comes first."""
-        return sorted(self.changes, key=lambda change: _SHOWN_FIRST.index("open" if change.opens else change.action))
+        """The changes in output order: deletions and pages that become public come first."""
+        return sorted(self.changes, key=lambda change: _OUTPUT_ORDER.index("open" if change.opens else change.action))
 
     def count(self, action: Action) -> int:
         """Return the number of changes with this action."""
@@ -243,9 +244,9 @@ class Plan:
     def lost_entries(self, name: str, apart: Collection[str] = ()) -> list[tuple[Change, int]]:
         """Return the changes after which a list field has fewer entries, and how many fewer; the worst first.
 
-        An entry that is replaced by another one is not lost. Deleted websites do not count.
+        Replacing an entry is not a loss. Deleted websites do not count.
 
-        :param apart: entries that do not count, before and after.
+        :param apart: entries that are not counted, neither before nor after.
         """
         lost = [
             (website, change.fewer(apart))
@@ -257,7 +258,10 @@ class Plan:
         return sorted(((website, fewer) for website, fewer in lost if fewer > 0), key=lambda item: -item[1])
 
     def lines(self, limit: int) -> list[str]:
-        """Return the changes as text, at most so many lines; equal changes are one line, with the first websites."""
+        """Return the changes as text; equal changes share one line, with the first websites.
+
+        :param limit: maximum number of lines.
+        """
         groups: dict[tuple[Any, ...], list[Change]] = {}
         for change in self.shown:
             fields = () if change.action == "delete" else tuple(map(_effect, change.fields))
@@ -266,7 +270,7 @@ class Plan:
         for alike in list(groups.values())[:limit]:
             first, count = alike[0], len(alike)
             action = "" if first.action == "update" else first.action
-            names = [change.website for change in alike[:_SHOWN_NAMES]] + _more(count - _SHOWN_NAMES)
+            names = [change.website for change in alike[:_MAX_NAMES]] + _more(count - _MAX_NAMES)
             what = f"{counted(count, 'website')}: {', '.join(filter(None, (action, first.what)))} ({', '.join(names)})"
             lines.append(first.summary if count == 1 else what)
         return lines + _more(sum(map(len, list(groups.values())[limit:])))
@@ -284,8 +288,8 @@ class Plan:
     def to_dict(self, limit: int | None = None) -> dict[str, Any]:
         """Return the plan as JSON-safe values.
 
-        :param limit: None returns all changes in full, for :meth:`from_dict`; a number returns at most that many
-            changes as one line each, so that the size is bounded.
+        :param limit: maximum number of changes, one line each, so that the size is bounded. None includes all changes
+            in full, for :meth:`from_dict`.
         """
         shown = self.changes if limit is None else self.shown[:limit]
         return {
@@ -324,7 +328,7 @@ class Plan:
 
 
 def website_of(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the domain (empty if not shown) and the id of a record."""
+    """Return the domain (empty if missing) and the id of a record."""
     return str(record.get("domain") or ""), str(record["id"])
 
 
@@ -336,14 +340,14 @@ def website_name(domain: str, website_id: str | None) -> str:
 
 
 def _effect(change: FieldChange) -> tuple[Any, ...]:
-    """Return what is equal for equal changes: a list may have other entries."""
+    """Return a key that is equal for equal changes; the other entries of a list do not matter."""
     is_list = change.field in LINE_FIELDS
     return (change.field, change.added, change.removed) if is_list else (change.field, change.before, change.after)
 
 
 def _signed(sign: str, entries: tuple[str, ...]) -> list[str]:
-    """Return the first entries that are added to a list or removed from it."""
-    shown = [short(entry) for entry in entries[:_SHOWN_ENTRIES]] + _more(len(entries) - _SHOWN_ENTRIES)
+    """Return the first added or removed entries of a list, as text with a sign."""
+    shown = [short(entry) for entry in entries[:_MAX_ENTRIES]] + _more(len(entries) - _MAX_ENTRIES)
     return [f"{sign} {', '.join(shown)}"] if entries else []
 
 
@@ -360,7 +364,7 @@ def _without(entries: Any, others: Any) -> tuple[str, ...]:
     return _difference(entries, others if isinstance(others, tuple) else ()) if isinstance(entries, tuple) else ()
 
 
-# Many websites have the same list.
+# Cached, because many websites have the same list.
 @functools.lru_cache(maxsize=1 << 8)
 def _difference(entries: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     known = set(others)
@@ -377,4 +381,4 @@ def _tupled(value: Any) -> Any:
 
 def short(value: Any) -> str:
     """Return a value as readable text of bounded length."""
-    return readable("not shown" if value is None else str(value), _SHOWN_CHARACTERS)
+    return readable("not shown" if value is None else str(value), _MAX_CHARACTERS)

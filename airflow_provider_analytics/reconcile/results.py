@@ -1,4 +1,4 @@
-"""What became of each website of a plan: one result with one state, from which all else is made."""
+"""The results of a plan: one result with one state per website; everything else is derived from them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from airflow_provider_analytics.exceptions import AuthenticationError, BulkError
 from airflow_provider_analytics.reconcile.ledger import key_of
 from airflow_provider_analytics.reconcile.plan import Change
 
-#: Maximum number of websites that a result names for each reason.
-_SHOWN = 20
+#: Maximum number of websites with additional changes in a result.
+_MAX_NAMED = 20
 
 
 class State(StrEnum):
-    """What became of a website; each planned change ends in exactly one state."""
+    """State of a website; each planned change ends in exactly one state."""
 
-    #: It was as wanted already when its turn came.
+    #: It needed no change when its turn came.
     UNCHANGED = "unchanged"
-    #: It was changed, and shows what was expected, as far as it shows it.
+    #: It was changed, and all returned fields are as expected.
     APPLIED = "applied"
-    #: The change was sent, and whether it was applied is unknown.
+    #: The change was sent, but the outcome is unknown.
     UNCLEAR = "unclear"
-    #: It could not be changed, or does not show what was expected.
+    #: It could not be changed, or is not as expected.
     FAILED = "failed"
-    #: The service refused the change for a reason that stays.
+    #: The service refused the change, and a retry cannot succeed.
     REFUSED = "refused"
     #: No request was sent for it.
     NOT_TRIED = "not tried"
@@ -34,15 +34,15 @@ class State(StrEnum):
 
 @dataclass
 class Result:
-    """What became of one website.
+    """The result of one website.
 
     :param planned: the change as it was planned.
     :param state: its state.
-    :param why: why it is not applied; empty if it is.
-    :param sent: the changes that were applied, in their order, each as it was sent; a create has the id.
+    :param why: why the change is not applied; empty if it is.
+    :param sent: the changes that were applied, in order and as they were sent; a create has the id.
     :param record: the record that was read last.
-    :param unverified: fields of which the record does not tell whether they are as expected.
-    :param besides: fields that were not sent and differ from before, with a phrase each.
+    :param unverified: fields that the record does not contain and that therefore could not be verified.
+    :param besides: field to a phrase, for fields that were not sent but changed.
     """
 
     planned: Change
@@ -65,19 +65,20 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Whether the website is as wanted, as far as it shows it."""
+        """Whether the website is as desired, in all fields that its record contains."""
         return self.state in (State.UNCHANGED, State.APPLIED)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a plan.
+    """The outcome of a plan.
 
-    :param results: one for each planned change.
-    :param unread: websites that could not be read, so that nothing was planned for them, and why.
-    :param unfaithful: the error of a service that changes more, or less, than was sent; nothing else was sent then.
-    :param interrupted: what ended the work before all was done and verified, such as :class:`StoppedError`, or an API
-        key that is not accepted any more; None if nothing did.
+    :param results: one result for each planned change.
+    :param unread: website to why it could not be read; nothing was planned for these websites.
+    :param unfaithful: the error for a service that changes more, or less, than was sent; no other websites were changed
+        then.
+    :param interrupted: the exception that ended the work before all was done and verified, such as
+        :class:`StoppedError`, or the rejection of the API key; None if the work was complete.
     """
 
     results: Sequence[Result] = ()
@@ -92,12 +93,12 @@ class Outcome:
 
     @property
     def applied(self) -> int:
-        """Number of websites that were changed with success."""
+        """Number of websites that were changed successfully."""
         return self.states[State.APPLIED]
 
     @property
     def sent(self) -> list[Change]:
-        """The changes that were applied, in their order for each website."""
+        """The changes that were applied, in order for each website."""
         return [change for one in self.results for change in one.sent]
 
     @property
@@ -107,7 +108,7 @@ class Outcome:
 
     @property
     def changed(self) -> list[Mapping[str, Any]]:
-        """Records of changed websites, as they were read last."""
+        """Last records of changed websites."""
         return [one.record for one in self.results if one.sent and one.record is not None]
 
     @property
@@ -117,9 +118,9 @@ class Outcome:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Website to why it is not as wanted, including those that could not be read.
+        """Website to why it is not as desired, including websites that could not be read.
 
-        After a stop, the websites whose turn had not come did not fail.
+        After a stop, websites that were not tried do not count as failed.
         """
         is_stopped = self.interrupted is not None and not isinstance(self.interrupted, AuthenticationError)
         spared = State.NOT_TRIED if is_stopped else None
@@ -128,28 +129,28 @@ class Outcome:
 
     @property
     def unverified(self) -> list[str]:
-        """Fields of which at least one changed website does not tell whether they are as expected."""
+        """Fields that could not be verified on at least one changed website."""
         return sorted({name for one in self.results for name in one.unverified})
 
     @property
     def besides(self) -> list[str]:
-        """Changed websites on which other fields differ from before, with how, at most twenty."""
+        """Changed websites on which fields changed that were not sent, with a phrase each; at most twenty."""
         named = [
             f"{one.website}: {'; '.join(f'{name} {how}' for name, how in one.besides.items())}"
             for one in self.results
             if one.besides
         ]
-        return named[:_SHOWN]
+        return named[:_MAX_NAMED]
 
     @property
     def is_verified(self) -> bool:
-        """Whether all that was planned is there, was read again, and nothing else changed."""
+        """Whether all planned changes were applied and verified, and nothing else changed."""
         return not self.failures and not self.unverified and not self.besides and self.interrupted is None
 
     def raise_failures(self) -> None:
-        """Raise an error if any website is not as wanted.
+        """Raise an error if any website is not as desired.
 
-        :raises NotAppliedError: if the service does something else than it was asked for.
+        :raises NotAppliedError: if the service does not do what was requested.
         :raises BulkError: with every website that failed.
         """
         if self.unfaithful is not None:
@@ -158,7 +159,7 @@ class Outcome:
         if failures:
             failed = [one for one in self.results if not one.is_good]
             is_refused = not self.unread and all(one.state is State.REFUSED for one in failed)
-            # A retry would find nothing to do, and hide what changed besides.
+            # A retry would find nothing to do, and hide the additional changes.
             permanent = is_refused or any(one.besides for one in failed)
             raise BulkError(failures, self.applied, self.states[State.NOT_TRIED], permanent)
 

@@ -13,20 +13,21 @@ from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_of
 
-_SHOWN = 20
-_SHOWN_CHARACTERS = 120
+_MAX_NAMED = 20
+_MAX_CHARACTERS = 120
 _GLOB = re.compile(r"[*?\[]")
 
 
-#: Domains, globs such as ``*.example.com``, and ids.
+#: Domains, globs such as ``*.example.com``, or ids.
 Selectors = tuple[str, ...]
 
 
 def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selectors:
-    """Parse selectors, given as a list or as text with one per line: domains, globs such as ``*.example.com``, ids.
+    """Parse selectors: domains, globs such as ``*.example.com``, or ids.
 
     :param field: name of the argument, for messages.
-    :raises ValueError: if the value is neither, or a selector is blank or neither text nor a number.
+    :param value: a list, text with one selector per line, or a single id.
+    :raises ValueError: if the value is none of these, or a selector is blank or neither text nor a number.
     """
     if isinstance(value, str):
         found = text_list(field, value)
@@ -44,15 +45,15 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
 
 
 def exact_selectors(*groups: Selectors) -> Selectors | None:
-    """Return all selectors, or None if one of them is a glob, which only the complete list answers."""
+    """Return all selectors, or None if one of them is a glob, which needs the complete list."""
     selectors = tuple(one for group in groups for one in group)
     return None if any(_GLOB.search(one) for one in selectors) else selectors
 
 
 def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tuple[set[str], list[str]]:
-    """Return the ids of the websites that match any selector, and the selectors that match none.
+    """Return the ids of the websites that match any selector, and the selectors that match no website.
 
-    :raises ValueError: if a website shows no domain, and may be one that a selector means.
+    :raises ValueError: if a record without a domain may match a selector.
     """
     by_name: dict[str, set[str]] = {}
     by_domain: dict[str, set[str]] = {}
@@ -90,9 +91,9 @@ def choose(
 ) -> list[Mapping[str, Any]]:
     """Return the records that ``websites`` selects (None: all), without those that ``except_websites`` selects.
 
-    :param argument: name of the argument that holds ``websites``, for messages.
-    :raises ValueError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``. A typing
-        error in ``except_websites`` would otherwise change the very website that it should exclude.
+    :param argument: name of the argument that contains ``websites``, for messages.
+    :raises ValueError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``. Otherwise
+        a typing error in ``except_websites`` would change the website that it should exclude.
     """
     chosen = {website_of(record)[1] for record in records}
     unmatched = []
@@ -110,7 +111,7 @@ def choose(
 def further_lists(
     records: Sequence[Mapping[str, Any]], per_website: Mapping[str, Listed], *, allow_no_match: bool = False
 ) -> dict[str, list[Listed]]:
-    """Return, by website id, the lists that ``per_website`` (selector to list) adds to the common one.
+    """Return the lists that ``per_website`` (selector to list) adds to the common one, by website id.
 
     :raises ValueError: if a selector matches none of the records, unless ``allow_no_match``.
     """
@@ -126,15 +127,15 @@ def further_lists(
 
 
 def raise_unless_found(records: Sequence[Mapping[str, Any]], text: str) -> None:
-    """Raise :class:`ValueError` if a search found a website whose domain does not hold the text.
+    """Raise :class:`ValueError` if a search found a website whose domain does not contain the text.
 
-    What a search matches is not documented, and a service may ignore it: then all websites would be changed.
+    Search matching is not documented, and a service may ignore the search. Then all websites would be changed.
     """
     for record in records:
         domain, website_id = website_of(record)
         if not any(text.casefold() in one.casefold() for one in spellings(domain)):
             raise ValueError(
-                f"search={text!r} found {short_repr(domain)} (id {website_id}), whose domain does not hold the text: "
+                f"search={text!r} found {short_repr(domain)} (id {website_id}), whose domain does not contain it: "
                 f"the service may ignore the search. Use a pattern instead: websites=['*{text}*']"
             )
 
@@ -142,8 +143,8 @@ def raise_unless_found(records: Sequence[Mapping[str, Any]], text: str) -> None:
 def raise_unmatched(unmatched: Sequence[str], *, allow_no_match: bool) -> None:
     """Raise :class:`ValueError` with the selectors that match no website, unless ``allow_no_match``."""
     if unmatched and not allow_no_match:
-        more = f"; and {len(unmatched) - _SHOWN:,} more" if len(unmatched) > _SHOWN else ""
-        listed = "; ".join(readable(one, _SHOWN_CHARACTERS) for one in unmatched[:_SHOWN])
+        more = f"; and {len(unmatched) - _MAX_NAMED:,} more" if len(unmatched) > _MAX_NAMED else ""
+        listed = "; ".join(readable(one, _MAX_CHARACTERS) for one in unmatched[:_MAX_NAMED])
         raise ValueError(
             f"no website matches {listed}{more}. Correct the domain, pattern or id. Only if a selector may match "
             "nothing, set allow_no_match=True"

@@ -1,4 +1,4 @@
-"""Send single changes of a plan, each worked out from what the website shows immediately before."""
+"""Send single changes of a plan, each computed from a record that is fetched immediately before."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from airflow_provider_analytics.reconcile.plan import Change, FieldChange, websi
 from airflow_provider_analytics.reconcile.results import Result, State
 from airflow_provider_analytics.reconcile.websites import Websites
 
-#: Works the change of a website out from a record of it; None if nothing is to be changed.
+#: Computes the change of a website from its record; None if there is nothing to change.
 ChangeOf = Callable[[Mapping[str, Any]], Change | None]
 
 
 class Recorder(Protocol):
-    """What is told of changes while they are made; called from several threads."""
+    """Records changes while they are made; called from several threads."""
 
     def claim(self, change: Change) -> bool:
-        """Return whether the ledger covers a change that is about to be sent.
+        """Return whether the ledger covered a change that is about to be sent.
 
-        If it does not, it is made to: the website is then fetched again before its update.
+        If not, the change is added to the ledger, and the website is fetched again before its update.
         """
 
     def applied(self, change: Change) -> None:
         """Note a change that was applied; a create has the id of the new website."""
 
     def undone(self, change: Change) -> None:
-        """Note that a change that was noted as applied is not there."""
+        """Note that a change that was noted as applied does not hold."""
 
 
 class NoRecorder:
@@ -64,10 +64,10 @@ class Site:
     """A website of the plan, while its change is made.
 
     :param todo: what is left to change.
-    :param result: what became of it.
+    :param result: its result.
     :param before: its record immediately before the last update; None if it was not updated.
-    :param expected: what it should show; None if nothing was sent.
-    :param lost: a change that failed, and may have been applied nevertheless.
+    :param expected: the expected record; None if nothing was sent.
+    :param lost: a change that failed but may have been applied.
     :param under_way: the change that is being sent.
     """
 
@@ -85,12 +85,12 @@ class Site:
 
     @property
     def sent(self) -> Change | None:
-        """The last change that was sent, whether it was answered or not."""
+        """The last change that was sent, with or without a response."""
         return self.lost or (self.result.sent[-1] if self.result.sent else None)
 
 
 class Sender:
-    """Sends single changes, each worked out from what the website shows immediately before."""
+    """Sends single changes, each computed from a record that is fetched immediately before."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Sender:
         self.recorder.applied(change)
 
     def send(self, site: Site) -> None:
-        """Send the change of a website; its result says what became of it."""
+        """Send the change of a website, and set its result."""
         try:
             {"create": self._create, "update": self._update, "delete": self._delete}[site.todo.action](site)
             if not site.result.sent:
@@ -139,15 +139,15 @@ class Sender:
                 found = self._client.find_created(change.domain, None, self._newest)
                 website_id = str(found["id"])
         except AnalyticsError as error:
-            answered = isinstance(error, (AnalyticsApiError, AnalyticsConnectionError))
-            if not isinstance(error, StoppedError) and (not answered or may_have_been_applied(error)):
+            is_request_error = isinstance(error, (AnalyticsApiError, AnalyticsConnectionError))
+            if not isinstance(error, StoppedError) and (not is_request_error or may_have_been_applied(error)):
                 site.lost = change
             raise
         site.expected = Expected.of_new(change.domain, settings)
         if not later:
             self.note(site, replace(change, website_id=website_id))
             return
-        # A create cannot set them.
+        # A create request cannot set the other fields.
         self.note(site, replace(change, website_id=website_id, fields=created))
         rest = replace(
             change,
@@ -162,26 +162,26 @@ class Sender:
     def _update(self, site: Site) -> None:
         planned = site.todo
         website_id = str(planned.website_id)
-        worked_out: Change | None = None
+        computed: Change | None = None
         before: Mapping[str, Any] = {}
         lost: list[tuple[Change, Mapping[str, Any]]] = []
 
-        def work_out(record: dict[str, Any]) -> Mapping[str, Any] | None:
-            nonlocal worked_out, before
+        def compute(record: dict[str, Any]) -> Mapping[str, Any] | None:
+            nonlocal computed, before
             self._check_domain(planned, record, "not changed")
-            worked_out, before = self.change_of(record), record
-            if worked_out is not None and not self.recorder.claim(worked_out):
+            computed, before = self.change_of(record), record
+            if computed is not None and not self.recorder.claim(computed):
                 raise _FetchAgainError
-            site.under_way = worked_out or planned
-            return self._settings(worked_out) if worked_out else None
+            site.under_way = computed or planned
+            return self._settings(computed) if computed else None
 
         def may_be_applied() -> None:
-            if worked_out is not None:
-                lost.append((worked_out, before))
+            if computed is not None:
+                lost.append((computed, before))
 
         while True:
             try:
-                record = self._client.change_website(website_id, work_out, may_be_applied)
+                record = self._client.change_website(website_id, compute, may_be_applied)
             except _FetchAgainError:
                 continue
             except NotFoundError:
@@ -196,19 +196,22 @@ class Sender:
                     site.lost = replace(lost[-1][0], domain=planned.domain)
                 raise
             break
-        for change, _ in lost:  # applied, as the next attempt shows, or overwritten by it
+        for change, _ in lost:  # the next attempt found it applied, or overwrote it
             self.note(site, change)
-        if worked_out is None:
+        if computed is None:
             self._expect(site, lost)
             site.result.record = before
         else:
-            self._expect(site, [*lost, (worked_out, before)])
+            self._expect(site, [*lost, (computed, before)])
             if record is not None:
-                self._check_answer(site, planned, worked_out, record)
-            self.note(site, worked_out)
+                self._check_response_domain(site, planned, computed, record)
+            self.note(site, computed)
 
     def _expect(self, site: Site, attempts: Sequence[tuple[Change, Mapping[str, Any]]]) -> None:
-        """Note what a website should show after attempts, each with the record before it; the last one is answered."""
+        """Note the expected record after some attempts, each with the record before it.
+
+        Only the last attempt has a response.
+        """
         expected: Expected | None = None
         for change, before in attempts:
             site.before = site.before or before
@@ -216,8 +219,8 @@ class Sender:
             expected = this.following(expected)
         site.expected = expected or site.expected
 
-    def _check_answer(self, site: Site, planned: Change, sent: Change, record: Mapping[str, Any]) -> None:
-        """Raise if the response to an update is about another domain than the one in the plan."""
+    def _check_response_domain(self, site: Site, planned: Change, sent: Change, record: Mapping[str, Any]) -> None:
+        """Raise :class:`ValueError` if the response to an update has another domain than the plan."""
         try:
             self._check_domain(planned, record, "it was changed, but")
         except ValueError:
@@ -225,7 +228,7 @@ class Sender:
             raise
 
     def _is_gone(self, website_id: str) -> bool:
-        """Return whether a website that was answered with "not found" is gone: one answer may be wrong."""
+        """Return whether a website is gone after a "not found" response: a single response may be wrong."""
         self._client.get_account()  # with a wrong base URL, everything is "not found"
         return self._client.is_gone(website_id)
 
@@ -235,7 +238,7 @@ class Sender:
         try:
             record = self._client.get_website(website_id)
             self._check_domain(planned, record, "not deleted")
-            # What is deleted is what it was last, not what it was when the plan was made.
+            # Record the website as it is now, not as it was when the plan was made.
             fields = tuple(
                 FieldChange(name, normalise(name, record[name]), None) for name in SETTABLE_FIELDS if name in record
             )
@@ -256,7 +259,7 @@ class Sender:
         self.note(site, change)
 
     def _check_domain(self, planned: Change, record: Mapping[str, Any], verb: str) -> None:
-        """Raise if the id of a plan does not belong to the domain of the plan any more."""
+        """Raise :class:`ValueError` if the id in the plan no longer belongs to the domain in the plan."""
         domain = record.get("domain")
         if planned.domain and isinstance(domain, str) and not same_domain(domain, planned.domain):
             raise ValueError(f"{verb}: id {planned.website_id} now belongs to {domain!r}")
@@ -268,4 +271,4 @@ class Sender:
 
 
 class _FetchAgainError(Exception):
-    """The ledger had to be written before the update: the website is fetched again."""
+    """The ledger was written first, so the website must be fetched again."""

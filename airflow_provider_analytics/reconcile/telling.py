@@ -1,4 +1,4 @@
-"""Which websites of a plan are changed first: those that tell most about the service. Pure functions."""
+"""Choose the websites of a plan to change first: those that reveal most about the service. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LONG_LIST = 10
 
 
 def kinds_of(planned: Sequence[Site]) -> Iterator[list[Site]]:
-    """Yield the websites of each kind of which there are several; deletions come last.
+    """Yield the websites of each kind of change with several websites; deletions come last.
 
-    Updates that are the only ones of their kind are one kind together: what a service does to fields that were not sent
-    shows with each of them.
+    Updates that are the only ones of their kind form one kind together: each of them reveals what a service does to
+    fields that were not sent.
     """
     kinds: dict[tuple[str, ...], list[Site]] = {}
     for site in planned:
@@ -31,10 +31,10 @@ def kinds_of(planned: Sequence[Site]) -> Iterator[list[Site]]:
 
 
 class Telling(NamedTuple):
-    """What a website shows of a service, once it was changed.
+    """What a change of a website can reveal about the service.
 
-    :param values: fields whose values are no defaults, and those that are sent.
-    :param lines: kinds of lines in its lists: services that drop lines drop those of a kind, or those behind the first.
+    :param values: fields whose values are not the defaults, and fields that are sent.
+    :param lines: kinds of lines in its lists. Services that drop lines drop one kind, or all lines but the first.
     :param length: number of lines.
     """
 
@@ -44,42 +44,44 @@ class Telling(NamedTuple):
 
     @property
     def all(self) -> frozenset[str]:
-        """All kinds of what it has."""
+        """All features of the website."""
         return self.values | self.lines
 
 
 def telling_of(sites: Sequence[Site], records: Mapping[str, Mapping[str, Any]]) -> dict[str, Telling]:
-    """Return what each website would tell, by its name."""
+    """Return what each website can reveal, by its name."""
     found = {}
     for site in sites:
         record = records.get(str(site.todo.website_id), {})
         values = {name: normalise(name, record[name]) for name in COMPARED if shows(name, record)}
         sent_fields = {one.field for one in site.todo.fields}
         lists = {name: values.get(name, ()) for name in LINE_FIELDS}
-        signs = frozenset(_sign(one, name in sent_fields) for name in lists for one in _kinds(name, lists[name]))
+        features = frozenset(
+            _feature(one, name in sent_fields) for name in lists for one in _line_kinds(name, lists[name])
+        )
         named = frozenset(name for name, value in values.items() if value not in (FIELDS[name].default or False, ()))
         sent = frozenset(f"{name} is sent" for name in sent_fields)
-        found[site.name] = Telling(named | sent, signs, sum(map(len, lists.values())))
+        found[site.name] = Telling(named | sent, features, sum(map(len, lists.values())))
     longest = max(found, key=lambda name: found[name].length)
     if found[longest].length > LONG_LIST:
         found[longest] = found[longest]._replace(lines=found[longest].lines | {"many"})
     return found
 
 
-def _kinds(name: str, lines: Iterable[str]) -> frozenset[str]:
+def _line_kinds(name: str, lines: Iterable[str]) -> frozenset[str]:
     return frozenset(f"{name} {sign}" for line in lines for sign in ("#", "/", "*") if sign in line)
 
 
-def _sign(kind: str, is_sent: bool) -> str:
-    """Return what tells a kind of lines in a list that is sent from the same kind in one that is not."""
+def _feature(kind: str, is_sent: bool) -> str:
+    """Return a label that distinguishes a kind of lines in a sent list from the same kind in other lists."""
     return kind if is_sent else f"{kind}, not sent"
 
 
-def _lost(name: str, before: Mapping[str, Any], shown: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a list that are not shown any more."""
-    if not shows(name, before) or not shows(name, shown):
+def _lost_lines(name: str, before: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a list that are missing in the new record."""
+    if not shows(name, before) or not shows(name, record):
         return []
-    return [line for line in normalise(name, before[name]) if line not in normalise(name, shown[name])]
+    return [line for line in normalise(name, before[name]) if line not in normalise(name, record[name])]
 
 
 def _is_sent(name: str, site: Site) -> bool:
@@ -87,33 +89,39 @@ def _is_sent(name: str, site: Site) -> bool:
 
 
 def kept_nowhere_else(site: Site, changed: Sequence[Site]) -> bool:
-    """Return whether what a website shows besides may be the doing of the service.
+    """Return whether the service may have caused the additional changes on a website.
 
-    A person is the likely cause only if another changed website kept what the service could have changed, too: a value
-    that was not sent, and is another one than this website shows now; or lines of the kind that this website lost. Of
-    a list, it has to be sent on both websites, or on none.
+    A person is the likely cause only if another changed website kept something that the service could have changed:
+
+    * a value that was not sent and differs from the current value on this website; or
+    * lines of the kind that this website lost.
+
+    A list must be sent on both websites or on neither.
     """
-    shown = site.result.record or {}
+    record = site.result.record or {}
     others = [other for other in changed if other is not site and other.before is not None and other.result.sent]
 
     def kept(name: str, other: Site) -> bool:
         before = other.before or {}
-        if _is_sent(name, other) != _is_sent(name, site):  # it was treated in another way
+        if _is_sent(name, other) != _is_sent(name, site):
             return False
-        if name in other.result.besides or not shows(name, before) or name not in shown:
+        if name in other.result.besides or not shows(name, before) or name not in record:
             return False
         if name in LINE_FIELDS:
             lines = normalise(name, before[name])
-            kinds = _kinds(name, _lost(name, site.before or {}, shown))
-            return kinds <= _kinds(name, lines) if kinds else len(lines) > 1
-        return bool(normalise(name, before[name]) != normalise(name, shown[name]))
+            kinds = _line_kinds(name, _lost_lines(name, site.before or {}, record))
+            return kinds <= _line_kinds(name, lines) if kinds else len(lines) > 1
+        return bool(normalise(name, before[name]) != normalise(name, record[name]))
 
     return not any(kept(name, other) for name in site.result.besides for other in others)
 
 
 def altered(site: Site) -> bool:
-    """Return whether a line that is gone is shown in another form, such as cut or in capitals: nobody else does so."""
-    shown, sent = site.result.record or {}, site.result.sent[-1].settings if site.result.sent else {}
+    """Return whether a missing line returned in another form, such as truncated or in capitals.
+
+    Only the service does this.
+    """
+    record, sent = site.result.record or {}, site.result.sent[-1].settings if site.result.sent else {}
 
     def is_new(name: str, line: str) -> bool:
         return line not in normalise(name, (site.before or {})[name]) and line not in sent.get(name, ())
@@ -121,8 +129,8 @@ def altered(site: Site) -> bool:
     return any(
         is_new(name, line) and (lost.startswith(line) or lost.casefold() == line.casefold())
         for name in site.result.besides.keys() & LINE_FIELDS.keys()
-        for lost in _lost(name, site.before or {}, shown)
-        for line in normalise(name, shown[name])
+        for lost in _lost_lines(name, site.before or {}, record)
+        for line in normalise(name, record[name])
     )
 
 
@@ -132,17 +140,19 @@ def most_telling(
     covered: set[str],
     doubted: tuple[Site, Mapping[str, Any], Collection[str]] | None,
 ) -> Site:
-    """Return the website that tells most; after a doubt, the one that has most of what the doubted one has lost.
+    """Return the website that reveals most.
+
+    If another website is not as expected, return the one with most of the features that the other one lost.
 
     :param doubted: a website that is not as expected, its record, and the fields that differ.
     """
     lost: frozenset[str] = frozenset()
     if doubted is not None:
-        site, shown, _ = doubted
+        site, record, _ = doubted
         lost = frozenset(
-            _sign(one, _is_sent(name, site))
+            _feature(one, _is_sent(name, site))
             for name in LINE_FIELDS
-            for one in _kinds(name, _lost(name, site.before or {}, shown))
+            for one in _line_kinds(name, _lost_lines(name, site.before or {}, record))
         )
 
     def key(site: Site) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""The websites of the service: read them with the fewest requests, and read some of them again."""
+"""Read the websites of the service with the fewest requests, and read some of them again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 class Read:
     """Websites that were read one by one, or with the list.
 
-    :param found: current records by id, without websites that no longer exist.
-    :param failures: id to why a website cannot be read.
+    :param found: website id to current record, without websites that no longer exist.
+    :param failures: website id to why it cannot be read.
     :param listed: the complete list, if it was read.
     """
 
@@ -32,9 +32,9 @@ class Read:
 
 
 class Websites:
-    """The websites of the service as they were listed, and how to read some of them again with the fewest requests.
+    """The listed websites of the service; reads some of them again with the fewest requests.
 
-    :param records: the complete list, or the part that was asked for.
+    :param records: the complete list, or the requested part.
     :param complete: whether this is the list of all websites.
     :param workers: maximum number of concurrent requests.
     """
@@ -49,7 +49,7 @@ class Websites:
 
     @property
     def newest(self) -> str | None:
-        """Id of the newest website that was listed; None if none was."""
+        """Id of the newest listed website; None if the list is empty."""
         numbers = [website_id for record in self.records if (website_id := str(record["id"])).isdecimal()]
         return max(numbers, key=int, default=None)
 
@@ -65,9 +65,9 @@ class Websites:
     def read_again(self, ids: Sequence[str], fields: Collection[str], *, one_by_one: bool = False) -> Read:
         """Return current records of these websites.
 
-        The list is read if its rows show the fields, and if it takes fewer requests than reading one by one.
+        The list is read if its rows contain the fields and it takes fewer requests than reading one by one.
 
-        :param fields: fields that the records are needed for.
+        :param fields: fields that the records must contain.
         :param one_by_one: do not read the list.
         """
         rows_show = all(name in record for record in self.records for name in fields)
@@ -82,7 +82,7 @@ class Websites:
 
 
 def show_each(client: AnalyticsClient, ids: Sequence[str], workers: int, verb: str) -> Read:
-    """Return the records of these websites, which are read one by one."""
+    """Read websites one by one, and return their records."""
 
     def work(website_id: str) -> Mapping[str, Any] | None:
         try:
@@ -91,15 +91,15 @@ def show_each(client: AnalyticsClient, ids: Sequence[str], workers: int, verb: s
             return None
 
     failures: dict[str, str] = {}
-    shown = each(client, Work(ids, work, str, failures), Progress(len(ids), verb), workers)
-    return Read({website_id: record for website_id, record in shown if record is not None}, failures)
+    fetched = each(client, Work(ids, work, str, failures), Progress(len(ids), verb), workers)
+    return Read({website_id: record for website_id, record in fetched if record is not None}, failures)
 
 
 def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, workers: int) -> Websites:
-    """Return the websites of the service, or at least those of a part, with the fewest requests.
+    """Return all websites of the service, or at least the selected ones, with the fewest requests.
 
-    A part is read website by website, or the complete list, whichever takes fewer requests: the first page of the list
-    tells how long it is. A domain is searched for; where only the list can tell, the list is read.
+    Selected websites are read one by one or with the complete list, whichever takes fewer requests. The first page of
+    the list contains its length. Domains are looked up by search; if that is not conclusive, the list is read.
 
     :param selectors: ids and domains, no globs; None for all websites.
     :param workers: maximum number of concurrent requests.
@@ -121,7 +121,7 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, w
 
 
 def _look_up(client: AnalyticsClient, selectors: Sequence[str], workers: int) -> list[Mapping[str, Any]] | None:
-    """Return the websites of ids and domains; None if only the complete list can tell which they are."""
+    """Return the websites of ids and domains; None if the complete list is needed to find them."""
     unknown: list[str] = []
 
     def work(selector: str) -> list[Mapping[str, Any]]:
@@ -155,21 +155,22 @@ def complete_records(
     *,
     workers: int,
 ) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
-    """Return the records with all of ``fields``, and failures by website; fetch each website whose record lacks one.
+    """Return the records with all of ``fields``, and failures by website.
 
-    Websites deleted since the list was read, and websites that failed, are left out.
+    Each website whose record has a missing field is fetched. Websites that were deleted since the list was read, and
+    websites that failed, are left out.
 
-    :param doubts: whether the record may be stale: then the website is fetched, too.
+    :param doubts: returns whether a record may be stale; then the website is fetched, too.
     :param workers: maximum number of concurrent requests.
     """
-    lacking = [
+    incomplete = [
         record for record in records if any(name not in record for name in fields) or (doubts and doubts(record))
     ]
-    if not lacking:
+    if not incomplete:
         return list(records), {}
     log.info(
         "Fetching %s of %s websites one by one: their list rows are missing fields, or may be stale.",
-        f"{len(lacking):,}",
+        f"{len(incomplete):,}",
         f"{len(records):,}",
     )
 
@@ -177,19 +178,21 @@ def complete_records(
         fetched = client.website_or_none(str(record["id"]))
         if fetched is None:
             return None
-        row, shown = website_of(record)[0], website_of(fetched)[0]
-        if row and shown and domain_key(row) != domain_key(shown):
-            raise ValueError(f"the list says that its domain is {row!r}, its record says {shown!r}")
+        listed, current = website_of(record)[0], website_of(fetched)[0]
+        if listed and current and domain_key(listed) != domain_key(current):
+            raise ValueError(f"its domain is {listed!r} in the list, but {current!r} in its record")
         return {**record, **fetched}
 
     failures: dict[str, str] = {}
     fetched = each(
         client,
-        Work(lacking, work, lambda record: website_name(*website_of(record)), failures),
-        Progress(len(lacking), "Fetching"),
+        Work(incomplete, work, lambda record: website_name(*website_of(record)), failures),
+        Progress(len(incomplete), "Fetching"),
         workers,
     )
-    answers = {str(record["id"]): answer for record, answer in fetched}
-    asked = {str(record["id"]) for record in lacking}
-    whole = [answers.get(str(record["id"])) if str(record["id"]) in asked else record for record in records]
-    return [record for record in whole if record is not None], failures
+    fetched_by_id = {str(record["id"]): record_or_none for record, record_or_none in fetched}
+    incomplete_ids = {str(record["id"]) for record in incomplete}
+    completed = [
+        fetched_by_id.get(str(record["id"])) if str(record["id"]) in incomplete_ids else record for record in records
+    ]
+    return [record for record in completed if record is not None], failures

@@ -1,4 +1,4 @@
-"""Websites as code: a file as the source of what is wanted."""
+"""Websites as code: a file as the source of the desired state."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NOWHERE = Place("the websites")
 
 @dataclass(frozen=True)
 class WebsitesAsCode:
-    """A file, and what becomes of websites that it does not name.
+    """A file, and how to handle websites that are not in it.
 
     :param file: the file.
     :param prune: also delete the websites that are not in the file, unless they are protected.
-    :param only_missing: only create websites; those that exist are left as they are.
+    :param only_missing: only create websites, and leave existing ones unchanged.
     """
 
     file: WebsitesFile
@@ -44,17 +44,17 @@ class WebsitesAsCode:
 
     @property
     def lists(self) -> Owned:
-        """Nothing: each website has a list of its own."""
+        """Empty, because each website has its own list."""
         return {}
 
     @property
     def parts(self) -> Mapping[str, Sequence[Listed]]:
-        """List field to its lists, those of defaults, groups and websites."""
+        """List field to the lists of defaults, groups and websites."""
         return self.file.parts
 
     @property
     def fields(self) -> Sequence[str]:
-        """Fields that a record has to show."""
+        """Fields that a record must contain."""
         return self.file.fields
 
     def read(self, client: AnalyticsClient, workers: int) -> Websites:
@@ -62,7 +62,7 @@ class WebsitesAsCode:
         return Websites(client, client.list_websites(), complete=True, workers=workers)
 
     def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
-        """Return what is wanted of each website."""
+        """Return the desired state of each website."""
         by_domain = {domain_key(website.domain): website for website in self.file.websites}
         found: dict[str, list[str]] = {}
         doomed, spared, nameless = set(), [], []
@@ -112,10 +112,10 @@ class WebsitesAsCode:
         )
 
     def _protected(self, domain: str) -> str | None:
-        """Return why a website that the file does not name is not deleted."""
+        """Return why a website that is not in the file is not deleted; None if it may be deleted."""
         try:
             check_key(domain)
         except ValueError:
-            return "a file cannot name it"
+            return "its domain is not allowed in a file"
         found = next((one for one in self.file.protected if matches(one, domain)), None)
         return f"{found} is protected" if found else None

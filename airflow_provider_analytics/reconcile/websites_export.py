@@ -1,4 +1,4 @@
-"""Write the file of websites as code from the websites as they are."""
+"""Export the current websites as a file for websites as code."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from airflow_provider_analytics.reconcile.plan import website_of
 from airflow_provider_analytics.reconcile.websites_file import check_key
 
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-#: The file of all websites that are in no group.
+#: Name of the file for websites that are in no group.
 _REST = "websites"
 
 
 def export_websites(
     records: Iterable[Mapping[str, Any]], *, origin: str, restore: bool = False
 ) -> tuple[str, list[str]]:
-    """Return the text of a file that describes the records, and the websites and settings that it lacks.
+    """Return the text of a file that describes the records, and the websites and settings that it omits.
 
-    Planned against the same records, the file changes nothing: a list with a line that a file cannot hold is left out.
-    To restore, it only lacks that line. A comment is sent where its entry is added. The top of the
-    file lists what is missing: lines, fields that a record does not show or whose value is not allowed in a file, and
-    passwords, which no record shows. A website whose domain a file cannot hold is never deleted by a plan.
+    Planned against the same records, the file changes nothing. A list with a line that is not allowed in a file is
+    therefore omitted; with ``restore``, only the line is omitted. A comment is sent when its entry is added.
+
+    The top of the file lists what is omitted: lines, missing fields, fields whose value is not allowed in a file, and
+    passwords, which no record contains. A plan never deletes a website whose domain is not allowed in a file.
 
     :param origin: source of the records, for the first line.
-    :param restore: the records are of the past, such as those of a snapshot.
+    :param restore: whether the records are historical, such as those of a snapshot.
     :raises ValueError: if several records have the same domain.
     """
     websites: dict[str, dict[str, Any]] = {}
@@ -60,7 +61,7 @@ def export_websites(
             lines = raw_lines(field, record.get(field))
             value = normalise(field, record.get(field)) if lines is None else lines
             try:
-                settings[field], network, lost = _exported(field, value, shown=field in record, restore=restore)
+                settings[field], network, lost = _export_value(field, value, shown=field in record, restore=restore)
                 networks |= network
                 left_out += [f"{domain}: {field}: {line}" for line in lost]
             except ValueError as error:
@@ -86,10 +87,10 @@ def export_websites(
 def export_folder(
     records: Iterable[Mapping[str, Any]], groups: Mapping[str, Sequence[str]], *, origin: str, restore: bool = False
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the text of each file of a folder that describes the records, and what the folder lacks.
+    """Return the text of each file of a folder that describes the records, and what the folder omits.
 
-    :param groups: name of a file without ``.yaml`` to the domains, and patterns of them, of its websites; the first
-        group that matches gets the website, and ``websites.yaml`` all that no group matches.
+    :param groups: name of a file without ``.yaml`` to the domains, or patterns, of its websites. The first group that
+        matches gets the website; ``websites.yaml`` gets the websites that no group matches.
     :param origin: source of the records, for the first line of each file.
     :raises ValueError: if the groups are not such a mapping, or several records have the same domain.
     """
@@ -112,10 +113,10 @@ def export_folder(
     return texts, left_out
 
 
-def _exported(field: str, value: Any, *, shown: bool, restore: bool) -> tuple[Any, bool, list[str]]:
-    """Return a value as written in the file, whether it contains a network, and the lines that the file lacks."""
+def _export_value(field: str, value: Any, *, shown: bool, restore: bool) -> tuple[Any, bool, list[str]]:
+    """Return a value as written in the file, whether it contains a network, and the lines that the file omits."""
     if not shown:
-        raise ValueError("the record does not show it")
+        raise ValueError("the record does not contain it")
     if field not in LINE_FIELDS:
         try:
             return FIELDS[field].kind.parse(field, value), False, []
@@ -143,10 +144,10 @@ def _exported(field: str, value: Any, *, shown: bool, restore: bool) -> tuple[An
 
 
 def _entry(entry_type: EntryType, line: str) -> str:
-    """Return the entry of a line; empty for a comment."""
+    """Return the entry of a line; empty for a comment line."""
     if line == MASK:
         raise ValueError("contains a secret of the connection")
     if not is_plain(line):  # a file is reviewed by people
-        raise ValueError("contains characters that do not show")
+        raise ValueError("contains invisible characters")
     entry = entry_type.key(line)
     return entry_type.check_line(entry) if entry else ""

@@ -1,6 +1,6 @@
-"""The desired websites, from YAML files or from values of another task: parse them, with the place of every problem.
+"""Parse the desired websites from YAML files or from the output of a task, and report the place of every problem.
 
-``groups`` override ``defaults``, ``websites`` override both. A setting that none of them names is not changed.
+``groups`` override ``defaults``, and ``websites`` override both. A setting that is in none of them is not changed.
 :func:`schema` is the JSON Schema of the file; editors read it from ``websites.schema.json``.
 """
 
@@ -35,24 +35,24 @@ from airflow_provider_analytics.reconcile.maintained import Listed, read_list, t
 SCHEMA_FILE = "websites.schema.json"
 
 _ALSO = "also_"
-#: What a layer may hold besides settings.
+#: Keys that a layer may contain in addition to settings.
 _IGNORE, _PROTECT = "ignore", "protect"
 _NO_ENTRIES = "has no entries: write [] to clear the list, or leave it out"
-#: Maximum number of values that the aliases of a file stand for.
+#: Maximum number of values to which the aliases of a file expand.
 MAX_ALIASED = 50_000
-_SHOWN_PROBLEMS = 20
-_SHOWN_CHARACTERS = 180
+_MAX_PROBLEMS = 20
+_MAX_CHARACTERS = 180
 _PATTERN = re.compile(r"[*?]")
 
 Path = tuple[str | int, ...]
 
-#: Levels up to which libyaml composes a file; PyYAML's own composer ends at a thousand, with an error.
-_DEEP = 100
+#: Maximum depth of a file that libyaml composes; PyYAML's own composer raises an error at a depth of about a thousand.
+_MAX_DEPTH = 100
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 
 
 class ProblemsError(ValueError):
-    """The problems of a file, at most twenty in the message.
+    """The problems of a file; the message contains at most twenty.
 
     :param text: the message.
     :param problems: all problems, sorted by place.
@@ -68,9 +68,9 @@ class WebsitesFile:
     """The content of a file.
 
     :param websites: its websites, in the order of the file, with defaults and groups applied.
-    :param modes: list field to how it is reconciled, if it is not replaced (see :func:`exclusions.reconcile`).
-    :param protected: domains, and patterns of them, of websites that are never deleted.
-    :param parts: list field to its lists, those of defaults, groups and websites.
+    :param modes: list field to its mode, if given (see :func:`desired.reconcile`).
+    :param protected: domains, or patterns, of websites that are never deleted.
+    :param parts: list field to the lists of defaults, groups and websites.
     """
 
     websites: tuple[Wanted, ...]
@@ -80,18 +80,18 @@ class WebsitesFile:
 
     @property
     def managed(self) -> list[str]:
-        """The list fields for which a ledger is needed."""
+        """List fields that need a ledger."""
         return [name for name, mode in self.modes.items() if mode == "managed"]
 
     @property
     def fields(self) -> list[str]:
-        """The record fields that any website sets."""
+        """Record fields that at least one website sets."""
         named = {name for website in self.websites for name in website.settings}
         return [name for name in SETTABLE_FIELDS if name in named]
 
 
 def check_key(domain: str) -> None:
-    """Raise :class:`ValueError` if a file cannot hold a website of this domain."""
+    """Raise :class:`ValueError` if a website of this domain is not allowed in a file."""
     check_domain(domain)
     if _PATTERN.search(domain):
         raise ValueError(f"domain={domain!r} is a pattern in a file; allowed: a domain name without * and ?")
@@ -99,7 +99,7 @@ def check_key(domain: str) -> None:
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file; its settings are those of ``WEBSITE_FIELDS``, in the same order."""
+    """Return the JSON Schema of the file; its settings are the ``WEBSITE_FIELDS``, in the same order."""
     settings: dict[str, Any] = {}
     for one in WEBSITE_FIELDS:
         if not one.on_update:
@@ -182,16 +182,16 @@ def parse_websites_file(text: str, source: str) -> WebsitesFile:
     reader = _Reader(source)
     data = _read(text, reader)
     _check_shape(data, reader)
-    return _parsed(data, reader)
+    return _build(data, reader)
 
 
 def parse_websites_files(texts: Mapping[str, str]) -> WebsitesFile:
-    """Parse the files of a folder, in the order of their names, as one.
+    """Parse the files of a folder, in the order of their names, as one file.
 
-    ``defaults``, ``groups`` and ``networks`` are of their file. A domain may be in one file only, and ``modes`` have to
-    be the same in all files that have websites: how a list is reconciled is a property of the plan.
+    ``defaults``, ``groups`` and ``networks`` apply to their own file. A domain may be in one file only. ``modes`` must
+    be the same in all files with websites, because they apply to the whole plan.
 
-    :param texts: name of a file, for messages, to its text.
+    :param texts: file name, for messages, to text.
     :raises ProblemsError: with every problem of every file.
     """
     problems: list[Problem] = []
@@ -208,7 +208,7 @@ def parse_websites_files(texts: Mapping[str, str]) -> WebsitesFile:
             problems.append((website.place, f"{website.domain} is a duplicate of {other.place.text}"))
     modes = next(((source, file.modes) for source, file in files if file.websites), ("", {}))
     problems += [
-        (Place(source, 1, 1), f"modes: {_in_words(file.modes)}, but {_in_words(modes[1])} in {modes[0]}; allowed: "
+        (Place(source, 1, 1), f"modes: {_mode_text(file.modes)}, but {_mode_text(modes[1])} in {modes[0]}; allowed: "
          "the same in all files")
         for source, file in files
         if file.websites and dict(file.modes) != dict(modes[1])
@@ -226,9 +226,9 @@ def parse_websites_files(texts: Mapping[str, str]) -> WebsitesFile:
 
 
 def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
-    """Return the names of the files of websites in a folder, sorted.
+    """Return the names of the websites files in a folder, sorted.
 
-    :param names: names of all that is in the folder.
+    :param names: all names in the folder.
     :raises ValueError: if there is no such file.
     """
     found = sorted(name for name in names if name.endswith(".yaml") and not name.startswith("."))
@@ -237,14 +237,14 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
     return found
 
 
-def _in_words(modes: Mapping[str, str]) -> str:
+def _mode_text(modes: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {mode}" for name, mode in sorted(modes.items())) or "none"
 
 
 def _read(text: str, reader: _Reader) -> Any:
-    """Return the values of a YAML text; the reader knows their lines and the problems."""
+    """Return the values of a YAML text; the reader records their lines and the problems."""
     try:
-        node = _composed(text)
+        node = _compose(text)
         if node and "&" in text:
             _check_aliases(node)
         return reader.read(node, ()) if node else None
@@ -256,24 +256,24 @@ def _read(text: str, reader: _Reader) -> Any:
         raise problems_error([(reader.at_mark(None), problem)]) from error
 
 
-def _composed(text: str) -> yaml.Node | None:
-    # libyaml, where PyYAML was built with it, takes a fifth of the time.
+def _compose(text: str) -> yaml.Node | None:
+    # libyaml takes a fifth of the time, but PyYAML may be built without it.
     loader = getattr(yaml, "CSafeLoader", None)
     try:
         if loader and _is_flat(loader(text)):
             return yaml.compose(text, Loader=loader)
     except yaml.YAMLError:
-        pass  # PyYAML's own parser says better what is wrong and where
+        pass  # PyYAML's own parser has better error messages
     return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 def _is_flat(parser: Any) -> bool:
-    """Return whether nothing nests deeply: libyaml's composer would end the process with a segmentation fault."""
+    """Return whether nothing is deeply nested, because libyaml's composer would crash with a segmentation fault."""
     depth = 0
     while event := parser.get_event():
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > _DEEP:
+            if depth > _MAX_DEPTH:
                 return False
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
@@ -281,16 +281,15 @@ def _is_flat(parser: Any) -> bool:
 
 
 def _check_aliases(node: yaml.Node) -> None:
-    """Raise unless the aliases of a document stand for a bounded number of values.
+    """Raise an error if the aliases of a document expand to too many values.
 
-    An alias is one node, however often it is used. Once it is read it is a copy for each use: aliases of aliases
-    multiply.
+    An alias is a single node, but each use is read as a copy. Aliases of aliases multiply.
     """
     sizes: dict[int, int] = {}
 
     def size(part: yaml.Node) -> int:
         if id(part) not in sizes:
-            sizes[id(part)] = 0  # an alias to itself, which is reported when it is read
+            sizes[id(part)] = 0  # for an alias to itself, which is reported later
             inner = part.value if isinstance(part, yaml.CollectionNode) else ()
             pairs = (one if isinstance(one, tuple) else (one,) for one in inner)
             sizes[id(part)] = 1 + sum(size(one) for pair in pairs for one in pair)
@@ -304,11 +303,11 @@ def _check_aliases(node: yaml.Node) -> None:
 
 
 def parse_websites(value: object, source: str = "config") -> WebsitesFile:
-    """Parse desired websites that are values: what the YAML file would hold, or a list of records.
+    """Parse desired websites from values: the content of the YAML file, or a list of records.
 
-    A record is a dict with ``domain`` and the settings of the website. The websites of a dict may be such a list, too.
-    In records, null means "not named". Flags may be 0 and 1, privacy a number, and lists text, as databases have them.
-    A text is parsed as YAML, of which JSON is a part: templates render to text.
+    A record is a dict with ``domain`` and the settings of the website. The ``websites`` of a dict may be such a list,
+    too. In records, null means "not set". Values may have the form that databases use: flags as 0 and 1, privacy as a
+    number, and lists as text. Text is parsed as YAML, which includes JSON, because templates render to text.
 
     :param source: name of the argument, for messages.
     :raises ValueError: with every problem, one per line, as ``source place: problem``.
@@ -317,20 +316,20 @@ def parse_websites(value: object, source: str = "config") -> WebsitesFile:
     if isinstance(value, str):
         reader = _Reader(source)
         value, places = _read(value, reader), reader
-    data = _without_records({"websites": value} if isinstance(value, (list, tuple)) else value, places)
+    data = _to_file_shape({"websites": value} if isinstance(value, (list, tuple)) else value, places)
     raise_problems(places.problems)
     _check_shape(data, places)
-    return _parsed(data, places)
+    return _build(data, places)
 
 
-def _parsed(data: Any, places: _Places) -> WebsitesFile:
+def _build(data: Any, places: _Places) -> WebsitesFile:
     found = WebsitesFile(()) if places.problems else _websites(data, places)
     raise_problems(places.problems)
     return found
 
 
 class _Places:
-    """Where values stand, by their path, and the problems found."""
+    """The places of values by path, and the problems found."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -341,7 +340,7 @@ class _Places:
         return Place(" ".join((self.source, ".".join(map(str, path)))).strip())
 
     def name(self, path: Path) -> str:
-        """Return the name of a value for a message that follows its place."""
+        """Return the name of a value, for a message after its place."""
         return "the value" if path else "the whole"
 
     def problem(self, path: Path, problem: str) -> None:
@@ -359,17 +358,17 @@ class _Reader(_Places):
         self._open: set[int] = set()
 
     def at(self, path: Path) -> Place:
-        """Return the place of a path, or of what it is a part of."""
+        """Return the place of a path, or of the nearest parent with a known place."""
         while path not in self._marks:
             path = path[:-1]
         return self.at_mark(self._marks[path])
 
     def name(self, path: Path) -> str:
-        """Return the path: the place is only a line."""
+        """Return the path, because the place is only a line."""
         return ".".join(map(str, path)) or "the file"
 
     def at_mark(self, mark: Any) -> Place:
-        """Return the place of a mark of PyYAML; None is the beginning of the file."""
+        """Return the place of a PyYAML mark; None is the beginning of the file."""
         return Place(self.source, mark.line + 1, mark.column + 1) if mark else Place(self.source, 1, 1)
 
     def _add(self, node: yaml.Node, problem: str) -> None:
@@ -414,8 +413,8 @@ class _Reader(_Places):
             return node.value
 
 
-def _without_records(data: Any, places: _Places) -> Any:
-    """Return data in the shape of the file: websites by domain, and values as a file has them."""
+def _to_file_shape(data: Any, places: _Places) -> Any:
+    """Return data in the shape of the file: websites by domain, and normalized values."""
     if not isinstance(data, Mapping):
         return data
     data = dict(data)
@@ -429,7 +428,7 @@ def _without_records(data: Any, places: _Places) -> Any:
             elif domain in by_domain:
                 places.problem(("websites", number), f"{domain} is a duplicate")
             else:
-                # null, or NaN, which pandas has for it
+                # pandas represents null as NaN
                 named = {name: one for name, one in record.items() if name != "domain" and not _is_null(one)}
                 by_domain[domain] = named
         data["websites"] = by_domain
@@ -439,46 +438,46 @@ def _without_records(data: Any, places: _Places) -> Any:
             for name in layers:
                 if not isinstance(name, str):
                     places.problem((part,), f"the key {name!r} is not text")
-            data[part] = {name: _as_in_a_file(layer) for name, layer in layers.items()}
-    return data | ({"defaults": _as_in_a_file(data["defaults"])} if "defaults" in data else {})
+            data[part] = {name: _normalize_layer(layer) for name, layer in layers.items()}
+    return data | ({"defaults": _normalize_layer(data["defaults"])} if "defaults" in data else {})
 
 
 def _is_null(value: object) -> bool:
     return value is None or (isinstance(value, (float, Decimal)) and math.isnan(value))
 
 
-def _as_in_a_file(layer: Any) -> Any:
-    """Return the settings of a layer with values as a file has them, where they can be read."""
+def _normalize_layer(layer: Any) -> Any:
+    """Return the settings of a layer, with values in the form of the file if they can be parsed."""
     if not isinstance(layer, Mapping):
         return layer
-    return {name: _plain(str(name), value) for name, value in layer.items()}
+    return {name: _normalize_value(str(name), value) for name, value in layer.items()}
 
 
-def _plain(name: str, value: Any) -> Any:
+def _normalize_value(name: str, value: Any) -> Any:
     if isinstance(value, (tuple, set, frozenset)):
         value = list(value)
     if isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
-        value = int(value)  # pandas and databases have whole numbers so
+        value = int(value)  # pandas and databases may return whole numbers as floats
     if name not in FIELDS or name in LINE_FIELDS or value is None:
         return value
     try:
         return FIELDS[name].kind.parse(name, value)
     except ValueError:
-        return value  # named by the check of the shape
+        return value  # _check_shape reports it
 
 
 @functools.cache
 def _validator() -> Any:
-    """Return the validator of the schema, with what it refers to in place: looking it up takes half of the time."""
+    """Return the validator of the schema, with its references inlined: resolving them takes half of the time."""
     definitions = schema()["definitions"]
 
-    def whole(part: Any) -> Any:
+    def inlined(part: Any) -> Any:
         if isinstance(part, dict):
             name = part["$ref"].rpartition("/")[2] if isinstance(part.get("$ref"), str) else None
-            return whole(definitions[name]) if name else {key: whole(value) for key, value in part.items()}
+            return inlined(definitions[name]) if name else {key: inlined(value) for key, value in part.items()}
         return part
 
-    return jsonschema.Draft7Validator({key: whole(part) for key, part in schema().items() if key != "definitions"})
+    return jsonschema.Draft7Validator({key: inlined(part) for key, part in schema().items() if key != "definitions"})
 
 
 def _check_shape(data: object, places: _Places) -> None:
@@ -498,7 +497,7 @@ def _check_shape(data: object, places: _Places) -> None:
             except ValueError as problem:
                 places.problem(path, str(problem))
         elif error.validator == "type" and _expected(error)[0] in ("object", "array"):
-            # What stands there instead may hold a password.
+            # The wrong value may contain a password.
             kind = "settings by name" if "object" in _expected(error) else "a list"
             places.problem(path, str(refused(where, NOT_SHOWN, kind)))
         elif error.validator == "pattern":
@@ -511,7 +510,7 @@ def _check_shape(data: object, places: _Places) -> None:
 
 
 def _expected(error: jsonschema.ValidationError) -> list[str]:
-    """Return the types that are allowed, the usual one first."""
+    """Return the allowed types, the usual one first."""
     types: Any = error.validator_value
     return [types] if isinstance(types, str) else list(types)
 
@@ -566,7 +565,7 @@ def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
 
 @dataclass(frozen=True)
 class _Lists:
-    """How the lists of a file are read, and those that were found, by field."""
+    """How to read the lists of a file, and the lists found, by field."""
 
     networks: str
     modes: Mapping[str, str]
@@ -614,9 +613,9 @@ def _override(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 
 def problems_error(problems: Iterable[Problem]) -> ProblemsError:
-    """Return one error with the problems, sorted by place and at most twenty in its message."""
+    """Return one error with the problems, sorted by place; its message contains at most twenty."""
     listed = sorted(set(problems))
-    lines = [readable(f"{place.text}: {problem}", _SHOWN_CHARACTERS) for place, problem in listed[:_SHOWN_PROBLEMS]]
+    lines = [readable(f"{place.text}: {problem}", _MAX_CHARACTERS) for place, problem in listed[:_MAX_PROBLEMS]]
     more = [f"and {len(listed) - len(lines):,} more problems"] if len(listed) > len(lines) else []
     return ProblemsError("\n".join([*lines, *more]), listed)
 

@@ -1,4 +1,4 @@
-"""Do the same work for many websites at the same time: bounded, stoppable, and not against a service that is down."""
+"""Process many websites concurrently: bounded, stoppable, and with a circuit breaker for a service that is down."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from airflow_provider_analytics.exceptions import (
 Item = TypeVar("Item")
 Returned = TypeVar("Returned")
 
-#: After this many consecutive failures the service counts as down, and the remaining websites are skipped: each of them
-#: would use up all its retries.
+#: After this many consecutive failures the service counts as down, and the remaining websites are skipped. Otherwise
+#: each of them would use up all its retries.
 GIVE_UP_AFTER = 20
-#: Seconds in which requests under way end after a stop: the client gives them up. Airflow kills the process 5 s after
-#: it told it to end, and the ledger is still to be written.
+#: Seconds that requests under way get to end after a stop; then the client abandons them. Airflow kills the process 5 s
+#: after it stops the task, and the ledger must be written before that.
 END_SECONDS = GRACE_SECONDS + 2 * LOOK_SECONDS
 
 #: Why an item was skipped.
@@ -46,7 +46,7 @@ class NotTriedError(Exception):
 
 
 class Breaker:
-    """Stops work on a service that is down: after many failures in a row, or a key that is not accepted.
+    """Stops the work after many consecutive failures, or after the service rejects the API key.
 
     :param give_up_after: number of consecutive failures.
     """
@@ -65,11 +65,11 @@ class Breaker:
         return self._open.is_set()
 
     def limit(self, give_up_after: int) -> None:
-        """Give up after so many consecutive failures from now on."""
+        """Set the number of consecutive failures after which to give up."""
         self._give_up_after = give_up_after
 
     def guard(self, work: Callable[[Item], Returned], item: Item) -> Returned:
-        """Do the work, or raise :class:`NotTriedError` if the service is down."""
+        """Do the work; raise :class:`NotTriedError` if the service is down."""
         if self.is_open:
             raise NotTriedError
         down = False
@@ -92,7 +92,7 @@ class Progress:
     """Progress lines in the log, one every :data:`~.listing.PROGRESS_SECONDS` and one at the end.
 
     :param total: number of websites.
-    :param verb: what is done with them.
+    :param verb: verb for the log lines, such as ``Checking``.
     """
 
     def __init__(self, total: int, verb: str) -> None:
@@ -110,7 +110,7 @@ class Progress:
             self.say()
 
     def say(self) -> None:
-        """Log a line; not for a website alone."""
+        """Log a line if there is more than one website."""
         self.said = time.monotonic()
         if self.total > 1:
             log.info(
@@ -120,13 +120,13 @@ class Progress:
 
 @dataclass
 class Work(Generic[Item, Returned]):
-    """What is done for many items.
+    """Work to do for many items.
 
     :param items: the items.
-    :param do: does the work for one; called from several threads.
-    :param name: name of an item.
+    :param do: does the work for one item; called from several threads.
+    :param name: returns the name of an item.
     :param failures: receives name to error message.
-    :param not_tried: receives the names of those that were skipped because the service is down.
+    :param not_tried: receives the names of the items that were skipped because the service is down.
     """
 
     items: Sequence[Item]
@@ -143,11 +143,11 @@ def each(
     workers: int,
     breaker: Breaker | None = None,
 ) -> list[tuple[Item, Returned]]:
-    """Do the work for each item concurrently; return the results in the order in which they came.
+    """Do the work for each item concurrently; return the results in order of completion.
 
-    :raises AuthenticationError: if the API key is not accepted any more: what was not begun is not tried.
-    :raises StoppedError: if the client was stopped before all was done. Requests under way get
-        :data:`END_SECONDS` to end, the rest is canceled.
+    :raises AuthenticationError: if the service rejects the API key; the remaining items are skipped.
+    :raises StoppedError: if the client was stopped before the work was complete. Requests under way get
+        :data:`END_SECONDS` to end; the others are canceled.
     """
     done: list[tuple[Item, Returned]] = []
     if not work.items:
@@ -159,7 +159,7 @@ def each(
     ended: queue.SimpleQueue[Future[Returned]] = queue.SimpleQueue()
 
     def take(future: Future[Returned]) -> bool:
-        """Note how a piece of work ended; return whether it was done at all."""
+        """Record the result of an item; return False if it was canceled."""
         item = futures[future]
         name = work.name(item)
         try:
@@ -187,7 +187,7 @@ def each(
         while left and not client.stopped:
             try:
                 left -= take(ended.get(timeout=LOOK_SECONDS))
-            except queue.Empty:  # so that a stop is noticed while nothing ends
+            except queue.Empty:  # check for a stop while nothing ends
                 continue
     except BaseException as error:
         if not isinstance(error, Exception):

@@ -52,7 +52,7 @@ def test_the_answer_of_a_person_is_an_approval(planned: Callable[..., Any], anal
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        pytest.param({"chosen_options": ["Reject"]}, "not approved, but answered with .*Reject", id="rejected"),
+        pytest.param({"chosen_options": ["Reject"]}, "not approved. Response: .*Reject", id="rejected"),
         pytest.param({"params_input": {}}, "whose form has the digest as a param", id="no digest was shown"),
         pytest.param({"params_input": {"digest": "0" * 64}}, "The plan is not the approved one", id="another plan"),
         pytest.param({"after": timedelta(hours=25)}, "approval has expired.* valid for 24 hours", id="expired"),

@@ -160,7 +160,7 @@ def test_two_websites_are_changed_and_put_back(
     assert analytics_sandbox.websites() == websites
     for part in ("so the service does it with each website", "Sent: exclude_ips", "28 websites were not changed"):
         assert part in error
-    assert error.count("It was put back, and shows what it showed before") == 2
+    assert error.count("It was put back, and its previous state was verified") == 2
     assert "Not retried: " in error
 
 

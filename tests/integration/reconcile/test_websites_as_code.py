@@ -586,7 +586,10 @@ def test_what_an_export_cannot_write_is_told_and_never_deleted(
     assert "# id 2: omitted, and never deleted by a plan, domain='http://odd.example/'" in Path(file).read_text()
     plan = execute(PlanWebsitesOperator, config_path=file, prune=True)
     assert (plan["deletes"], plan["protected"]) == (0, 1)
-    assert "Not in the file, but protected (1): `http://odd.example/ (id 2): a file cannot name it`" in plan["markdown"]
+    assert (
+        "Not in the file, but protected (1): `http://odd.example/ (id 2): its domain is not allowed in a file`"
+        in plan["markdown"]
+    )
 
 
 def test_a_page_that_the_list_calls_public_is_not_opened_unseen(
@@ -607,7 +610,7 @@ def test_a_page_that_the_list_calls_public_is_not_opened_unseen(
 
     distortion.answer = call_public  # type: ignore[method-assign]
     config = {"defaults": {"privacy": "public", "email": True}, "websites": {f"{n}.example": {} for n in range(12)}}
-    with pytest.raises(BulkError, match="its page is not public, as the list said; it would become public unseen"):
+    with pytest.raises(BulkError, match="its page would become public, but the list reported it as public already"):
         execute(ApplyWebsitesOperator, config=config)
     assert {website["privacy"] for website in analytics_sandbox.websites()} == {1}
 

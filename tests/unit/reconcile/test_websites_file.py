@@ -318,8 +318,8 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
     assert desired.doomed == {"2"}
     assert desired.spared == [
         "a.customer.EXAMPLE (id 3): *.Customer.example is protected",
-        "http://odd (id 4): a file cannot name it",
-        "*.x (id 5): a file cannot name it",
+        "http://odd (id 4): its domain is not allowed in a file",
+        "*.x (id 5): its domain is not allowed in a file",
         "altebücher.X (id 6): *bücher.x is protected",
     ]
     assert plan(text, RECORD, prune=True).warnings == (
