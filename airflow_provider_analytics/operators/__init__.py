@@ -1,6 +1,7 @@
 """The operators: each validates its arguments, calls a hook and pure functions, logs, and returns plain JSON values.
 
-May import Airflow and everything but ``sandbox``. Modules that DAG parsing does not need are imported inside methods.
+They may import Airflow and everything except ``sandbox``. Modules that DAG parsing does not need are imported inside
+methods.
 """
 
 from __future__ import annotations

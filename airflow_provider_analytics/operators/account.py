@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class GetAccountOperator(AnalyticsOperator):
-    """Return the account that the API key of the connection belongs to (docs/interface.md, Operations).
+    """Return the account of the connection's API key (docs/interface.md, Operations).
 
     .. code-block:: python
 
         GetAccountOperator(task_id="account")
 
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the account record, a dict as the service returns it, without secrets; its keys are not documented.
+    :return: the account record as the service returns it, a dict without secrets; its keys are not documented.
     :raises AirflowFailException: without a retry, if the connection cannot be used or the service rejects the key.
     :raises AnalyticsError: if the request fails or its response is unusable.
     """

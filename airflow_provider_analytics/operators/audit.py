@@ -1,4 +1,4 @@
-"""The audit trail: one JSON line per changed field, and per website that failed."""
+"""The audit trail: one JSON line per changed field and per failed website."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.plan import Change
     from airflow_provider_analytics.storage import StoragePath
 
-#: Seconds after which lines are written to storage that cannot append. A process that is killed loses no more.
+#: Seconds after which lines are written to storage that cannot append; a killed process loses at most these lines.
 PART_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
 
-#: Returns, for a change, list field to entry to where it comes from.
+#: Returns, for a change, list field to entry to its source.
 Told = Callable[["Change"], Mapping[str, Mapping[str, str]]]
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
 
 class Sink(Protocol):
-    """Where lines go; ``write`` may be called from several threads."""
+    """Destination of the lines; ``write`` may be called from several threads."""
 
     def write(self, lines: bytes) -> None:
-        """Take lines, which may be written a little later."""
+        """Accept lines; they may be written a little later."""
 
     def close(self) -> None:
-        """Write what was not written yet."""
+        """Write the lines that were not written yet."""
 
 
 class _File:
-    """A file that lines are appended to: each is there as soon as it is written."""
+    """A file to which lines are appended; each line is flushed immediately."""
 
     def __init__(self, place: StoragePath, mode: int) -> None:
         from airflow_provider_analytics.storage import open_own
 
-        # What another process wrote for the same try stays.
+        # Keep the lines that another process wrote for the same try.
         self._file = open_own(Path(place.path), os.O_APPEND, mode)
         self._lock = threading.Lock()
 
@@ -59,11 +59,11 @@ class _File:
 
 
 class _Parts:
-    """Numbered files, for storage that cannot append: a new one with the lines of every :data:`PART_SECONDS`.
+    """Numbered files for storage that cannot append; a new file is written every :data:`PART_SECONDS`.
 
-    If a file cannot be written, the next line is refused: nothing is to be changed that is not recorded.
+    If a file cannot be written, the next ``write`` raises the error, so that no change goes unrecorded.
 
-    :param folder: where the files are.
+    :param folder: folder of the files.
     :param stem: name of the files without the number.
     """
 
@@ -72,13 +72,13 @@ class _Parts:
 
         self._folder = folder
         self._stem = stem
-        # What another process wrote for the same try stays.
+        # Keep the parts that another process wrote for the same try.
         self._number = sum(name.startswith(f"{stem}-") for name in names(folder))
         self._waiting: list[bytes] = []
         self._error: Exception | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        # Of a process that ends without closing, nobody waits for it.
+        # A daemon, so that a process that ends without closing does not wait for it.
         self._thread = threading.Thread(target=self._run, name="analytics-audit", daemon=True)
         self._thread.start()
 
@@ -119,10 +119,10 @@ class _Parts:
 class AuditTrail:
     """Writer of the lines; without a sink it writes nothing. Thread-safe.
 
-    :param sink: where the lines go, or None.
-    :param who: what every line says: DAG, run, task and try.
-    :param secrets: those of the connection; a value that contains one is not written.
-    :param told: tells where the entries come from that a change adds or removes.
+    :param sink: destination of the lines, or None.
+    :param who: values in every line: DAG, run, task and try.
+    :param secrets: secrets of the connection; a value that contains a secret is not written.
+    :param told: returns the sources of the entries that a change adds or removes.
     """
 
     def __init__(
@@ -135,12 +135,12 @@ class AuditTrail:
         self._sink = sink
         self._who = who
         self._secrets = secrets
-        self._told = told
+        self._sources_of = told
 
     def applied(self, change: Change) -> None:
-        """Write a line per changed field; one without a field if there is none."""
+        """Write a line per changed field, or one line without a field if no field changed."""
         head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
-        told = {name: {"sources": found} for name, found in self._told(change).items()}
+        told = {name: {"sources": found} for name, found in self._sources_of(change).items()}
         lines = [
             {**head, "field": one.field, "before": one.before, "after": one.after, **told.get(one.field, {})}
             for one in change.fields
@@ -148,13 +148,13 @@ class AuditTrail:
         self._write(*(lines or [head]))
 
     def undone(self, change: Change) -> None:
-        """Write a line for a change that was written as applied, and that the website does not show."""
+        """Write a line for a change that was recorded as applied but is not in effect."""
         self._write(
             {"action": f"{change.action} does not hold", "website_id": change.website_id, "domain": change.domain}
         )
 
     def failed(self, failures: Mapping[str, str]) -> None:
-        """Write a line per website that failed: an error names only the first ones.
+        """Write a line per failed website, because an error lists only the first ones.
 
         :param failures: website (domain and id) to why it failed.
         """
@@ -168,7 +168,7 @@ class AuditTrail:
         head = {"time": datetime.now(UTC).isoformat(), **self._who}
         text = ""
         for line in lines:
-            # What names a website is no value of it.
+            # The id and the domain identify a website and are always written.
             names = {name: line[name] for name in ("website_id", "domain") if name in line}
             text += json.dumps({**head, **without_secrets(line, self._secrets), **names}) + "\n"
         self._sink.write(text.encode())
@@ -182,17 +182,17 @@ def audit_trail(
     mode: int,
     told: Told,
 ) -> Iterator[AuditTrail]:
-    """Yield the audit trail of a try; one that writes nothing without a path.
+    """Yield the audit trail of a try; without a path, it writes nothing.
 
-    Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``, with
-    ``-loop<index>`` before the try in a loop. On a local disk
-    a line is written as soon as its change is applied. Other storage cannot append: there a try writes parts, ``...
-    -<try>-0001.jsonl`` and so on, one every :data:`PART_SECONDS` while changes are applied. No file ever contains
-    passwords, because plans do not.
+    Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``. In a loop,
+    ``-loop<index>`` precedes the try. On a local disk, each line is written as soon as its change is applied.
 
-    :param secrets: those of the connection; a value that contains one is not written.
-    :param mode: permissions of the file, on a disk of this machine.
-    :param told: tells where the entries come from that a change adds or removes.
+    Other storage cannot append. There, a try writes parts, ``...-<try>-0001.jsonl`` and so on, one every
+    :data:`PART_SECONDS` while changes are applied. The files never contain passwords, because plans do not.
+
+    :param secrets: secrets of the connection; a value that contains a secret is not written.
+    :param mode: permissions of the file on a local disk.
+    :param told: returns the sources of the entries that a change adds or removes.
     """
     if not audit_path:
         yield AuditTrail(None, {}, secrets, told)
@@ -202,7 +202,7 @@ def audit_trail(
 
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
-    # From Airflow 3.4 on: each iteration of a loop has the same task, run and try.
+    # From Airflow 3.4 on, all iterations of a loop have the same task, run and try.
     loop = context.get("loop")
     iteration = "" if loop is None else f"-loop{loop.index}"
     who |= {} if loop is None else {"loop_index": loop.index}
@@ -217,7 +217,7 @@ def audit_trail(
     try:
         yield AuditTrail(sink, who, secrets, told)
     except BaseException:
-        # What failed first is what matters.
+        # Keep the first error.
         try:
             sink.close()
         except Exception as error:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
-#: Errors of others that a retry cannot fix, and what to do first; those of this package say it themselves
-#: (:attr:`AnalyticsError.before_retry`).
+#: Errors of other packages that a retry cannot fix, and what to do first. Errors of this package have
+#: :attr:`AnalyticsError.before_retry`.
 PERMANENT_ERRORS: Mapping[type[Exception], str] = {
     AirflowNotFoundException: "create the connection first",
     ValueError: "fix the argument first",
@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 
 class ShortErrorsOperator(BaseOperator):
-    """Base class of all operators: the reason of an error stays on the first screen of the task log."""
+    """Base class of all operators; keeps the reason of an error on the first screen of the task log."""
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
-        """Render a template. A missing Variable, for example, is one line below few frames, not below twenty."""
+        """Render a template; an error, such as a missing Variable, is logged with few frames."""
         try:
             return super().render_template(content, *args, **kwargs)
         except Exception as error:
@@ -53,7 +53,7 @@ class AnalyticsOperator(ShortErrorsOperator):
     """
 
     template_fields: Sequence[str] = ("analytics_conn_id",)
-    #: The hook of the try that runs, and whether it was killed before it had one.
+    #: The hook of the running try, and whether the try was killed before it had one.
     _connected: Connected | None = None
     _is_killed = False
 
@@ -62,7 +62,7 @@ class AnalyticsOperator(ShortErrorsOperator):
         self.analytics_conn_id = analytics_conn_id
 
     def connected(self) -> Connected:
-        """Return a context manager that gives a hook, and fails the task without a retry on a permanent error."""
+        """Return a context manager that provides a hook, and fails the task without a retry on a permanent error."""
         read_once(self)
         self._connected = Connected(self.analytics_conn_id)
         if self._is_killed:
@@ -71,12 +71,12 @@ class AnalyticsOperator(ShortErrorsOperator):
         return self._connected
 
     def on_kill(self) -> None:
-        """Send no further requests, and stop waiting; what was done so far is recorded, and the task fails.
+        """Send no further requests, and stop waiting. The changes so far are recorded, and the task fails.
 
-        Airflow calls it when the task is killed: marked as failed or success, cleared, or its worker shut down. Airflow
-        3 does nothing else until it kills the process some seconds later, so the task has to end by itself.
+        Airflow calls this method when the task is killed: it is marked as failed or success, it is cleared, or its
+        worker shuts down. Airflow 3 kills the process some seconds later, so the task must end on its own.
         """
-        # It runs in a signal handler: no locks, no log.
+        # Runs in a signal handler: no locks, no log.
         if self._connected is None:
             self._is_killed = True
         else:
@@ -86,10 +86,9 @@ class AnalyticsOperator(ShortErrorsOperator):
 class FailWithoutRetry:
     """Context manager that turns an error that a retry cannot fix into ``AirflowFailException``.
 
-    Errors of this package that a retry may fix lose the frames of what failed inside. The task log opens at its end,
-    and shows the reason there.
+    Other errors of this package lose their inner frames. The task log opens at its end, where the reason is.
 
-    A class, not a generator: the traceback in the task log has no frames of ``contextlib``.
+    This is a class, not a generator, so that the traceback has no frames of ``contextlib``.
     """
 
     def __enter__(self) -> None:
@@ -98,7 +97,7 @@ class FailWithoutRetry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Raise ``AirflowFailException`` for a permanent error; a text that holds the cause stands for its frames."""
+        """Raise ``AirflowFailException`` for a permanent error; its message contains the cause, without frames."""
         first = next((first for kind, first in PERMANENT_ERRORS.items() if isinstance(error, kind)), "")
         if isinstance(error, AnalyticsError):
             first = error.before_retry
@@ -109,7 +108,7 @@ class FailWithoutRetry:
 
 
 class Connected(FailWithoutRetry):
-    """Context manager that gives a hook and closes it. Once it was stopped, it always raises an error.
+    """Context manager that provides a hook and closes it. After a stop, it always raises an error.
 
     :param analytics_conn_id: id of a connection of type ``analytics``.
     """
@@ -126,7 +125,7 @@ class Connected(FailWithoutRetry):
         return self._hook
 
     def stop(self) -> None:
-        """Let the hook send no further requests."""
+        """Stop the hook; it sends no further requests."""
         self._is_stopped = True
         self._hook.stop()
 
@@ -135,7 +134,7 @@ class Connected(FailWithoutRetry):
     ) -> None:
         """Close the hook; raise ``AirflowFailException`` for a permanent error.
 
-        Errors name websites and entries, which a service may make of a secret.
+        Secrets are removed from the failures, because a service may return a secret in a domain or an entry.
         """
         self._hook.close()
         if self._is_stopped and error is None:
@@ -148,13 +147,13 @@ class Connected(FailWithoutRetry):
 
 
 def without_frames(error: Exception) -> Exception:
-    """Return an error without the frames of what failed; they are logged at level DEBUG."""
+    """Return an error without its frames; they are logged at level DEBUG."""
     log.debug("The frames of what failed", exc_info=error)
     return error.with_traceback(None)
 
 
 def read_once(operator: BaseOperator) -> None:
-    """Let every argument of an operator be read as often as needed: an iterator is exhausted after the first time."""
+    """Make every argument of an operator readable more than once, because an iterator is exhausted after one read."""
     from airflow_provider_analytics.api.checks import once
 
     for name in operator.template_fields:
@@ -162,10 +161,10 @@ def read_once(operator: BaseOperator) -> None:
 
 
 def require_run(context: Context, keys: Iterable[str], what: str) -> None:
-    """Raise :class:`ValueError` if a context lacks what Airflow hands to each task of a run.
+    """Raise :class:`ValueError` if keys are missing in the context that Airflow passes to each task of a run.
 
-    :param keys: what is needed of the context.
-    :param what: what needs it, for the message.
+    :param keys: the required keys.
+    :param what: the feature that needs them, for the message.
     """
     missing = [key for key in keys if key not in context]
     if missing:
@@ -178,8 +177,8 @@ def require_run(context: Context, keys: Iterable[str], what: str) -> None:
 def permanent_failure(message: str, first: str) -> AirflowFailException:
     """Return the exception that fails a task without a retry.
 
-    :param message: what happened, and what to do.
-    :param first: what has to be done before a retry, as an imperative or a clause.
+    :param message: the problem and the remedy.
+    :param first: the action before a retry, as an imperative or a clause.
     """
     end = "" if message.endswith((".", "!", "?", "\n")) else "."
     return AirflowFailException(f"{message}{end}\nNot retried: {first}.")

@@ -30,13 +30,13 @@ _FILTERS = ("search", "search_by", "favorite")
 
 
 class _SyncExclusionsOperator(AnalyticsOperator):
-    """Base class of the operators for both lists; they differ in the type of the entries."""
+    """Base class of the operators for both lists, which differ in the type of the entries."""
 
-    #: Field of the website that holds the list.
+    #: Field of the website that contains the list.
     field: ClassVar[str]
     #: How networks in lists of IP addresses are handled.
     networks: str = "reject"
-    #: Only lists of IP addresses hold host names.
+    #: Only lists of IP addresses may contain host names.
     resolve_names: bool = False
     keep_unresolved: float = 7
     allow_private_answers: bool = False
@@ -171,7 +171,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         return result
 
     def _require_run(self, context: Context, *, dry_run: bool) -> None:
-        """Raise :class:`ValueError` if the arguments need a run, and there is none."""
+        """Raise :class:`ValueError` if the arguments need a run, but there is no run."""
         from airflow_provider_analytics.operators.planning import require_run_to_apply
 
         if not dry_run:
@@ -180,7 +180,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             require_run(context, ["ti"], "The mode managed without list_name")
 
     def _plan(self, hook: AnalyticsHook, context: Context, approved: ApprovedPlan | None, *, dry_run: bool) -> Planned:
-        """Plan what the arguments ask for."""
+        """Plan the changes."""
         from airflow_provider_analytics.api.checks import flag, fraction, positive_number, whole_number
         from airflow_provider_analytics.operators.planning import account_of, resolved_names
         from airflow_provider_analytics.reconcile.engine import Limits, plan, same_scope
@@ -189,7 +189,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         limits = Limits(fraction("max_loss_fraction", self.max_loss_fraction), flag("force", self.force))
         workers = whole_number("max_workers", self.max_workers, at_least=1)
         source = self._source()
-        everywhere, per_website = self._desired(allow_empty=flag("allow_empty", self.allow_empty))
+        everywhere, per_website = self._parse_lists(allow_empty=flag("allow_empty", self.allow_empty))
         keep_days = positive_number("keep_unresolved", self.keep_unresolved, "7", at_most=3650)
         private = flag("allow_private_answers", self.allow_private_answers)
         names = flag("resolve_names", self.resolve_names)
@@ -212,7 +212,9 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             per_website={one: found.with_answers(resolved) for one, found in per_website.items()},
         )
         if ledger and not dry_run:
-            ledger.take_over(context, hook.client)  # before the websites are read: what it may add is shown then
+            ledger.take_over(
+                context, hook.client
+            )  # before the websites are read, so that its outstanding entries are included
         if ledger:
             ledger.note(source.parts, resolved)
         return plan(
@@ -253,7 +255,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         )
 
     def _result(self, planned: Planned, outcome: Outcome | None, *, dry_run: bool) -> dict[str, Any]:
-        """Return the result, and log what a person reads first."""
+        """Return the result, and log a summary."""
         from airflow_provider_analytics.operators.planning import SHOWN_CHANGES, result_of
         from airflow_provider_analytics.readable import counted
 
@@ -289,14 +291,14 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             )
         return result
 
-    def _desired(self, *, allow_empty: bool) -> tuple[Listed, dict[str, Listed]]:
-        """Return the list for all websites, and those per selector; raise all problems at once."""
+    def _parse_lists(self, *, allow_empty: bool) -> tuple[Listed, dict[str, Listed]]:
+        """Return the list for all websites, and the lists per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
         from airflow_provider_analytics.reconcile.maintained import read_list
 
         host_names = flag("resolve_names", self.resolve_names)
         per_website = _json_object("per_website", self.per_website)
-        arguments = {self.field: self._given()}
+        arguments = {self.field: self._list_value()}
         arguments |= {f"per_website[{one!r}]": entries for one, entries in per_website.items()}
         parsed: list[Listed] = []
         problems = []
@@ -323,8 +325,8 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             raise ValueError(f"{self.field} is empty: {why} To clear the lists, set allow_empty=True")
         return parsed[0], dict(zip(per_website, parsed[1:], strict=True))
 
-    def _given(self) -> Any:
-        """Return the list as it is given; its text, if it is given by a path."""
+    def _list_value(self) -> Any:
+        """Return the given list, or the text of the given file."""
         from airflow_provider_analytics.hooks.object_storage import read_text
 
         value, path = getattr(self, self.field), getattr(self, f"{self.field}_path")
@@ -335,7 +337,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             if text is None:
                 raise ValueError(f"{self.field}_path={path!r}: there is no such file; allowed: a text file")
             return text
-        # Whoever sets the value, such as a Variable, would otherwise choose a file that this task reads.
+        # Otherwise the person who sets the value, for example a Variable, could choose a file that this task reads.
         if isinstance(value, str) and len(value.split()) == 1 and re.search(r"^[./~]|://|\.txt$", value.strip()):
             raise refused(self.field, value, f"entries; a file is given by {self.field}_path")
         return value
@@ -353,7 +355,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
 
 
 def _json_object(argument: str, value: Any) -> Mapping[str, Any]:
-    """Return a dict that may be given as JSON text, as templates render it."""
+    """Return a dict; it may be given as JSON text, because templates render to text."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next((key for key, number in Counter(key for key, _ in pairs).items() if number > 1), None)
@@ -372,10 +374,10 @@ def _json_object(argument: str, value: Any) -> Mapping[str, Any]:
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     """Sync the excluded IP addresses of many websites with one list (docs/exclusions.md).
 
-    Reads the list of websites, plans the changes, checks the guards, and only then changes each website that differs,
-    by what it shows at that moment. What was changed is read again at the end. Lists compare as sets; order and
-    comments of existing entries are kept. A website that fails does not stop the others: :class:`BulkError` names all
-    failed websites at the end, and a retry updates only what still differs.
+    The operator reads the list of websites, plans the changes and checks the guards. Then it fetches each website that
+    differs and changes it. At the end it reads all changed websites again. Lists are compared as sets; order and
+    comments of existing entries are kept. A website that fails does not stop the others. :class:`BulkError` lists all
+    failed websites at the end, and a retry updates only websites that still differ.
 
     .. code-block:: python
 
@@ -387,15 +389,15 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         )
 
     :param exclude_ips: IP addresses: a list, or text with one per line, ``#`` comments and blank lines allowed. An
-        empty list needs ``allow_empty``. For ``"managed"``, a comment may name an owner and a last day:
+        empty list needs ``allow_empty``. For ``"managed"``, a comment may contain an owner and a last day:
         ``203.0.113.7  # office, owner=it@example.com, until=2027-01-31``. (templated)
-    :param exclude_ips_path: URL or absolute path of a file with such text, in place of ``exclude_ips``. (templated)
-    :param networks: how networks such as ``203.0.113.0/24`` are handled, since the interface documents addresses only:
-        ``"reject"`` (default), ``"expand"`` (to single addresses, up to 1,024 per list) or ``"send"``. (templated)
+    :param exclude_ips_path: URL or absolute path of a file with such text, instead of ``exclude_ips``. (templated)
+    :param networks: how to handle networks such as ``203.0.113.0/24``: ``"reject"`` (default), ``"expand"`` (to single
+        addresses, up to 1,024 per list) or ``"send"``. The interface documents single addresses only. (templated)
     :param resolve_names: allow host names such as ``vpn.example.com`` in the list, for ``"managed"``: each run looks up
         their addresses, IPv4 and IPv6. (templated)
-    :param keep_unresolved: for how many days the last addresses of a host name stay if it does not resolve; default 7.
-        Then the task fails. (templated)
+    :param keep_unresolved: number of days for which the last addresses of a host name are kept if it does not resolve;
+        default 7. After that, the task fails. (templated)
     :param allow_private_answers: allow host names with private, loopback and other addresses that are not public.
         (templated)
     :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
@@ -404,32 +406,32 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :param per_website: domain, glob or id to additional entries for these websites; a dict, or the text of a JSON
         object. (templated, but for the keys of a dict)
     :param mode: ``"merge"`` (default) adds missing entries; ``"replace"`` makes each list equal to this one;
-        ``"managed"`` adds missing entries and removes those that earlier runs of this list added and it no longer
-        contains, so that entries that were added manually stay. (templated)
+        ``"managed"`` adds missing entries and removes entries that earlier runs added and that are no longer on the
+        list. Entries that were added manually stay. (templated)
     :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
     :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
         is mapped. Required with ``plan_path``. (templated)
-    :param adopt: for ``"managed"``: let the list own the entries that it has in common with the websites,
-        whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
-    :param release: for ``"managed"``: domains, globs and ids of websites that get their own list back: what this list
-        added there is removed, and nothing is added. (templated)
+    :param adopt: for ``"managed"``: let the list own the entries that it and the websites have in common, whoever added
+        them. Use it after a lost ledger, and for the move from ``"merge"``. (templated)
+    :param release: for ``"managed"``: domains, globs and ids of websites to stop managing: the entries that this list
+        added there are removed, and nothing is added. (templated)
     :param allow_empty: allow an empty ``exclude_ips``. (templated)
     :param allow_no_match: allow selectors that match no website. (templated)
     :param max_loss_fraction: largest fraction of the entries on the selected websites that may be lost, and of the
-        list itself in mode ``"managed"``; default 0.3; checked from 10 entries up. (templated)
+        list itself in mode ``"managed"``; default 0.3; checked if there are 10 entries or more. (templated)
     :param force: apply the plan even if this guard trips. (templated)
-    :param dry_run: plan only: send nothing, and write nothing but ``plan_path``. (templated, as ``is_dry_run``)
-    :param plan_path: with ``dry_run``, where to write the whole plan as JSON, and as Markdown to ``<plan_path>.md``;
-        with ``expected_digest``, where the approved plan is. A URL or an absolute path. (templated)
-    :param overwrite_plan: with ``dry_run``, replace another plan at ``plan_path``; else that is an error, since
-        somebody may be approving it. (templated)
+    :param dry_run: plan only: send nothing, and write only ``plan_path``. (templated, as ``is_dry_run``)
+    :param plan_path: URL or absolute path. With ``dry_run``: where to write the complete plan as JSON, and as Markdown
+        to ``<plan_path>.md``. With ``expected_digest``: path of the approved plan. (templated)
+    :param overwrite_plan: with ``dry_run``, replace another plan at ``plan_path``. Otherwise another plan is an error,
+        because someone may be approving it. (templated)
     :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
-        (docs/websites_as_code.md): all of it is applied, and nothing else, or nothing. None applies any plan within the
-        guards. (templated)
-    :param approval_valid_hours: hours after which an approval has expired; default 24. (templated)
-    :param refuse_own_approval: whether the person who started the run must not be the one who approved; needs the
-        output of an ``ApprovalOperator``. (templated)
+        (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. If None: any plan within the
+        guards is applied. (templated)
+    :param approval_valid_hours: hours after which an approval expires; default 24. (templated)
+    :param refuse_own_approval: refuse an approval by the person who started the run; needs the output of an
+        ``ApprovalOperator``. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param file_mode: permissions of ledger, plan and audit trail on a disk of the worker: ``600`` (default: for its
@@ -438,17 +440,18 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
     :return: a dict with the same keys in every mode: ``field``, ``mode``, ``dry_run``, ``digest`` of the plan, the
         numbers of ``websites`` compared, ``creates`` and ``deletes`` (0), ``updates`` planned, ``unchanged``,
         ``applied``, ``entries_added`` and ``entries_removed`` (as planned), ``unsafe`` (the message of a guard that
-        trips, or None), ``force``, ``verified`` (whether what was changed was read again and holds), the first 20
+        trips, or None), ``force``, ``verified`` (whether all changes were read again and are in effect), the first 20
         changes as one line each (``changes``), the number of further changes (``changes_left_out``), the lines of the
         list whose last day is over (``expired``) or at most 30 days away (``expiring``), as dicts with ``entry``,
-        ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes; else
-        None).
+        ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes;
+        otherwise None).
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
-        trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
-    :raises UnresolvedError: before anything is sent, if a host name has no address for longer than ``keep_unresolved``.
+        trips, the list is missing in records in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
+    :raises UnresolvedError: before anything is sent, if a host name has not resolved for longer than
+        ``keep_unresolved``.
     :raises BulkError: at the end, if websites failed.
-    :raises StoppedError: if Airflow told the task to end, or another try has taken over its ledger; the next try does
-        the rest.
+    :raises StoppedError: if Airflow stopped the task, or another try took over its ledger; the next try applies the
+        remaining changes.
     """
 
     field = "exclude_ips"
@@ -539,7 +542,7 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
 
     :param exclude_params: names of query parameters, case-sensitive: a list, or text with one per line, ``#`` comments
         and blank lines allowed. An empty list needs ``allow_empty``. (templated)
-    :param exclude_params_path: URL or absolute path of a file with such text, in place of ``exclude_params``.
+    :param exclude_params_path: URL or absolute path of a file with such text, instead of ``exclude_params``.
         (templated)
     :param websites: None (default) for all, or a list of domains, globs (``*.example.com``) and ids, or filters of the
         list request: ``{"favorite": True}``, ``{"search": "shop"}``. (templated)
@@ -547,32 +550,32 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     :param per_website: domain, glob or id to additional entries for these websites; a dict, or the text of a JSON
         object. (templated, but for the keys of a dict)
     :param mode: ``"merge"`` (default) adds missing entries; ``"replace"`` makes each list equal to this one;
-        ``"managed"`` adds missing entries and removes those that earlier runs of this list added and it no longer
-        contains, so that entries that were added manually stay. (templated)
+        ``"managed"`` adds missing entries and removes entries that earlier runs added and that are no longer on the
+        list. Entries that were added manually stay. (templated)
     :param ledger_path: for ``"managed"``: a small file (URL or absolute path) that records which entries were added.
         Use one ledger per list, and never two runs at the same time (``max_active_runs=1``). (templated)
     :param list_name: name of the list in the ledger; default ``<dag id>.<task id>``, and ``[<map index>]`` if the task
         is mapped. Required with ``plan_path``. (templated)
-    :param adopt: for ``"managed"``: let the list own the entries that it has in common with the websites,
-        whoever added them: after a lost ledger, and for the move from ``"merge"``. (templated)
-    :param release: for ``"managed"``: domains, globs and ids of websites that get their own list back: what this list
-        added there is removed, and nothing is added. (templated)
+    :param adopt: for ``"managed"``: let the list own the entries that it and the websites have in common, whoever added
+        them. Use it after a lost ledger, and for the move from ``"merge"``. (templated)
+    :param release: for ``"managed"``: domains, globs and ids of websites to stop managing: the entries that this list
+        added there are removed, and nothing is added. (templated)
     :param allow_empty: allow an empty ``exclude_params``. (templated)
     :param allow_no_match: allow selectors that match no website. (templated)
     :param max_loss_fraction: largest fraction of the entries on the selected websites that may be lost, and of the
-        list itself in mode ``"managed"``; default 0.3; checked from 10 entries up. (templated)
+        list itself in mode ``"managed"``; default 0.3; checked if there are 10 entries or more. (templated)
     :param force: apply the plan even if this guard trips. (templated)
-    :param dry_run: plan only: send nothing, and write nothing but ``plan_path``. (templated, as ``is_dry_run``)
-    :param plan_path: with ``dry_run``, where to write the whole plan as JSON, and as Markdown to ``<plan_path>.md``;
-        with ``expected_digest``, where the approved plan is. A URL or an absolute path. (templated)
-    :param overwrite_plan: with ``dry_run``, replace another plan at ``plan_path``; else that is an error, since
-        somebody may be approving it. (templated)
+    :param dry_run: plan only: send nothing, and write only ``plan_path``. (templated, as ``is_dry_run``)
+    :param plan_path: URL or absolute path. With ``dry_run``: where to write the complete plan as JSON, and as Markdown
+        to ``<plan_path>.md``. With ``expected_digest``: path of the approved plan. (templated)
+    :param overwrite_plan: with ``dry_run``, replace another plan at ``plan_path``. Otherwise another plan is an error,
+        because someone may be approving it. (templated)
     :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
-        (docs/websites_as_code.md): all of it is applied, and nothing else, or nothing. None applies any plan within the
-        guards. (templated)
-    :param approval_valid_hours: hours after which an approval has expired; default 24. (templated)
-    :param refuse_own_approval: whether the person who started the run must not be the one who approved; needs the
-        output of an ``ApprovalOperator``. (templated)
+        (docs/websites_as_code.md). Exactly the approved plan is applied, or nothing. If None: any plan within the
+        guards is applied. (templated)
+    :param approval_valid_hours: hours after which an approval expires; default 24. (templated)
+    :param refuse_own_approval: refuse an approval by the person who started the run; needs the output of an
+        ``ApprovalOperator``. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param file_mode: permissions of ledger, plan and audit trail on a disk of the worker: ``600`` (default: for its
@@ -580,10 +583,10 @@ class SyncExcludedParamsOperator(_SyncExclusionsOperator):
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict with the same keys as that of :class:`SyncExcludedIpsOperator`.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the guard
-        trips, records do not show the list in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
+        trips, the list is missing in records in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed.
-    :raises StoppedError: if Airflow told the task to end, or another try has taken over its ledger; the next try does
-        the rest.
+    :raises StoppedError: if Airflow stopped the task, or another try took over its ledger; the next try applies the
+        remaining changes.
     """
 
     field = "exclude_params"

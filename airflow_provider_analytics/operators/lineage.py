@@ -1,4 +1,4 @@
-"""What the operators tell OpenLineage; imported only if its provider is installed."""
+"""Lineage for OpenLineage; imported only if its provider is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow_provider_analytics.snapshots.manifest import Manifest
 
-#: Assertion to what it says.
+#: Assertion to its description.
 _MEANINGS = {
     "same_source": "service, account and filters are those of the last snapshot",
     "complete": "the list is proven complete",
@@ -19,12 +19,12 @@ _MEANINGS = {
 def snapshot_lineage(
     source: tuple[str, str], target: tuple[str, str] | None, assertions: Mapping[str, bool], manifest: Manifest | None
 ) -> Any:
-    """Return the ``OperatorLineage`` of a snapshot: the list, with what was asserted about it, and the dataset.
+    """Return the ``OperatorLineage`` of a snapshot: the list with its assertions, and the dataset.
 
     :param source: OpenLineage namespace and name of the list.
-    :param target: those of the dataset, the same every night; None if it is not known.
-    :param assertions: assertion to whether it held.
-    :param manifest: manifest of the snapshot; None if none was published.
+    :param target: OpenLineage namespace and name of the dataset, the same every night; None if unknown.
+    :param assertions: assertion to whether it is true.
+    :param manifest: manifest of the snapshot; None if no snapshot was published.
     """
     from airflow.providers.common.compat.openlineage.facet import (
         InputDataset,

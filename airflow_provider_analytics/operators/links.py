@@ -21,8 +21,8 @@ class SnapshotReportLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the URL that the task stored, or an empty string if there is none."""
-        # Airflow 3 calls this right after the task, on the operator that ran. A task that failed stored nothing, and to
-        # ask for that logs an error.
+        # Airflow 3 calls this right after the task, on the operator that ran. A failed task stored nothing, and reading
+        # a missing XCom logs an error.
         if hasattr(operator, "report_url"):
             return operator.report_url or ""
         # From XCom, because Airflow 2 calls this in the web server, on an operator that has not run.

@@ -1,4 +1,4 @@
-"""Passwords of statistics pages, which are in Airflow; a file and an argument only say where."""
+"""Passwords of statistics pages. They are stored in Airflow; files and arguments contain only references."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def passwords_of(references: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Return the password of each reference, and mask it in logs.
 
     :param references: ``connection:NAME`` or ``variable:NAME`` to the domains that need its password.
-    :raises ValueError: with all references that are not allowed, or lead to no password.
+    :raises ValueError: if references are not allowed or have no password; the message lists those without a password.
     """
     passwords = {reference: _password(check_password_from(reference)) for reference in references}
     missing = []

@@ -1,4 +1,4 @@
-"""What the operators that plan and apply have in common: the files of ledgers and plans, and the result."""
+"""Shared code of the operators that plan and apply: ledger files, plan files and the result."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.plan import Plan
     from airflow_provider_analytics.reconcile.results import Outcome
 
-#: Maximum number of changes in the return value, one line each; the counts cover the rest.
+#: Maximum number of changes in the return value, one line each; the counts include all changes.
 SHOWN_CHANGES = 20
-#: Seconds that a try waits before it reads the websites, if changes of the one before are outstanding: that one looks
-#: every second (``WATCH_SECONDS`` in ``api/stopping.py``), and the requests that it has begun arrive.
+#: Seconds that a try waits before it reads the websites if changes of the previous try are outstanding. The previous
+#: try checks the ledger every second (``WATCH_SECONDS`` in ``api/stopping.py``), and its last requests arrive.
 HANDOVER_SECONDS = 2.0
-#: Number of times that a try begins anew to take a ledger over, as others take it over at the same moment.
-_TAKE_OVERS = 5
-#: What ``file_mode`` may be: who may read, and write, besides the user of the worker.
+#: Maximum number of attempts to take a ledger over while other tries take it over at the same time.
+_MAX_TAKEOVER_ATTEMPTS = 5
+#: Allowed values of ``file_mode``: who may read and write in addition to the user of the worker.
 FILE_MODES = ("600", "640", "660", "644", "664")
 
 log = logging.getLogger(__name__)
 
 
 class LedgerFile:
-    """The file of a ledger. The try that takes it over is the only one to write it, until another try does.
+    """The file of a ledger. Only the try that took it over writes it, until another try takes it over.
 
     :param path: URL or absolute path.
     :param identity: what the ledger must belong to.
-    :param adopt: whether the list owns what it has in common with the websites, for the message of a missing file.
+    :param adopt: whether the list adopts entries that it and the websites have in common, for the message about a
+        missing file.
     :param file_mode: permissions of the file, see :func:`parse_file_mode`.
     """
 
@@ -56,10 +57,10 @@ class LedgerFile:
         self._file = SharedFile(path, "ledger_path", parse_file_mode(file_mode))
         self._identity = identity
         #: The ledger as it was read.
-        self.ledger = self._parsed()
-        #: Whether changes of the try before are outstanding.
+        self.ledger = self._parse()
+        #: Whether changes of the previous try are outstanding.
         self.was_open = self.ledger.is_open
-        #: Who has taken it over from this try.
+        #: The try that took it over from this one, as text; None if no try did.
         self.replaced: str | None = None
         if self._file.text is None:
             follows = "it owns those that it has in common" if adopt else "none of them is ever removed"
@@ -70,19 +71,19 @@ class LedgerFile:
             )
 
     def take_over(self, context: Context, client: AnalyticsClient) -> None:
-        """Make this try the owner, and let the client stop before its next request once another try is.
+        """Make this try the owner, and stop the client before its next request when another try takes over.
 
-        If changes of the try before are outstanding, it may be at work still, as an orphan of a worker that was killed
-        or as a process that hung. It finds itself replaced at its next look, and is given the time for it.
+        If changes of the previous try are outstanding, that try may still be running, for example as an orphan of a
+        killed worker or as a hung process. It notices at its next check that it was replaced. This try waits for that.
 
-        :raises StoppedError: if a later try of this task is the owner already.
+        :raises StoppedError: if a later try of this task is already the owner.
         """
         from airflow_provider_analytics.reconcile.ledger import Try
 
         ti, now = context["ti"], datetime.now(UTC)
         began = (ti.start_date or now).astimezone(UTC).isoformat()
         new = Try(task_name(context), ti.run_id, ti.try_number, secrets.token_hex(8), now.isoformat(), now.isoformat())
-        for _ in range(_TAKE_OVERS):
+        for _ in range(_MAX_TAKEOVER_ATTEMPTS):
             before = self.ledger.owner
             if before and before.replaces(new, began):
                 raise StoppedError(f"Stopped: {self._replaced_by(before)}. Nothing was sent.")
@@ -91,25 +92,25 @@ class LedgerFile:
             if self._file.write(replace(self.ledger, owner=mine).render()):
                 break
             self._file.read()
-            self.ledger = self._parsed()
+            self.ledger = self._parse()
         else:
-            raise self._changed_by_someone()
+            raise self._conflict_error()
         self.ledger = replace(self.ledger, owner=mine)
-        client.watch(self._look)
+        client.watch(self._check_owner)
         if self.was_open:
             log.warning("Took over the ledger %s: %s did not settle it.", self._file.url, before)
             client.wait(HANDOVER_SECONDS)
 
     def note(self, parts: Mapping[str, Sequence[Listed]], resolved: Mapping[str, Resolved]) -> None:
-        """Let the ledger know where the entries of this run come from; it is written with the first claims.
+        """Add the sources of the entries of this run to the ledger; it is written with the first claims.
 
         :param parts: list field to the lists of this run.
-        :param resolved: host name on the list to its answer.
+        :param resolved: host name on the list to its resolution.
         """
         from airflow_provider_analytics.readable import readable
         from airflow_provider_analytics.reconcile.maintained import now, together
 
-        # A comment may hold anything, a key too.
+        # A comment may contain anything, even a key.
         sources = {
             name: {
                 entry: replace(one, owner=readable(one.owner), reason=readable(one.reason))
@@ -120,18 +121,18 @@ class LedgerFile:
         self.ledger = self.ledger.noting(sources, resolved, now().date().isoformat())
 
     def claim(self, ledger: Ledger) -> None:
-        """Write the ledger before changes are sent, unless another try has taken it over.
+        """Write the ledger before changes are sent, unless another try took it over.
 
-        :raises StoppedError: if another try has.
-        :raises StorageError: if someone else wrote the file.
+        :raises StoppedError: if another try took it over.
+        :raises StorageError: if another process wrote the file.
         """
         if not self._write(ledger, settled=None):
-            raise self._changed_by_someone()
+            raise self._conflict_error()
 
     def _write(self, ledger: Ledger, settled: str | None) -> bool:
-        """Write the ledger, unless someone else wrote the file; return whether it was written.
+        """Write the ledger unless another process wrote the file; return whether it was written.
 
-        :raises StoppedError: if another try has taken it over.
+        :raises StoppedError: if another try took it over.
         """
         ledger = replace(ledger, owner=ledger.owner and replace(ledger.owner, settled=settled))
         if self._file.write(ledger.render()):
@@ -143,29 +144,29 @@ class LedgerFile:
         return False
 
     def settle(self, ledger: Ledger, *, is_open: bool) -> None:
-        """Write the ledger at the end; if somebody else wrote the file meanwhile, let it own what both own.
+        """Write the ledger at the end; if another process wrote the file during the run, merge both ledgers.
 
-        A try that was replaced writes nothing: the other one has read all that this one claimed.
+        A try that was replaced writes nothing, because the other try has read all claims of this one.
 
-        :param is_open: whether changes may still be applied, as nothing has told what became of them.
-        :raises StoppedError: if another try has taken it over.
-        :raises StorageError: if someone else wrote the file.
+        :param is_open: whether the outcome of some changes is unknown.
+        :raises StoppedError: if another try took it over.
+        :raises StorageError: if another process wrote the file.
         """
         if not self._write(ledger, settled=None if is_open else datetime.now(UTC).isoformat()):
             if self._file.text is not None:
-                self._file.write(self._parsed().with_that_of(ledger).render())
-            raise self._changed_by_someone()
+                self._file.write(self._parse().with_that_of(ledger).render())
+            raise self._conflict_error()
 
-    def _look(self) -> str | None:
-        """Return who has taken the ledger over from this try, or None.
+    def _check_owner(self) -> str | None:
+        """Return the try that took the ledger over from this one, as text, or None.
 
-        :raises OSError: if the ledger cannot be looked at: no failure of the website whose turn it is, but the end.
+        :raises OSError: if the ledger cannot be read. This ends the work and is not a failure of a single website.
         """
         from airflow_provider_analytics.hooks.object_storage import SharedFile
 
         try:
             if self.replaced is None and not self._file.is_as_read():
-                # In another object: this try may write over what it has read in its own, and over nothing else.
+                # Read with a separate object, because this try may overwrite only the version that it has read itself.
                 self._note_owner(SharedFile(self._file.url, "ledger_path").text)
         except (StorageError, ValueError) as error:
             raise OSError(str(error)) from error
@@ -178,7 +179,7 @@ class LedgerFile:
         try:
             owner = Ledger.parse(text, self._identity).owner if text is not None else None
         except ValueError:
-            owner = None  # no try writes what cannot be read
+            owner = None  # a try never writes an unreadable ledger
         if mine and owner and owner.token != mine.token:
             self._replaced_by(owner)
 
@@ -189,7 +190,7 @@ class LedgerFile:
         self.replaced = f"replaced by {who}, which took over the ledger {self._file.url} at {owner.since}"
         return self.replaced
 
-    def _changed_by_someone(self) -> StorageError:
+    def _conflict_error(self) -> StorageError:
         if self._file.text is None:
             return StorageError(f"The ledger {self._file.url} was deleted during the run.", "Restore it.")
         return StorageError(
@@ -197,7 +198,7 @@ class LedgerFile:
             "Two runs must not share a ledger. Set max_active_runs=1, and give each list its own ledger_path.",
         )
 
-    def _parsed(self) -> Ledger:
+    def _parse(self) -> Ledger:
         from airflow_provider_analytics.reconcile.ledger import Ledger
 
         if self._file.text is None:
@@ -206,7 +207,7 @@ class LedgerFile:
 
 
 def parse_file_mode(value: object) -> int:
-    """Return permissions that are given as octal digits.
+    """Return the permissions for octal digits.
 
     :raises ValueError: if they are not in :data:`FILE_MODES`.
     """
@@ -221,7 +222,7 @@ def task_name(context: Context) -> str:
 
 
 def require_run_to_apply(context: Context, *, ledger: bool = False, audit_path: str | None = None) -> None:
-    """Raise :class:`ValueError` if the ledger or the audit trail needs a run, and there is none."""
+    """Raise :class:`ValueError` if the ledger or the audit trail needs a run, but there is no run."""
     if ledger:
         require_run(context, ["ti"], "The mode managed, whose ledger names the try that owns it,")
     if audit_path:
@@ -231,14 +232,14 @@ def require_run_to_apply(context: Context, *, ledger: bool = False, audit_path: 
 def resolved_names(
     lists: Sequence[Listed], ledger: LedgerFile | None, *, keep_days: float = 0, private: bool = False
 ) -> dict[str, Resolved]:
-    """Return the answers for the host names of lists, and check the clock by which entries expire.
+    """Resolve the host names of lists, and check the clock that is used for the expiry of entries.
 
     :param lists: the lists of one field.
-    :param ledger: the ledger of their mode; None in a mode without one.
-    :param keep_days: for how many days the last answer counts for a name that does not resolve.
+    :param ledger: the ledger; None in a mode without a ledger.
+    :param keep_days: number of days for which the last resolution of a name is kept if the name does not resolve.
     :param private: whether addresses that are not public are allowed.
-    :raises ValueError: if an answer cannot be an entry, or the clock seems to be wrong.
-    :raises UnresolvedError: if a name does not resolve, and no last answer counts.
+    :raises ValueError: if an address cannot be an entry, or the clock seems wrong.
+    :raises UnresolvedError: if a name does not resolve and its last resolution is missing or too old.
     """
     from airflow_provider_analytics.hooks.host_names import look_up_all
     from airflow_provider_analytics.reconcile.maintained import check_clock, now, resolve
@@ -255,15 +256,15 @@ def resolved_names(
     found, warnings = resolve(look_up_all(names), before, at, keep_days=keep_days, private=private)
     for warning in warnings:
         log.warning("%s", warning)
-    for name, answer in found.items():
-        was = before[name].addresses if name in before else answer.addresses
-        if set(was) != set(answer.addresses):
-            log.info("%s moved: %s -> %s", name, ", ".join(was), ", ".join(answer.addresses))
+    for name, resolution in found.items():
+        was = before[name].addresses if name in before else resolution.addresses
+        if set(was) != set(resolution.addresses):
+            log.info("%s moved: %s -> %s", name, ", ".join(was), ", ".join(resolution.addresses))
     return found
 
 
-def _report_on(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
-    """Return what a result says of the last days of entries, and log it.
+def _report_expiry(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
+    """Return the expired and expiring entries for a result, and log them.
 
     :param parts: list field to the lists of this run.
     """
@@ -286,7 +287,7 @@ def _report_on(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
 
 
 def account_of(hook: AnalyticsHook) -> str | None:
-    """Return what tells the account from others; None if it does not show anything of the kind."""
+    """Return a text that identifies the account; None if its record has no such value."""
     from airflow_provider_analytics.api.dialect import account_id
 
     return account_id(hook.get_account())
@@ -295,11 +296,11 @@ def account_of(hook: AnalyticsHook) -> str | None:
 def write_plan(path: str, plan: Plan, secrets: Redactor, *, overwrite: bool, file_mode: str) -> None:
     """Write a plan as JSON, and as Markdown to ``<path>.md``.
 
-    :param secrets: those of the connection.
+    :param secrets: secrets of the connection.
     :param overwrite: replace another plan.
     :param file_mode: permissions of both files, see :func:`parse_file_mode`.
-    :raises GuardError: if there is another plan, which somebody may be approving at this moment, or if a list of a
-        website contains a secret.
+    :raises GuardError: if another plan exists, which someone may be approving, or if a list of a website contains a
+        secret.
     """
     from airflow_provider_analytics.hooks.object_storage import read_text, write_text
     from airflow_provider_analytics.reconcile.markdown import to_markdown
@@ -324,7 +325,7 @@ def write_plan(path: str, plan: Plan, secrets: Redactor, *, overwrite: bool, fil
 
 
 def markdown_path(plan_path: str) -> str:
-    """Return where the Markdown of a plan is."""
+    """Return the path of the Markdown file of a plan."""
     return f"{plan_path}.md"
 
 
@@ -338,12 +339,11 @@ def read_approved(
 ) -> ApprovedPlan | None:
     """Return the approved plan, or None if neither path nor digest is given.
 
-    :param expected_digest: what :meth:`Approval.parse` takes.
+    :param expected_digest: see :meth:`Approval.parse`.
     :param valid_hours: hours for which an approval is valid.
-    :param refuse_own: whether the person who started the run must not be the one who approved.
-    :raises ValueError: if only one of them is given, or there is no plan.
-    :raises GuardError: if the plan is not the approved one, the approval does not count, or the plan must not be
-        applied.
+    :param refuse_own: whether to refuse an approval by the person who started the run.
+    :raises ValueError: if only one of path and digest is given, or there is no plan.
+    :raises GuardError: if the plan is not the approved one, the approval is not valid, or a guard tripped.
     """
     from airflow_provider_analytics.api.checks import positive_number
     from airflow_provider_analytics.hooks.object_storage import read_text
@@ -393,12 +393,12 @@ def read_approved(
 
 
 def used_path(plan_path: str) -> str:
-    """Return where is written that a plan was applied."""
+    """Return the path of the file that records that a plan was applied."""
     return f"{plan_path}.used"
 
 
 def note_use(plan_path: str | None, approved: ApprovedPlan | None, context: Context, file_mode: str) -> None:
-    """Write that an approved plan was applied as a whole, so that nothing more is sent for it."""
+    """Record that an approved plan was completely applied, so that nothing more is sent for it."""
     from airflow_provider_analytics.hooks.object_storage import write_text
 
     if plan_path and approved:
@@ -412,8 +412,8 @@ def result_of(
 ) -> dict[str, Any]:
     """Return the result of the operators that plan and apply, bounded in size.
 
-    :param outcome: what became of the plan; None if it was not applied.
-    :param more: what an operator adds.
+    :param outcome: outcome of the plan; None if it was not applied.
+    :param more: further values of the operator.
     """
     from airflow_provider_analytics.reconcile.markdown import to_markdown
     from airflow_provider_analytics.reconcile.results import Outcome
@@ -423,7 +423,7 @@ def result_of(
         **more,
         "dry_run": dry_run,
         **plan.to_dict(SHOWN_CHANGES),
-        **_report_on(planned.source.parts),
+        **_report_expiry(planned.source.parts),
         "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),
         "applied": outcome.applied,
         "states": outcome.states,

@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 LATE = ("fail", "skip", "label")
 ON_CHANGE = ("report", "fail", "skip")
-#: What a snapshot needs of the context of a run.
-_OF_A_RUN = ("dag", "dag_run", "outlet_events", "ti")
+#: Keys that a snapshot needs in the context of a run.
+_CONTEXT_KEYS = ("dag", "dag_run", "outlet_events", "ti")
 #: Maximum number of undocumented fields in XCom and the asset event.
 MAX_FIELDS = 50
 #: Maximum number of changes in an error.
 SHOWN_CHANGES = 10
 #: Maximum number of days in a log line.
 MAX_DAYS = 20
-#: Data-quality assertion of the lineage to the guard that checks it, in the order in which they are checked.
+#: Data-quality assertion of the lineage to the guard that checks it, in the order of the checks.
 ASSERTIONS: dict[str, str | None] = {"same_source": "source", "complete": None, "not_shrunk": "count"}
 
 
@@ -74,7 +74,7 @@ def snapshot_asset(
     :param favorite: filter of the list.
     :param partitioned: return the asset whose events have the day of the snapshot as partition key, for
         ``PartitionedAssetTimetable`` (docs/snapshots.md).
-    :raises ValueError: if ``partitioned``, and tasks of this Airflow cannot give an event a key.
+    :raises ValueError: if ``partitioned`` is set and this Airflow version does not support partition keys of events.
     """
     uri = asset_uri(analytics_conn_id, dataset, search=search, favorite=favorite)
     if not partitioned:
@@ -87,17 +87,22 @@ def snapshot_asset(
 class SnapshotWebsitesOperator(AnalyticsOperator):
     """Write the complete list of websites as a dated snapshot that a warehouse can load (docs/snapshots.md).
 
-    The data goes to ``<base_path>/<dataset>/dt=YYYY-MM-DD/``, the manifest to ``<base_path>/_<dataset>/``. Readers see
-    all of a snapshot or none of it. Passwords are never written.
+    The data is written to ``<base_path>/<dataset>/dt=YYYY-MM-DD/``, the manifest to ``<base_path>/_<dataset>/``.
+    Readers get the complete snapshot or nothing. Passwords are never written.
 
-    The day is the first of: the argument ``partition_date``; the partition date of the run; of a scheduled run or a
-    backfill, the end of its data interval, its logical date or its ``run_after``; of any other run, today; in the time
-    zone of the DAG. The service returns only its current list, so a list that is observed on another day is late. It is
-    filed, marked as late, up to ``late_tolerance`` after the day if that has no snapshot yet; a published day is
-    history. ``late`` decides about any other late list.
+    The day, in the time zone of the DAG, is the first of:
 
-    Emits an event of ``asset`` with the return value as extra, from Airflow 3.3 on also one of its partitioned asset,
-    with the day as key. Outside of a run, as ``execute({})``, the day is
+    * the argument ``partition_date``;
+    * the partition date of the run;
+    * for a scheduled run or a backfill: the end of its data interval, its logical date or its ``run_after``;
+    * for any other run: today.
+
+    The service returns only its current list, so a list that is read on another day is late. A late list is published,
+    marked as late, if the day has no snapshot yet and ended at most ``late_tolerance`` ago. ``late`` applies to any
+    other late list.
+
+    The operator emits an event of ``asset`` with the return value as extra. From Airflow 3.3 on, it also emits an event
+    of the partitioned asset, with the day as key. Outside of a run, for example as ``execute({})``, the day is
     ``partition_date`` or today, and there is no event.
 
     .. code-block:: python
@@ -113,37 +118,37 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     :param exclude_ips_as: how IP addresses are written: unchanged (``keep``, default), each as its SHA-256 (``hash``),
         or not at all (``drop``). (templated)
     :param partition_date: day of the snapshot, a date or a date with a time; default: that of the run. (templated)
-    :param late: what to do with a late list that may not be filed: ``fail`` (default, without a retry), ``skip``, or
-        ``label``: file it all the same, marked as late, also in place of the snapshot of that day. (templated)
-    :param late_tolerance: how long after the end of the day a late list may be filed if the day has no snapshot; a
-        timedelta, default 12 hours. (templated)
+    :param late: how to handle any other late list: ``fail`` (default, without a retry), ``skip``, or ``label``: publish
+        it, marked as late, even if it replaces the snapshot of that day. (templated)
+    :param late_tolerance: maximum time after the end of the day at which a late list may be published if the day has no
+        snapshot; a timedelta, default 12 hours. (templated)
     :param search: only websites that the service's search finds. (templated)
     :param favorite: only favorites (True) or only others (False). (templated)
-    :param compare_fields: names of the fields that count as changes; default: the documented ones; ``*`` stands for all
+    :param compare_fields: names of the fields that count as changes; default: the documented fields; ``*`` selects all
         fields of the records. (templated)
     :param ignore_fields: names of fields that do not count. (templated)
     :param min_websites: smallest number of websites allowed; default 0. (templated)
-    :param max_loss_fraction: largest fraction that may be lost of the websites, and of the values of a field; default
-        0.3; checked from 10 websites up, and if none is left. (templated)
+    :param max_loss_fraction: largest fraction of the websites, and of the values of a field, that may be lost; default
+        0.3; checked from 10 websites on, and if no website is left. (templated)
     :param accept: names of the guards that are not checked in this run, as a list or separated by commas: ``count``,
         ``source``, ``fields``, ``clock``, ``version``. (templated)
-    :param force: check none of the guards. (templated)
+    :param force: check no guards. (templated)
     :param report: also write an HTML report (extra ``report``); default False. (templated)
     :param report_base_url: web URL of ``base_path``, for the link to the report; not needed if ``base_path`` is a web
         URL itself. (templated)
     :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the dataset and the
-        filters. Required if one of these or ``base_path`` is a template.
+        filters. Required if any of these or ``base_path`` is a template.
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``path`` of the data, ``manifest``, ``digest``, ``dataset``, ``snapshot_date``, ``observed_at``,
-        ``late``, ``count``; ``first`` (whether no earlier day is published), the day of the snapshot before
-        (``previous``; None if there is none or it is damaged) and the numbers of websites ``removed``,
+        ``late``, ``count``; ``first`` (whether no earlier day is published), the day of the previous
+        snapshot (``previous``; None if there is none or it is damaged) and the numbers of websites ``removed``,
         ``privacy_changed``, ``changed`` and ``added`` since; the snapshot of the same day that this one replaced
         (``replaced``: its ``observed_at`` and ``count``, and the same numbers; None if there is none); ``fields`` that
         are ``new``, ``missing`` or have ``misfits``; the data ``files``, the file with all ``changes`` and the
         ``report``.
     :raises AirflowFailException: without a retry, if an argument is not allowed, a guard trips, the list is late and
-        may not be filed, or the connection cannot be used.
-    :raises AirflowSkipException: if the list is late, may not be filed, and ``late="skip"``.
+        must not be published, or the connection cannot be used.
+    :raises AirflowSkipException: if the list is late, must not be published, and ``late="skip"``.
     :raises IncompleteListError: if the list cannot be proven complete.
     :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
@@ -176,7 +181,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         *,
         base_path: str,
         dataset: str = "websites",
-        format: str = "jsonl",  # noqa: A002 - the word that every warehouse uses
+        format: str = "jsonl",  # noqa: A002 - the usual word in warehouses
         compression: str | None = None,
         exclude_ips_as: str = "keep",
         partition_date: date | str | None = None,
@@ -225,17 +230,17 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 f"asset={asset.uri!r} is not allowed; allowed: that of snapshot_asset without partitioned, as the "
                 "partitioned one is added to the outlets"
             )
-        #: The same, with the day as partition key: an event without a key starts no partitioned consumer.
+        #: The same asset with partition keys: an event without a key does not start a partitioned consumer.
         self.partitioned_asset = Asset(partitioned_uri(asset.uri)) if is_ours and can_partition() else None
         self.outlets = [*self.outlets, *filter(None, (self.asset, self.partitioned_asset))]
-        #: What the lineage tells: the manifest if a snapshot was published, its folder, and assertions by name.
+        #: Data of the lineage: the manifest if a snapshot was published, its folder, and the assertions by name.
         self.published: Manifest | None = None
         self.data_uri = ""
         self.assertions: dict[str, bool] = {}
         self.report_url: str | None = None
 
     def _check_identity(self) -> None:
-        """Raise :class:`ValueError`, where a DAG file is parsed, if the asset is known at run time only."""
+        """Raise :class:`ValueError` when a DAG file is parsed, if the asset is known only at run time."""
         for name in ("base_path", "dataset", "search", "favorite", "analytics_conn_id"):
             value = getattr(self, name)
             is_template = isinstance(value, str) and ("{{" in value or "{%" in value)
@@ -256,7 +261,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         now = datetime.now(UTC)
         with self.connected() as hook:
             if context:
-                require_run(context, _OF_A_RUN, "A snapshot")
+                require_run(context, _CONTEXT_KEYS, "A snapshot")
             options = self._options()
             filters = self._filters()
             dataset = dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset))
@@ -299,7 +304,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         if manifest.late:
             self.log.warning("Late: the list of %s is filed under %s", manifest.observed_at, manifest.snapshot_date)
         if differences := drift(manifest.fields):
-            # A new field harms nothing, and may stay for years: it is told, but does not alarm every night.
+            # A new field is harmless and may stay for years, so it is logged without a warning.
             harm = manifest.fields.missing or manifest.fields.misfits
             level = logging.WARNING if harm else logging.INFO
             self.log.log(level, "The records differ from the documented fields; %s", differences)
@@ -340,7 +345,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         return filters
 
     def _day(self, context: Context, now: datetime) -> RunDay:
-        """Return the day of the run; outside of a run, as of one that somebody starts now."""
+        """Return the day of the run; outside of a run, the day of a manual run that starts now."""
         from airflow_provider_analytics.snapshots.run_day import choose_day
 
         if not context:
@@ -360,7 +365,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         )
 
     def _is_late(self, run_day: RunDay, dataset: Dataset, now: datetime) -> bool:
-        """Return whether a list that is read now is late; raise if ``late`` does not allow to file it."""
+        """Return whether a list that is read now is late; raise if ``late`` does not allow publishing it."""
         from airflow_provider_analytics.snapshots.reader import is_published
 
         if not run_day.is_late(now):
@@ -371,7 +376,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         if refusal is None or self.late == "label":
             return True
         if self.late == "skip":
-            raise AirflowSkipException(f"{refusal} Skipped, as late='skip' says.")
+            raise AirflowSkipException(f"{refusal} Skipped because of late='skip'.")
         raise GuardError(
             f"{refusal} Nothing was published. To file it all the same, marked as late, run the task with "
             "late='label'; to skip such runs, set late='skip'."
@@ -401,7 +406,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 url = _uri(about / manifest.report)
         is_link = url is not None and urlsplit(url).scheme in {"http", "https", "file"}
         self.report_url = url if is_link else None
-        # For Airflow 2, whose web server asks for it.
+        # For the web server of Airflow 2.
         if context:
             context["ti"].xcom_push(key=REPORT_URL_KEY, value=self.report_url or "")
 
@@ -417,15 +422,15 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         )
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
-        """Return the lineage of a task that failed: what it read, and which assertion did not hold."""
+        """Return the lineage of a failed task: its input, and the failed assertion."""
         return self.get_openlineage_facets_on_complete(task_instance)
 
 
 class CompareSnapshotsOperator(ShortErrorsOperator):
     """Compare two snapshots: websites removed, changed and added, field by field (docs/snapshots.md).
 
-    All changes are written to ``_since-<previous>.jsonl`` and ``.md`` beside the manifest of the current snapshot; the
-    return value is of bounded size. Removed websites and changes of privacy come first everywhere.
+    All changes are written to ``_since-<previous>.jsonl`` and ``.md`` in the folder of the current manifest. The return
+    value has a bounded size. Removed websites and changes of privacy always come first.
 
     .. code-block:: python
 
@@ -434,13 +439,13 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
     :param base_path: base path of the snapshots: a URL or an absolute path. (templated)
     :param dataset: name of the dataset; default ``websites``. (templated)
     :param current: day of the newer snapshot, YYYY-MM-DD; default: the latest published one. In the DAG that takes the
-        snapshot, give the one that was taken: ``"{{ ti.xcom_pull('snapshot')['snapshot_date'] }}"``. (templated)
-    :param previous: day of the older snapshot; default: the latest published one before ``current``, if it is whole.
-        (templated)
-    :param on_change: what to do if websites changed: ``report`` (default), ``fail`` (without a retry) or ``skip`` (skip
+        snapshot, pass its day: ``"{{ ti.xcom_pull('snapshot')['snapshot_date'] }}"``. (templated)
+    :param previous: day of the older snapshot; default: the latest published one before ``current``, if it is not
+        damaged. (templated)
+    :param on_change: action if websites changed: ``report`` (default), ``fail`` (without a retry) or ``skip`` (skip
         downstream tasks); both files are written in any case. (templated)
     :param compare_fields: names of the fields that count as changes; default: those of the current snapshot; ``*``
-        stands for all fields of the records. (templated)
+        selects all fields of the records. (templated)
     :param ignore_fields: names of fields that do not count; default: those of the current snapshot. (templated)
     :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``removed``,
         ``privacy_changed``, ``changed`` and ``added``, the first 50 ``changes`` and whether there are more
@@ -515,14 +520,14 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
 
 
 class PruneSnapshotsOperator(ShortErrorsOperator):
-    """Remove old snapshots: keep the newest of so many days, weeks and months (docs/snapshots.md).
+    """Remove old snapshots; keep a number of daily, weekly and monthly ones (docs/snapshots.md).
 
-    Only days, weeks and months that have a snapshot count, so that nothing expires during a pause. The newest snapshot
-    is never removed. A damaged one takes no place of a whole one, and is removed only with ``remove_damaged``. What
-    dead runs left behind is removed too, also beside a snapshot.
+    Only days, weeks and months with a snapshot count, so that nothing expires during a pause. The newest snapshot is
+    never removed. Damaged snapshots do not count, and are removed only with ``remove_damaged``. Leftovers of dead runs
+    are removed too, even next to a snapshot.
 
-    Removed are only files that a manifest names, or that lie beside one and have the unique name of a run. Other files
-    and tables, data without manifests, and symbolic links stay as they are.
+    The operator removes only files that a manifest lists, and files next to a manifest with the unique name of a run.
+    It does not touch other files and tables, data without manifests, or symbolic links.
 
     .. code-block:: python
 
@@ -534,12 +539,11 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         more. (templated)
     :param keep_weeks: number of ISO weeks whose newest snapshot is kept; default 0. (templated)
     :param keep_months: number of months whose newest snapshot is kept; default 0. (templated)
-    :param remove_damaged: also remove damaged snapshots that need not be kept; default False. (templated)
+    :param remove_damaged: also remove damaged snapshots that are not kept; default False. (templated)
     :param dry_run: remove nothing. (templated, as ``is_dry_run``)
-    :return: a dict: ``path``, ``dry_run``, the number of snapshots ``kept``, the days ``removed``, ``damaged`` (those
-        that are not whole, day to problem), ``leftovers`` (other days from which files of dead runs are removed) and
-        ``unknown`` (days with files that no manifest names, which are not touched), and the number of ``files`` that
-        are removed.
+    :return: a dict: ``path``, ``dry_run``, the number of snapshots ``kept``, the days ``removed``, ``damaged`` (day to
+        problem), ``leftovers`` (other days from which files of dead runs are removed) and ``unknown`` (days with files
+        that no manifest lists, which are not touched), and the number of removed ``files``.
     :raises AirflowFailException: without a retry, if an argument is not allowed, no day has a manifest, or a folder is
         a symbolic link.
     :raises StorageError: if the storage fails.
@@ -577,7 +581,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         self.is_dry_run = dry_run  # BaseOperator.dry_run is a method
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Remove what is not kept."""
+        """Remove the snapshots that are not kept."""
         from airflow_provider_analytics.api.checks import flag, refused, whole_number
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.layout import dataset_of
@@ -601,7 +605,9 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
                 self.log.warning("The snapshot of %s is not whole, and %s: %s", day, fate, problem)
             if pruning.unknown:
                 days = ", ".join(map(str, pruning.unknown[:MAX_DAYS]))
-                self.log.warning("Not touched, as no manifest names the files: %d days: %s", len(pruning.unknown), days)
+                self.log.warning(
+                    "Not touched, because no manifest lists the files: %d days: %s", len(pruning.unknown), days
+                )
             prune(dataset, pruning, dry_run=dry_run)
         self.log.info(
             "%s: %s snapshots, %s files. Kept: %s snapshots.",
@@ -658,15 +664,15 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _writer(context: Context) -> str | None:
-    """Return what all tries of a task of a run have in common, or None outside of a run."""
+    """Return a text that identifies a task of a run, the same for all its tries; None outside of a run."""
     found = [getattr(context.get("ti"), name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
     return None if None in found else json.dumps(found, default=str)
 
 
 def _where_to_accept(guard: str, context: Context) -> str:
-    """Return where a person accepts what a guard found."""
+    """Return how to accept the finding of a guard."""
     if "accept" not in context.get("params", ()):
-        return "This DAG has no Param accept: set it on the task, and take it out after the run."
+        return "This DAG has no Param accept: set it on the task, and remove it after the run."
     conf = json.dumps({"accept": [guard]})
     return (
         f"In the form of Trigger: {guard} in the field accept. As a command:\n"
@@ -675,7 +681,7 @@ def _where_to_accept(guard: str, context: Context) -> str:
 
 
 def _assertions(accepted: frozenset[str], error: Exception | None = None) -> dict[str, bool]:
-    """Return which assertions about the list held, up to the one that did not; accepted guards assert nothing."""
+    """Return whether each assertion about the list is true, up to the first false one; without accepted guards."""
     failed: str | None = getattr(error, "guard", None)
     found: dict[str, bool] = {}
     for name, guard in ASSERTIONS.items():
@@ -684,7 +690,7 @@ def _assertions(accepted: frozenset[str], error: Exception | None = None) -> dic
             found[name] = not did_fail
         if did_fail:
             return found
-    # Another error says nothing about the list: it may not even have been read.
+    # After another error, nothing is known about the list: it may not even have been read.
     return found if error is None or failed == "fields" else {}
 
 

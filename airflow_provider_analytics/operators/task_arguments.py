@@ -10,7 +10,7 @@ from typing import Any, Required, TypedDict
 class TaskArguments(TypedDict, total=False):
     """Arguments of ``BaseOperator`` in all supported Airflow versions; a test compares them with its signature.
 
-    Each Airflow version rejects those that it does not know.
+    Each Airflow version rejects arguments that it does not know.
     """
 
     task_id: Required[str]

@@ -25,13 +25,13 @@ ARGUMENTS = {"email": "email_reports", "password": "password_from"}
 class ListWebsitesOperator(AnalyticsOperator):
     """Return the complete list of websites, if it is short enough for XCom (docs/interface.md, List parameters).
 
-    For more than ``max_records`` websites use ``SnapshotWebsitesOperator``, which writes them to storage.
+    For a longer list, use ``SnapshotWebsitesOperator``, which writes the websites to storage.
 
     .. code-block:: python
 
         ListWebsitesOperator(task_id="favorites", favorite=True, sort_by="domain", sort="asc")
 
-    :param search: search query; the service decides what matches. (templated)
+    :param search: search query; the service defines the matching. (templated)
     :param search_by: field to search: ``domain``. (templated)
     :param favorite: only favorites (True) or only others (False). (templated)
     :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``. (templated)
@@ -39,7 +39,7 @@ class ListWebsitesOperator(AnalyticsOperator):
     :param per_page: websites per request: 10, 25, 50 or 100; default 100. (templated)
     :param max_records: maximum number of websites; a longer list fails the task; default 1,000. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: list of website records, each a dict as the service returns it, without secrets.
+    :return: list of website records as the service returns them, dicts without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the list is longer than
         ``max_records``, or the connection cannot be used.
     :raises IncompleteListError: if the list cannot be proven complete.
@@ -104,10 +104,10 @@ class GetWebsiteOperator(AnalyticsOperator):
         GetWebsiteOperator(task_id="read", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match, ignoring case, a dot at the end and whether
-        it is written in punycode. (templated)
+    :param domain: domain of the website, instead of its id; exact match that ignores case, a trailing dot and punycode
+        encoding. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the website record, a dict as the service returns it, without secrets.
+    :return: the website record as the service returns it, a dict without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
         the connection cannot be used.
     :raises NotFoundError: if there is no website with this id.
@@ -151,7 +151,7 @@ class _SettingsOperator(AnalyticsOperator):
         super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
 
     def _settings(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the given settings, with the password that ``password_from`` leads to."""
+        """Return the given settings, with the password from ``password_from``."""
         from airflow_provider_analytics.operators.passwords import passwords_of
 
         settings = {name: getattr(self, ARGUMENTS.get(name, name)) for name in names}
@@ -163,8 +163,8 @@ class _SettingsOperator(AnalyticsOperator):
 class CreateWebsiteOperator(_SettingsOperator):
     """Create a website, unless one with this domain exists (docs/interface.md, Operations).
 
-    The complete list is read first, so that a retry does not create a second website, and the newest websites
-    afterwards, so that of two tasks that create it at the same time at most one succeeds.
+    The operator reads the complete list first, so that a retry does not create a second website. Afterwards it reads
+    the newest websites: if two tasks create the same website at the same time, at most one of them succeeds.
 
     .. code-block:: python
 
@@ -173,25 +173,23 @@ class CreateWebsiteOperator(_SettingsOperator):
     :param domain: domain of the website, without scheme, port or path. (templated)
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. (templated)
-    :param password_from: where Airflow has the password of the statistics page: ``connection:NAME`` or
-        ``variable:NAME``, with a name that begins with ``page_password``; has effect only with privacy ``password``.
-        (templated)
+    :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``, with
+        a name that begins with ``page_password``; has effect only with privacy ``password``. (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
     :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line.
         (templated)
     :param exclude_ips: IP addresses excluded from tracking: a list, or text with an entry per line. (templated)
-    :param if_exists: what to do if the website exists: ``skip`` (default) leaves it unchanged and reports which
-        settings differ, ``update`` updates the settings that differ, ``fail`` fails the task without a retry.
-        (templated)
+    :param if_exists: what to do if the website exists: ``skip`` (default) leaves it unchanged and reports the settings
+        that differ, ``update`` updates the settings that differ, ``fail`` fails the task without a retry. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``website_id``, ``domain``, ``created`` (whether this run created it), the names of the fields
-        that this run ``updated``, of those that were left ``differing`` (``if_exists="skip"``), and of those that the
-        service does not show (``unverified``, such as the password), ``verified`` (whether the website is as asked for
-        in all fields), and ``website``, the record as the service returns it, without secrets.
+        that this run ``updated``, of fields left ``differing`` (``if_exists="skip"``), and of fields that the service
+        does not return (``unverified``, such as the password), ``verified`` (whether all fields are as requested), and
+        ``website``, the record as the service returns it, without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, the
-        website exists and ``if_exists="fail"``, the website was created and is not as it should be, several websites
-        have the domain, or the connection cannot be used.
+        website exists and ``if_exists="fail"``, the website was created but is not as requested, several websites have
+        the domain, or the connection cannot be used.
     :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
     """
 
@@ -245,7 +243,7 @@ class CreateWebsiteOperator(_SettingsOperator):
             except AnalyticsError as error:
                 if not error.created:
                     raise
-                # A retry would find the website, and if_exists="skip" would leave it as it is.
+                # A retry would find the website, and if_exists="skip" would leave it unchanged.
                 error.where = error.where or hook.where
                 first = f"check the website. It exists now, and a retry would apply if_exists={self.if_exists!r}"
                 raise permanent_failure(f"Created website {self.domain}, but: {error}", first) from None
@@ -265,39 +263,38 @@ class CreateWebsiteOperator(_SettingsOperator):
                 updated = hook.client.update_website(website_id, expected_domain=self.domain, **changes)
                 return _result(hook, updated, updated=differing if updated.sent else ())
             else:
-                # Left as it is, so it is a warning if that is not what was asked for.
-                told = f"Settings that differ or are not shown: {_list(differing) or 'none'}."
+                # A warning if the settings differ, because the website is left unchanged.
+                details = f"Settings that differ or are not shown: {_list(differing) or 'none'}."
                 log = self.log.warning if differing else self.log.info
-                log("Website %s exists, with id %s, and was left unchanged. %s", self.domain, website_id, told)
+                log("Website %s exists, with id %s, and was left unchanged. %s", self.domain, website_id, details)
             return _result(hook, written, created=written.created, differing=differing)
 
 
 class UpdateWebsiteOperator(_SettingsOperator):
-    """Change settings of a website (docs/interface.md, Operations); settings that are not given stay unchanged.
+    """Change settings of a website (docs/interface.md, Operations). Other settings stay unchanged.
 
     .. code-block:: python
 
         UpdateWebsiteOperator(task_id="hide", domain="shop.example.com", privacy="private", favorite=True)
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match, ignoring case, a dot at the end and whether
-        it is written in punycode. (templated)
+    :param domain: domain of the website, instead of its id; exact match that ignores case, a trailing dot and punycode
+        encoding. (templated)
     :param privacy: who sees the statistics page: ``public`` (0), ``private`` (1) or ``password`` (2), by name or
         number. (templated)
-    :param password_from: where Airflow has the password of the statistics page: ``connection:NAME`` or
-        ``variable:NAME``, with a name that begins with ``page_password``; has effect only with privacy ``password``.
-        (templated)
+    :param password_from: source of the password of the statistics page: ``connection:NAME`` or ``variable:NAME``, with
+        a name that begins with ``page_password``; has effect only with privacy ``password``. (templated)
     :param email_reports: whether periodic e-mail reports are sent, the field ``email`` of the interface. (templated)
     :param exclude_bots: whether common bots are excluded from tracking. (templated)
-    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line; ``[]``
-        clears the list, a text without entries is refused. (templated)
+    :param exclude_params: URL query parameters excluded from tracking: a list, or text with an entry per line. ``[]``
+        clears the list; text without entries is refused. (templated)
     :param exclude_ips: IP addresses excluded from tracking, as ``exclude_params``. (templated)
     :param favorite: whether the website is marked as favorite. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as that of :class:`CreateWebsiteOperator`.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, several
         websites have the domain, or the connection cannot be used.
-    :raises NotAppliedError: if the website does not show what was sent, or other fields changed.
+    :raises NotAppliedError: if the sent values are not in effect afterwards, or other fields changed.
     :raises NotFoundError: if there is no website with this id.
     :raises DomainNotFoundError: if no website has the domain.
     """
@@ -366,10 +363,10 @@ class DeleteWebsiteOperator(AnalyticsOperator):
         DeleteWebsiteOperator(task_id="retire", domain="shop.example.com")
 
     :param website_id: id of the website. (templated)
-    :param domain: domain of the website, instead of its id; exact match, ignoring case, a dot at the end and whether
-        it is written in punycode. (templated)
-    :param ignore_missing: succeed if the website does not exist, so that the task can run again; default True. The
-        account must be readable in that case, since with a wrong base URL every website is missing. (templated)
+    :param domain: domain of the website, instead of its id; exact match that ignores case, a trailing dot and punycode
+        encoding. (templated)
+    :param ignore_missing: succeed if the website does not exist, so that the task can run again; default True. Then the
+        account must be readable, because with a wrong base URL every website is missing. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: ``{"website_id": ..., "domain": ..., "deleted": ...}``: the arguments, and whether this run deleted the
         website.

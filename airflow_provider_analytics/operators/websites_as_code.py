@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 ON_DRIFT = ("fail", "skip", "report")
 
-#: What a file may be: see ``parse_websites``.
+#: Content of a file: see ``parse_websites``.
 Config = Mapping[str, Any] | Iterable[Mapping[str, Any]] | str
 
 
 class _Settings(NamedTuple):
-    """The arguments that a plan is made with, and that it is bound to."""
+    """The arguments of a plan, to which it is bound."""
 
     prune: bool
     max_loss_fraction: float
@@ -40,7 +40,7 @@ class _Settings(NamedTuple):
     only_missing: bool = False
 
     def differing(self, scope: Mapping[str, Any]) -> list[str]:
-        """Return the arguments that are given and are others than those of a plan."""
+        """Return the names of given arguments that differ from those of a plan."""
         default = _Settings(False, MAX_LOSS_FRACTION, None, None, False)
         given = {name: value for name, value in self._asdict().items() if value != getattr(default, name)}
         return [name for name, value in given.items() if value != scope.get(name)]
@@ -59,10 +59,10 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         "max_workers",
         "analytics_conn_id",
     )
-    #: Only operators that plan have it.
+    #: Only operators that plan have these arguments.
     adopt: bool = False
     only_missing: bool = False
-    #: Only operators that write have it.
+    #: Only operators that write have this argument.
     file_mode: str = "600"
 
     def __init__(
@@ -115,8 +115,8 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
     ) -> Planned:
         """Compare the file with the complete list of websites.
 
-        :param approved: the plan that was approved, which must be about the same service.
-        :param to_apply_in: the context of the task, if it is to apply the plan.
+        :param approved: the approved plan, which must be for the same service.
+        :param to_apply_in: the context of the task, if it applies the plan.
         """
         from airflow_provider_analytics.api.checks import whole_number
         from airflow_provider_analytics.operators.planning import account_of, require_run_to_apply, resolved_names
@@ -127,7 +127,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         source = WebsitesAsCode(self._file(), settings.prune, settings.only_missing)
         if source.managed and to_apply_in is not None:
             require_run_to_apply(to_apply_in, ledger=True)
-        # A plan that was made for another service or account is another plan.
+        # A plan for another service or account is a different plan.
         service = {"service": hook.client.base_url, "account": account_of(hook)}
         if approved:
             same_scope(approved, service)
@@ -185,7 +185,7 @@ class _WebsitesAsCodeOperator(AnalyticsOperator):
         return LedgerFile(settings.ledger_path, identity, adopt=settings.adopt, file_mode=self.file_mode)
 
     def _log_plan(self, what: str, result: Mapping[str, Any]) -> None:
-        """Log a plan, and its counts last, since Airflow shows the end of a log first."""
+        """Log a plan, with its counts at the end, because Airflow displays the end of a log first."""
         counts = ", ".join(f"{result[f'{action}s']:,} to {action}" for action in ("create", "update", "delete"))
         self.log.info("%s:\n%s", what, result["markdown"])
         self.log.info("%s: %s", what, counts)
@@ -203,24 +203,24 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         )
 
     :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
-    :param config: instead of ``config_path``, what the file would hold, as a dict or its JSON text, or a list of
-        records with ``domain`` and settings, such as the output of another task. (templated)
+    :param config: instead of ``config_path``: the content of the file as a dict or its JSON text, or a list of records
+        with ``domain`` and settings, such as the output of another task. (templated)
     :param plan_path: where to write the complete plan as JSON, and as Markdown to ``<plan_path>.md`` (URL or absolute
         path). (templated)
-    :param overwrite_plan: replace another plan at ``plan_path``; else that is an error, since somebody may be approving
-        it. (templated)
+    :param overwrite_plan: replace another plan at ``plan_path``. Otherwise another plan is an error, because someone
+        may be approving it. (templated)
     :param file_mode: permissions of the plan on a disk of the worker: ``600`` (default: for its
         user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param prune: also delete websites that are not in the file. (templated)
     :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
-        be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up. (templated)
-    :param force: override these guards; who approves the plan approves that, too. (templated)
+        be lost, and of the statistics pages that may become public; default 0.3; checked from 10 on. (templated)
+    :param force: override these guards; an approval of the plan includes this. (templated)
     :param ledger_path: for lists in mode ``managed``: a small file (URL or absolute path) that records which entries
         were added. (templated)
     :param list_name: for lists in mode ``managed``: their name in the ledger. (templated)
-    :param adopt: for lists in mode ``managed``: let them own the entries that they have in common with
-        the websites, whoever added them. (templated)
-    :param only_missing: create the websites that do not exist, and leave all others as they are. (templated)
+    :param adopt: for lists in mode ``managed``: let them own the entries that they and the websites have in common,
+        whoever added them. (templated)
+    :param only_missing: create the websites that do not exist, and leave all others unchanged. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``digest`` (for :class:`ApplyWebsitesOperator`), ``markdown`` (for example for the body of an
@@ -290,7 +290,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         return result
 
     def result(self, hook: AnalyticsHook) -> dict[str, Any]:
-        """Return what the task returns; the command ``plan`` shows it."""
+        """Return the result of the task; the command ``plan`` prints it."""
         from airflow_provider_analytics.api.checks import flag
         from airflow_provider_analytics.operators.planning import result_of, write_plan
 
@@ -305,14 +305,14 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
 class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     """Make the websites match a file, with or without an approved plan (docs/websites_as_code.md).
 
-    Reads the list and plans again. With ``plan_path`` and ``expected_digest``, the approved plan is applied whole or
-    not at all: each of its changes must still be planned, or show its result on the service, and nothing else may be
-    planned; otherwise the task fails without a retry, and nothing is sent. A retry after a crash continues. The
-    settings are those of the plan. Without them, any plan within the guards is applied.
+    The operator reads the list and plans again. With ``plan_path`` and ``expected_digest``, it applies the approved
+    plan completely or not at all. Each approved change must still be planned or already be in effect, and nothing
+    else may be planned. Otherwise the task fails without a retry, and nothing is sent. A retry after a crash
+    continues. The settings are those of the plan. Without the two arguments, any plan within the guards is applied.
 
-    Right before a website is changed it is shown, and what was changed is read again at the end. Before a delete, the
-    domain of the id is checked once more. Passwords are read from the connection or variable that ``password_from``
-    names, only when they are needed.
+    Each website is fetched immediately before it is changed, and read again at the end. Before a delete, the domain of
+    the id is checked again. Passwords are read from the connection or variable in ``password_from``, only when they are
+    needed.
 
     .. code-block:: python
 
@@ -328,30 +328,30 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     :param expected_digest: ``digest`` of the approved plan, or the output of an ``ApprovalOperator`` whose form has it
         (docs/websites_as_code.md); with ``plan_path``. (templated)
     :param plan_path: ``plan_path`` of :class:`PlanWebsitesOperator`; with ``expected_digest``. (templated)
-    :param approval_valid_hours: hours after which an approval has expired; default 24. (templated)
-    :param refuse_own_approval: whether the person who started the run must not be the one who approved; needs the
-        output of an ``ApprovalOperator``. (templated)
-    :param prune: also delete websites that are not in the file; with ``plan_path``, that of the plan. (templated)
+    :param approval_valid_hours: hours after which an approval expires; default 24. (templated)
+    :param refuse_own_approval: refuse an approval by the person who started the run; needs the output of an
+        ``ApprovalOperator``. (templated)
+    :param prune: also delete websites that are not in the file; with ``plan_path``, as in the plan. (templated)
     :param max_loss_fraction: largest fraction of the websites that may be deleted, of the entries of a list that may
-        be lost, and of the statistics pages that may become public; default 0.3; checked from 10 up; with
-        ``plan_path``, that of the plan. (templated)
-    :param force: apply the plan even if these guards trip; with ``plan_path``, that of the plan. (templated)
-    :param ledger_path: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
-    :param list_name: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
-    :param adopt: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
-    :param only_missing: see :class:`PlanWebsitesOperator`; with ``plan_path``, that of the plan. (templated)
+        be lost, and of the statistics pages that may become public; default 0.3; checked from 10 on; with
+        ``plan_path``, as in the plan. (templated)
+    :param force: apply the plan even if these guards trip; with ``plan_path``, as in the plan. (templated)
+    :param ledger_path: see :class:`PlanWebsitesOperator`; with ``plan_path``, as in the plan. (templated)
+    :param list_name: see :class:`PlanWebsitesOperator`; with ``plan_path``, as in the plan. (templated)
+    :param adopt: see :class:`PlanWebsitesOperator`; with ``plan_path``, as in the plan. (templated)
+    :param only_missing: see :class:`PlanWebsitesOperator`; with ``plan_path``, as in the plan. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param audit_path: folder (URL or absolute path) for a JSON line per changed field and failed website. (templated)
     :param file_mode: permissions of ledger and audit trail on a disk of the worker: ``600`` (default: for its
         user only), ``640``, ``660``, ``644`` or ``664``, as text. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
-    :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of websites changed, ``verified``
-        whether all that was changed was read again and holds.
+    :return: the same dict as :class:`PlanWebsitesOperator`; ``applied`` is the number of changed websites, ``verified``
+        whether all changes were read again and are in effect.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
-    :raises BulkError: if websites could not be read; or at the end, if websites failed: then a retry applies the
-        remaining changes.
-    :raises StoppedError: if Airflow told the task to end, or another try has taken over its ledger; a retry applies the
+    :raises BulkError: if websites could not be read; or at the end, if websites failed. A retry applies the remaining
+        changes.
+    :raises StoppedError: if Airflow stopped the task, or another try took over its ledger; a retry applies the
         remaining changes.
     """
 
@@ -437,15 +437,15 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             )
             if approved:
                 settings = self._approved_settings(approved.plan, settings, force=force)
-            of_approved = approved.plan if approved else None
-            planned = self._plan(hook, settings, force=force, approved=of_approved, to_apply_in=context)
+            approved_plan = approved.plan if approved else None
+            planned = self._plan(hook, settings, force=force, approved=approved_plan, to_apply_in=context)
             planned = planned.only(approved)
             mode = parse_file_mode(self.file_mode)
             audit = audit_trail(self.audit_path, context, hook.client.redact, mode, planned.told)
             outcome = planned.apply(audit, passwords=passwords_of(planned.plan.password_sources))
             result = result_of(planned, outcome, dry_run=False, plan_path=self.plan_path)
             self.log.info("The plan is:\n%s", to_markdown(planned.plan))
-            # Last, since Airflow shows the end of a log first.
+            # Last, because Airflow displays the end of a log first.
             self.log.info(
                 "Applied %s of %s changes, %s failed",
                 *(f"{number:,}" for number in (outcome.applied, len(planned.plan.changes), len(outcome.failures))),
@@ -457,9 +457,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
     def _approved_settings(self, approved: Plan, settings: _Settings, *, force: bool) -> _Settings:
         differing = settings.differing(approved.scope) + (["force"] if force and not approved.force else [])
         if differing:
-            raise ValueError(
-                f"{', '.join(differing)}: given here, but not so in the approved plan; give it to the plan task only"
-            )
+            raise ValueError(f"{', '.join(differing)}: differs from the approved plan; set it on the plan task only")
         of_the_plan: dict[str, Any] = {name: approved.scope.get(name) for name in settings._fields}
         return settings._replace(**of_the_plan)
 
@@ -474,10 +472,10 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
     :param config_path: the YAML file, or a folder of ``*.yaml`` files (URL or absolute path). (templated)
     :param config: instead of ``config_path``; see :class:`PlanWebsitesOperator`. (templated)
     :param on_drift: ``"fail"`` (default, without a retry), ``"skip"`` or ``"report"``. (templated)
-    :param prune: websites that are not in the file count as drift, too. (templated)
-    :param max_loss_fraction: as for :class:`PlanWebsitesOperator`; only reported, in ``unsafe``. (templated)
-    :param ledger_path: as for :class:`PlanWebsitesOperator`. (templated)
-    :param list_name: as for :class:`PlanWebsitesOperator`. (templated)
+    :param prune: count websites that are not in the file as drift, too. (templated)
+    :param max_loss_fraction: see :class:`PlanWebsitesOperator`; only reported, in ``unsafe``. (templated)
+    :param ledger_path: see :class:`PlanWebsitesOperator`. (templated)
+    :param list_name: see :class:`PlanWebsitesOperator`. (templated)
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: the same dict as :class:`PlanWebsitesOperator`.
@@ -524,7 +522,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
         with self.connected() as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            plan, result = self._compared(hook)
+            plan, result = self._compare(hook)
         self._log_plan(f"Compared the websites with {self._source}", result)
         if plan.changes and self.on_drift != "report":
             differ = "differs" if len(plan.changes) == 1 else "differ"
@@ -539,10 +537,10 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         return result
 
     def result(self, hook: AnalyticsHook) -> dict[str, Any]:
-        """Return what the task returns; the command ``drift`` shows it."""
-        return self._compared(hook)[1]
+        """Return the result of the task; the command ``drift`` prints it."""
+        return self._compare(hook)[1]
 
-    def _compared(self, hook: AnalyticsHook) -> tuple[Plan, dict[str, Any]]:
+    def _compare(self, hook: AnalyticsHook) -> tuple[Plan, dict[str, Any]]:
         from airflow_provider_analytics.operators.planning import result_of
 
         planned = self._plan(hook, self._settings())
@@ -552,18 +550,18 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 class ExportWebsitesOperator(AnalyticsOperator):
     """Write the current websites, or those of a snapshot, to a file for websites as code.
 
-    Planned against the same websites, the file changes nothing. To restore a snapshot: export it, plan, apply. What
-    cannot be restored (ids, statistics, passwords, and fields that the records do not show) is listed at the top of the
-    file. See docs/websites_as_code.md.
+    Planned against the same websites, the file changes nothing. To restore a snapshot: export it, plan, apply. The top
+    of the file lists what cannot be restored: ids, statistics, passwords, and fields that are missing in the records.
+    See docs/websites_as_code.md.
 
     .. code-block:: python
 
         ExportWebsitesOperator(task_id="export", config_path="s3://analytics-state/websites.yaml")
 
     :param config_path: where to write the YAML file (URL or absolute path). (templated)
-    :param groups: write a folder of files instead, which ``config_path`` then is: name of a file without ``.yaml`` to
-        the domains, and patterns such as ``*.customer.example``, of its websites. The first match counts;
-        ``websites.yaml`` gets the others. (templated)
+    :param groups: write a folder of files to ``config_path`` instead: file name without ``.yaml`` to the domains, or
+        patterns such as ``*.customer.example``, of its websites. The first match counts; ``websites.yaml`` gets the
+        other websites. (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param dataset: ``dataset`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
@@ -571,7 +569,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
     :param max_workers: maximum number of concurrent requests; default 8. (templated)
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``config_path``, the number of ``websites``, their ``origin``, and ``left_out``, the number of
-        websites and settings that the file lacks; its top lists them.
+        websites and settings that the file omits; its top lists them.
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the same domain,
         or the connection cannot be used.
     :raises StorageError: if the snapshot does not exist or cannot be read.
@@ -626,7 +624,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
                     snapshot_date=self.snapshot_date,
                 )
             selectors = None if self.websites is None else parse_selectors("websites", self.websites)
-            records, origin = self._recorded() if self.base_path else self._current(hook)
+            records, origin = self._read_snapshot() if self.base_path else self._read_current(hook)
             records, restore = choose(records, selectors, ()), bool(self.base_path)
             if self.groups is None:
                 text, left_out = export_websites(records, origin=origin, restore=restore)
@@ -655,7 +653,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
             "left_out": len(left_out),
         }
 
-    def _current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
+    def _read_current(self, hook: AnalyticsHook) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.api.checks import whole_number
         from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
         from airflow_provider_analytics.reconcile.websites import complete_records
@@ -666,7 +664,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
             raise BulkError(unread)
         return hook.client.for_output(records), hook.client.base_url
 
-    def _recorded(self) -> tuple[list[Mapping[str, Any]], str]:
+    def _read_snapshot(self) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.reader import read_snapshot
 

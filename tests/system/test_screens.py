@@ -80,7 +80,7 @@ TOLD = {
     "shrunk": [
         f"The list has 126 websites, 49.6% fewer than 250 on {YESTERDAY}",
         "Nothing was published. If this is expected, run the task once with accept=['count'].",
-        "This DAG has no Param accept: set it on the task, and take it out after the run.",
+        "This DAG has no Param accept: set it on the task, and remove it after the run.",
         "Not retried: someone has to review it first.",
     ],
     "wrong_key": [

@@ -217,7 +217,7 @@ def test_pruning_is_opt_in_and_guarded_and_an_override_is_approved(
     ):
         execute(PlanWebsitesOperator, **files, prune=True, max_loss_fraction=1)
     forced = execute(PlanWebsitesOperator, **files, prune=True, max_loss_fraction=1, overwrite_plan=True)
-    with pytest.raises(AirflowFailException, match="force: given here, but not so in the approved plan"):
+    with pytest.raises(AirflowFailException, match="force: differs from the approved plan"):
         execute(ApplyWebsitesOperator, **files, expected_digest=forced["digest"], force=True)
     with pytest.raises(AirflowFailException, match="10 of 11 websites would be deleted"):
         execute(ApplyWebsitesOperator, config_path=str(config_file), prune="true")

@@ -326,7 +326,7 @@ def test_a_guard_says_where_its_finding_is_accepted(
         f"In the form of Trigger: count in the field accept. As a command:\nairflow dags trigger {dag.dag_id} "
         """--conf '{"accept": ["count"]}'"""
         if params
-        else "This DAG has no Param accept: set it on the task, and take it out after the run."
+        else "This DAG has no Param accept: set it on the task, and remove it after the run."
     )
     assert f"run the task once with accept=['count'].\n{where}\n" in raised[0]
 
