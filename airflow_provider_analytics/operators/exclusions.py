@@ -171,7 +171,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
         return result
 
     def _require_run(self, context: Context, *, dry_run: bool) -> None:
-        """Raise :class:`ValueError` if the arguments need a run, but there is no run."""
+        """Raise :class:`ValueError` if the arguments need a run but there is none."""
         from airflow_provider_analytics.operators.planning import require_run_to_apply
 
         if not dry_run:

@@ -73,8 +73,8 @@ class LedgerFile:
     def take_over(self, context: Context, client: AnalyticsClient) -> None:
         """Make this try the owner, and stop the client before its next request when another try takes over.
 
-        If changes of the previous try are outstanding, that try may still be running, for example as an orphan of a
-        killed worker or as a hung process. It notices at its next check that it was replaced. This try waits for that.
+        If changes of the previous try are outstanding, that try may still be running: as an orphan of a killed worker,
+        or as a hung process. It notices at its next check that it was replaced. This try waits for that.
 
         :raises StoppedError: if a later try of this task is already the owner.
         """

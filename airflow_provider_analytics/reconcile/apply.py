@@ -72,8 +72,8 @@ def apply_plan(
     website that fails does not stop the others. Each changed website is read again and must equal *before + sent*.
     Otherwise it is changed again, in at most :data:`ROUNDS` rounds.
 
-    No further requests are sent if the client is stopped, an exception interrupts this thread (Airflow raises one for a
-    timeout), or a change cannot be recorded. Requests under way get some time to end. The outcome contains what was
+    No further requests are sent after a stop of the client, an exception in this thread (such as Airflow's timeout), or
+    a change that cannot be recorded. Requests under way get some time to end. The outcome contains what was
     sent, what may have been sent, and the interruption. The caller raises the interruption after recording the rest.
 
     :param change_of: computes the change of a website from its record.

@@ -16,7 +16,7 @@ LONG_LIST = 10
 def kinds_of(planned: Sequence[Site]) -> Iterator[list[Site]]:
     """Yield the websites of each kind of change with several websites; deletions come last.
 
-    Updates that are the only ones of their kind form one kind together: each of them reveals what a service does to
+    Updates that are the only ones of their kind form one kind together. Each of them reveals what a service does to
     fields that were not sent.
     """
     kinds: dict[tuple[str, ...], list[Site]] = {}

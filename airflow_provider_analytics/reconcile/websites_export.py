@@ -31,7 +31,7 @@ def export_websites(
     Planned against the same records, the file changes nothing. A list with a line that is not allowed in a file is
     therefore omitted; with ``restore``, only the line is omitted. A comment is sent when its entry is added.
 
-    The top of the file lists what is omitted: lines, missing fields, fields whose value is not allowed in a file, and
+    The top of the file lists what is omitted: lines, missing fields, fields with a value that is not allowed, and
     passwords, which no record contains. A plan never deletes a website whose domain is not allowed in a file.
 
     :param origin: source of the records, for the first line.
