@@ -79,7 +79,7 @@ def is_variant(domain: str, shown: str) -> bool:
 
 
 def domain_key(domain: str) -> str:
-    """Normalize a domain, so that equal domains compare equal: A-labels in lower case, without a trailing dot.
+    """Normalize a domain, so that equal domains compare equal: A-labels in lower case, without trailing dots.
 
     A scheme, a port and a path, which some services store with a domain, are removed.
 
@@ -89,12 +89,12 @@ def domain_key(domain: str) -> str:
     if ":" in domain or "/" in domain:
         domain = _AROUND_A_DOMAIN.sub("", domain)
     if domain.isascii():
-        return domain.lower().removesuffix(".")
+        return domain.lower().rstrip(".")
     try:
         mapped = idna.uts46_remap(domain, std3_rules=False)
     except idna.IDNAError:
         mapped = domain.lower()
-    return ".".join(map(_to_a_label, mapped.split("."))).removesuffix(".")
+    return ".".join(map(_to_a_label, mapped.split("."))).rstrip(".")
 
 
 def _to_a_label(label: str) -> str:
