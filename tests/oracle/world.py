@@ -632,9 +632,11 @@ class World:
                 typed = {entry(one.value) for one in self.edits if one.website_id == website_id and one.field == name}
                 if mode == "managed":
                     new = (wanted & there) - was
-                    if outcome.is_green or outcome.killed:  # what a killed task began is claimed before
+                    if outcome.is_green or outcome.killed:
                         doubtful |= new & typed
                         added |= new - typed
+                        # A killed task may have claimed all that it was about to add.
+                        doubtful |= wanted - added if outcome.killed else set()
                     else:
                         doubtful |= wanted | added
                         added.clear()
