@@ -57,7 +57,7 @@ def notifiers() -> list[Any]:
             ROOTS[0],
             type="string",
             pattern=BELOW_A_ROOT,
-            description="Base path of the snapshots. If triggered manually, the newest snapshot there is checked",
+            description="Base path of the snapshots. A manual run checks the newest one",
         ),
     },
     tags=["analytics", "example"],

@@ -72,20 +72,20 @@ def keep_reason(context):
             ROOTS[0],
             type="string",
             pattern=BELOW_A_ROOT,
-            description="Folder for all files, with one in it per instance: one that all workers see and that outlives "
-            "them, such as s3://bucket/path",
+            description="Folder for all files, with one per instance: shared by all workers and durable, "
+            "such as s3://bucket/path",
         ),
         "only": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
             items={"type": "string", "pattern": CONNECTION_ID},
-            description="Ids of connections: only these instances; none: all of the Variable",
+            description="Connections to run. If empty: all in the Variable",
         ),
         "dry_run": Param(False, type="boolean", description="Take the snapshots, and only plan the sync"),
         "force": Param(
             False,
             type="boolean",
-            description="Let the instances in only pass the guards; with dry_run, that of the sync",
+            description="Override the safety checks of the selected instances",
         ),
     },
     tags=["analytics", "example"],

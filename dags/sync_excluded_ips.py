@@ -35,11 +35,11 @@ BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!
             ROOTS[0],
             type="string",
             pattern=BELOW_A_ROOT,
-            description="Folder for ledger and audit trail: one that all workers see and that outlives them, such as "
+            description="Folder for ledger and audit trail: shared by all workers and durable, such as "
             "s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Apply the plan even if it removes very much"),
+        "force": Param(False, type="boolean", description="Apply the plan even if it exceeds the removal limit"),
     },
     tags=["analytics", "example"],
     doc_md=__doc__,

@@ -37,11 +37,11 @@ CHUNKS = 8
             ROOTS[0],
             type="string",
             pattern=BELOW_A_ROOT,
-            description="Folder for ledgers and audit trails: one that all workers see and that outlives them, such as "
+            description="Folder for ledgers and audit trails: shared by all workers and durable, such as "
             "s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Apply the plans even if they remove very much"),
+        "force": Param(False, type="boolean", description="Apply the plans even if they exceed the removal limit"),
     },
     tags=["analytics", "example"],
     doc_md=__doc__,

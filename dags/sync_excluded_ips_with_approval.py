@@ -52,7 +52,7 @@ BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!
 def show_digest(context):
     """Show the digest of the plan in the form: the answer then says which plan was approved."""
     digest = context["ti"].xcom_pull(task_ids="plan")["digest"]
-    context["task"].params["digest"] = Param(digest, type="string", description="The plan that you approve")
+    context["task"].params["digest"] = Param(digest, type="string", description="Plan to approve")
 
 
 @dag(
@@ -65,11 +65,11 @@ def show_digest(context):
             ROOTS[0],
             type="string",
             pattern=BELOW_A_ROOT,
-            description="Folder for ledger, plans and audit trail: one that all workers see and that outlives them, "
+            description="Folder for ledger, plans and audit trail: shared by all workers and durable, "
             "such as s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
+        "force": Param(False, type="boolean", description="Plan even if a safety check fails; the approver decides"),
     },
     tags=["analytics", "example"],
     doc_md=__doc__,

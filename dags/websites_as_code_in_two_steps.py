@@ -31,7 +31,7 @@ STATE_PATH = Param(
     ROOTS[0],
     type="string",
     pattern=BELOW_A_ROOT,
-    description="Folder for the plan and the audit trail: one that all workers see, such as s3://bucket/path",
+    description="Folder for the plan and the audit trail: shared by all workers, such as s3://bucket/path",
 )
 FILES = {
     "config_path": str(Path(__file__).with_name("websites.yaml")),
@@ -51,7 +51,7 @@ SETTINGS = {
     description="Plan the changes that make the websites match a file; send nothing",
     params={
         "state_path": STATE_PATH,
-        "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
+        "force": Param(False, type="boolean", description="Plan even if a safety check fails; the approver decides"),
     },
 )
 def plan_websites():

@@ -64,7 +64,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
@@ -110,6 +110,14 @@ Rows = Generator[list[dict[str, Any]], None, None]
 Returned = TypeVar("Returned")
 
 log = logging.getLogger(__name__)
+
+
+#: Method of a proof to why the list is complete, for people.
+WHY_COMPLETE: Mapping[str, str] = {
+    "one page": "all websites are on one page",
+    "closed reading": "totals and newest websites matched before and after",
+    "both directions": "reading in both directions found the same websites",
+}
 
 
 @dataclass(frozen=True)

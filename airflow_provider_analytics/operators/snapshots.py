@@ -253,6 +253,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Take the snapshot."""
         from airflow_provider_analytics.api.dialect import account_id
+        from airflow_provider_analytics.api.listing import WHY_COMPLETE
         from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.snapshots.layout import dataset_of
         from airflow_provider_analytics.snapshots.manifest import Source
@@ -293,12 +294,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self._announce(context, snapshot)
         manifest = snapshot.manifest
         self.log.info(
-            "Published %s websites as %s%s, %s.\nCompleteness proven by: %s.\n%s",
+            "Published %s websites as %s%s, %s.\nComplete: %s.\n%s",
             f"{manifest.count:,}",
             manifest.snapshot_date,
             " (late)" if manifest.late else "",
             what_changed(manifest),
-            manifest.proof.method,
+            WHY_COMPLETE[manifest.proof.method],
             snapshot.partition.data,
         )
         if manifest.late:

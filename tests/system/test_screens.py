@@ -74,7 +74,7 @@ NIGHT_OF = {
 TOLD = {
     "good": [
         f"Published 264 websites as {TODAY}, since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.",
-        "Completeness proven by: closed reading.",
+        "Complete: totals and newest websites matched before and after.",
         f"/websites/dt={TODAY}",
     ],
     "shrunk": [

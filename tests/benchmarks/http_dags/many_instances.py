@@ -41,14 +41,14 @@ def keep_reason(context):
         "base_path": Param(
             STATE.as_uri(),
             type="string",
-            description="Folder for all files, with one in it per instance: one that all workers see and that outlives "
-            "them, such as s3://bucket/path",
+            description="Folder for all files, with one per instance: shared by all workers and durable, "
+            "such as s3://bucket/path",
         ),
         "only": Param(
             [],
             type="array",
             items={"type": "string", "pattern": CONNECTION_ID},
-            description="Ids of connections: only these instances; none: all of the Variable",
+            description="Connections to run. If empty: all in the Variable",
         ),
         "dry_run": Param(False, type="boolean", description="Take the snapshots, and only plan the sync"),
         "force": Param(False, type="boolean", description="Let the instances in only pass the guards"),

@@ -23,17 +23,16 @@ BASE_PATH = "{{ params.base_path }}"
         "base_path": Param(
             DATA.as_uri(),
             type="string",
-            description="Base path of the snapshots: one that all workers see and that outlives them, such as "
-            "s3://bucket/path",
+            description="Base path of the snapshots: shared by all workers and durable, such as s3://bucket/path",
         ),
         "accept": Param(
             [],
             type="array",
             items={"type": "string"},
             examples=["count", "source", "fields", "clock", "version"],
-            description="Guards whose finding is expected in this run",
+            description="Safety checks to override in this run",
         ),
-        "force": Param(False, type="boolean", description="Publish whatever all guards find"),
+        "force": Param(False, type="boolean", description="Override all safety checks"),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),
     },
     tags=["analytics"],

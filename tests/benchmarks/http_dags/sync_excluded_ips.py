@@ -22,11 +22,11 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
         "state_path": Param(
             STATE.as_uri(),
             type="string",
-            description="Folder for ledger and audit trail: one that all workers see and that outlives them, such as "
+            description="Folder for ledger and audit trail: shared by all workers and durable, such as "
             "s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Apply the plan even if it removes very much"),
+        "force": Param(False, type="boolean", description="Apply the plan even if it exceeds the removal limit"),
     },
     tags=["analytics"],
     doc_md=__doc__,

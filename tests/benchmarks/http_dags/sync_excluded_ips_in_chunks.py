@@ -24,11 +24,11 @@ CHUNKS = 8
         "state_path": Param(
             STATE.as_uri(),
             type="string",
-            description="Folder for ledgers and audit trails: one that all workers see and that outlives them, such as "
+            description="Folder for ledgers and audit trails: shared by all workers and durable, such as "
             "s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Apply the plans even if they remove very much"),
+        "force": Param(False, type="boolean", description="Apply the plans even if they exceed the removal limit"),
     },
     tags=["analytics"],
     doc_md=__doc__,

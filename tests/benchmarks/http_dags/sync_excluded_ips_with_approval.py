@@ -32,11 +32,11 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
         "state_path": Param(
             STATE.as_uri(),
             type="string",
-            description="Folder for ledger, plans and audit trail: one that all workers see and that outlives them, "
+            description="Folder for ledger, plans and audit trail: shared by all workers and durable, "
             "such as s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
+        "force": Param(False, type="boolean", description="Plan even if a safety check fails; the approver decides"),
     },
     tags=["analytics"],
     doc_md=__doc__,

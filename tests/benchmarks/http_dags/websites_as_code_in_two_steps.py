@@ -13,7 +13,7 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
 STATE_PATH = Param(
     STATE.as_uri(),
     type="string",
-    description="Folder for the plan and the audit trail: one that all workers see, such as s3://bucket/path",
+    description="Folder for the plan and the audit trail: shared by all workers, such as s3://bucket/path",
 )
 FILES = {
     "config_path": str(Path(__file__).with_name("websites.yaml")),
@@ -32,7 +32,7 @@ SETTINGS = {
     **SETTINGS,
     params={
         "state_path": STATE_PATH,
-        "force": Param(False, type="boolean", description="Plan even what a guard refuses: who approves decides"),
+        "force": Param(False, type="boolean", description="Plan even if a safety check fails; the approver decides"),
     },
 )
 def plan_websites():
