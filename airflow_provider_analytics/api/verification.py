@@ -103,6 +103,10 @@ class Expected:
                 continue
             if not _is_present(name, shown) or not (is_sent or shows(name, self.before)):
                 unverified.append(name)
+                # A list in a form that is not understood changes nevertheless.
+                if not is_sent and name in shown and shown[name] != self.before.get(name, shown[name]):
+                    was, now = (readable(str(one), _SHOWN_CHARACTERS) for one in (self.before[name], shown[name]))
+                    besides[name] = f"is shown as '{now}', was '{was}'"
                 continue
             wanted = self.sent[name] if is_sent else self.before[name]
             is_shared = name in LINE_FIELDS and (name in self.shared or not is_sent)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.reconcile.maintained import Resolved, Source
@@ -199,8 +200,8 @@ class Ledger:
         return website.owned if website else {}
 
     def _website(self, domain: str, website_id: str | None) -> OwnedWebsite | None:
-        website = self.websites.get(website_id or domain) or self.websites.get(domain)
-        return website if website and website.domain == domain else None
+        website = self.websites.get(website_id or domain_key(domain)) or self.websites.get(domain_key(domain))
+        return website if website and same_domain(website.domain, domain) else None
 
     def missing(self, record: Mapping[str, Any]) -> Owned:
         """Return the owned entries that are missing in a record, by list field."""
@@ -276,10 +277,10 @@ class Ledger:
         for record in records:
             domain, website_id = website_of(record)
             owned = self.owned(record)
-            websites.pop(domain, None)
+            websites.pop(domain_key(domain), None)
             websites[website_id] = OwnedWebsite(domain, {**owned, **_still_present(owned, record, fields)})
         for change in sent:
-            before = websites.pop(key_of(change), None) or websites.pop(change.domain, None)
+            before = websites.pop(key_of(change), None) or websites.pop(domain_key(change.domain), None)
             if change.action != "delete":
                 owned = _owned_after(before.owned if before else {}, change, fields)
                 websites[key_of(change)] = OwnedWebsite(change.domain, owned)
@@ -294,11 +295,11 @@ class Ledger:
                 now = websites.get(key) or OwnedWebsite(claim.domain)
                 websites[key] = replace(now, claimed=claim.claimed)
         # A request of the previous try may still arrive, so its claims stay owned until the next run.
-        ids = {website.domain: key for key, website in websites.items() if key != website.domain}
+        ids = {one: key for key, website in websites.items() if key != (one := domain_key(website.domain))}
         for key, website in self.websites.items() if self.is_open else ():
-            now_key = ids.get(website.domain, key) if key == website.domain else key
+            now_key = ids.get(key, key) if key == domain_key(website.domain) else key
             now = websites.get(now_key) or OwnedWebsite(website.domain)
-            if now.domain == website.domain and any(website.claimed.values()):
+            if same_domain(now.domain, website.domain) and any(website.claimed.values()):
                 websites[now_key] = replace(now, carried=website.claimed)
         return replace(self, lists={**self.lists, **lists}, websites=websites)
 
@@ -307,7 +308,7 @@ class Ledger:
         websites = dict(self.websites)
         for key, website in other.websites.items():
             mine = websites.get(key)
-            if mine is not None and mine.domain == website.domain:
+            if mine is not None and same_domain(mine.domain, website.domain):
                 website = replace(
                     website,
                     entries=_union(mine.entries, website.entries),
@@ -344,7 +345,7 @@ class Ledger:
 
 def key_of(change: Change) -> str:
     """Return the key of a website in the ledger: its id, or its domain while it is being created."""
-    return change.website_id or change.domain
+    return change.website_id or domain_key(change.domain)
 
 
 def _owned_after(owned: Owned, change: Change, fields: Collection[str]) -> Owned:

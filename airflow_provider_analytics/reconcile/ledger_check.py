@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, Owned, OwnedWebsite
@@ -69,7 +70,7 @@ def check(ledgers: Mapping[str, Ledger], service: Service | None = None) -> dict
     found = {path: list(_check_alone(ledger)) for path, ledger in ledgers.items()}
     if service:
         ids = {website_of(record)[1]: record for record in service.records}
-        domains = {website_of(record)[0]: record for record in ids.values()}
+        domains = {domain_key(website_of(record)[0]): record for record in ids.values()}
         for path, ledger in ledgers.items():
             belongs = (ledger.identity.service, ledger.identity.account)
             if belongs == (service.address, service.account):
@@ -163,12 +164,12 @@ def _check_against_service(
 ) -> Iterator[str]:
     for key, website in ledger.websites.items():
         name = _name(key, website)
-        record = ids.get(key) or (domains.get(key) if key == website.domain else None)
-        now = domains.get(website.domain)
+        record = ids.get(key) or (domains.get(key) if key == domain_key(website.domain) else None)
+        now = domains.get(domain_key(website.domain))
         elsewhere = f"; {website.domain} now has id {now['id']}" if now else ""
         if record is None:
             yield f"{name}: stale: the service has no such website{elsewhere}"
-        elif website_of(record)[0] != website.domain:
+        elif not same_domain(website_of(record)[0], website.domain):
             yield f"{name}: stale: the id now belongs to {website_of(record)[0] or 'no domain'}{elsewhere}"
         else:
             for field, missing in ledger.missing(record).items():
@@ -184,7 +185,7 @@ def _check_overlaps(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, str]]:
         service = (ledger.identity.service, ledger.identity.account)
         for key, website in ledger.websites.items():
             domain, where = domains.setdefault((*service, key), (website.domain, path))
-            if domain != website.domain:
+            if not same_domain(domain, website.domain):
                 yield path, f"{_name(key, website)}: in {where} this id is {domain}: one of the two is stale"
                 continue
             shared_entries: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -417,6 +417,8 @@ class World:
                 ruined.append(f"{name} ({website_id}): {'; '.join(wrong)}")
                 if outcome.is_green and edited and name in str(outcome.result.get("besides")):
                     continue  # it says so, and cannot know whose doing it is
+                if now == record and self._is_said_to_be_gone(step):
+                    continue
                 if outcome.is_green:
                     raise ViolationError(f"green, but {ruined[-1]}; it says {outcome.result}")
                 is_shown = "lists_as" not in self.dialect  # else nobody sees what is stored
@@ -445,6 +447,11 @@ class World:
         there = set(lines(now[name]))
         return {*lines(record[name]), *kept} - untyped <= there <= {*lines(record[name]), *typed}
 
+    def _is_said_to_be_gone(self, step: Step) -> bool:
+        """Whether the service says of a website twice that it is not found: one answer is verified."""
+        faults = [details[0] for _, what, *details in step.get("meanwhile", ()) if what == "fault"]
+        return faults.count({"status": 404}) > 1
+
     def _says_gone(self, step: Step) -> bool:
         """Whether a service that keeps what is deleted said once that it is gone: a delete is verified by one read."""
         faults = [details[0] for _, what, *details in step.get("meanwhile", ()) if what == "fault"]
@@ -460,10 +467,8 @@ class World:
         typed = {one.value for one in mine if one.do == "type"}
         kept = {one.value for one in mine if one.do == "type" and not self._may_be_overwritten(one)} - untyped
         wanted = {entry(one) for one in value}
-        if not wanted and self.dialect.get("lists_as") == "null":
-            return True  # it shows an empty list: nobody can see another one
-        if not wanted and "lists_as" in self.dialect and (record[name] or "").startswith("#"):
-            return True  # shown on one line, all of it is a comment
+        if not wanted and self._seems_empty(record[name]):
+            return True  # nobody can see another one
         mode = goal.modes.get(name, "replace")
         if not wanted - {entry(one) for one in untyped} <= entries(now[name]):
             return False
@@ -478,6 +483,11 @@ class World:
         must = {one for one in before - untyped | kept if entry(one) not in may_go}
         allowed = before | typed | {one for one in there if entry(one) in wanted}
         return must <= there <= allowed and not (gone - {entry(one) for one in typed}) & entries(now[name])
+
+    def _seems_empty(self, value: str | None) -> bool:
+        """Whether the service shows a list as null, or on one line that begins with a comment."""
+        as_what = self.dialect.get("lists_as")
+        return as_what == "null" or (as_what is not None and (value or "").startswith("#"))
 
     def _may_be_overwritten(self, edit: Edit) -> bool:
         """Whether an edit came between the show and the update of its website, or reads may not show it."""
@@ -574,6 +584,7 @@ class World:
                     name
                     for name, value in step["settings"].items()
                     if (entries(shown[name]) != set(value) if name in LISTS else shown[name] != value)
+                    and not (name in LISTS and not value and self._seems_empty(shown[name]))
                 }
                 if not names <= set(result["differing"]):
                     raise ViolationError(f"{names} differ, but it says {result['differing']}")
