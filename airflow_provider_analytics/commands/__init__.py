@@ -1,8 +1,8 @@
 """The command line: ``python -m airflow_provider_analytics COMMAND``, and ``airflow analytics COMMAND``.
 
-A command is a module of this package with the name of the command. It has ``add_arguments(parser)`` and
-``run(args) -> int``, which returns the exit status, and is imported only when it is used. Its line in :data:`COMMANDS`
-is its help. May import everything but ``sandbox``; Airflow and whatever is slow is imported inside functions.
+Each command is a module of this package with the same name. The module defines ``add_arguments(parser)`` and
+``run(args) -> int``, which returns the exit status. It is imported only when it is used. :data:`COMMANDS` has its help.
+Commands may import everything except ``sandbox``. Airflow and slow modules are imported inside functions.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-#: Name of a command, which is the name of its module, to its help.
+#: Help of each command, by the name of the command and its module.
 COMMANDS = {
-    "probe": "Find out what a service does where its interface says nothing, in at most 15 reads.",
+    "probe": "Detect undocumented behavior of a service with at most 15 reads.",
     "validate": "Check files of websites, without a connection.",
     "plan": "Plan the changes that make the websites match files; send nothing.",
-    "drift": "Show where the websites differ from files; send nothing.",
+    "drift": "Report where the websites differ from files; send nothing.",
     "ledgers": "Check ledgers of managed lists without a run: what they own, and what is stale.",
-    "why": "Say why an entry is on the websites: its list, owner, dates and host name, from ledgers.",
+    "why": "Explain why an entry is on the websites: its list, owner, dates and host name, from ledgers.",
 }
 
 
@@ -34,10 +34,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m airflow_provider_analytics") -> int:
-    """Run a command and return its exit status; 1 if the arguments are not allowed, or it failed.
+    """Run a command and return its exit status; 1 if the arguments are invalid or the command fails.
 
-    :param arguments: name of the command and its arguments; None takes those of the process.
-    :param prog: what the user typed before the name of the command.
+    :param arguments: name of the command and its arguments; None: the arguments of the process.
+    :param prog: text that the user typed before the name of the command.
     """
     parser = _Parser(
         prog=prog,
@@ -48,11 +48,11 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m airflow_
     )
     parser.add_argument("command", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    command = import_module(f"{__name__}.{given.command}")
-    of_command = _Parser(prog=f"{prog} {given.command}", description=COMMANDS[given.command])
-    command.add_arguments(of_command)
-    args = of_command.parse_args(given.arguments)
+    parsed = parser.parse_args(arguments)
+    command = import_module(f"{__name__}.{parsed.command}")
+    command_parser = _Parser(prog=f"{prog} {parsed.command}", description=COMMANDS[parsed.command])
+    command.add_arguments(command_parser)
+    args = command_parser.parse_args(parsed.arguments)
 
     from airflow_provider_analytics.exceptions import AnalyticsError
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Once(argparse.Action):
-    """An option that may be given once: argparse would take the last one."""
+    """An option that is rejected if repeated; by default, argparse uses the last value."""
 
     def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def] # noqa: D102
         if getattr(namespace, self.dest, self.default) != self.default:
@@ -33,18 +33,18 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
-    """Give a hook, and close it. Meanwhile, what is written to standard output goes to standard error.
+    """Yield a hook and close it afterwards. Inside the block, standard output is redirected to standard error.
 
     :param conn_id: id of the connection; None is ``analytics_default``.
-    :raises AnalyticsConfigError: if there is no such connection.
+    :raises AnalyticsConfigError: if the connection does not exist.
     """
-    # Airflow 2 logs to standard output, where a command prints its result afterwards.
+    # Airflow 2 logs to standard output, which must contain only the result of the command.
     with redirect_stdout(sys.stderr):
         yield from _connected(conn_id)
 
 
 def _connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
-    # Outside a task, Airflow 3 looks a connection up in its database for a server only.
+    # Outside a task, Airflow 3 reads connections from its database only in a server process.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     from airflow.providers.common.compat.sdk import AirflowNotFoundException
 

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the differences; return 0 if there are none, 2 if there are some, 1 if a guard trips."""
+    """Print the differences; return 0 if there are none, 2 if there are some, 1 if a guard fails."""
     with connected(args.conn_id) as hook:
         from airflow_provider_analytics.operators.websites_as_code import CheckDriftOperator
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.ledger import Ledger
     from airflow_provider_analytics.reconcile.ledger_check import Service
 
-#: Exit status if something is wrong with a ledger that can be read.
+#: Exit status if a readable ledger has problems.
 FINDINGS = 2
 
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what each ledger owns, then what is wrong with it; return the exit status."""
+    """Print the entries and problems of each ledger; return the exit status."""
     with connected(args.conn_id) if args.conn_id else nullcontext() as hook:
         from airflow_provider_analytics.reconcile.ledger_check import check, describe
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_ledgers(paths: Sequence[str]) -> tuple[dict[str, Ledger], list[ValueError]]:
-    """Return the ledgers that can be read, by their paths, and what is wrong with the others."""
+    """Return the readable ledgers by path, and the errors of the other paths."""
     from airflow_provider_analytics.reconcile.ledger_check import read_ledger
 
     ledgers: dict[str, Ledger] = {}
@@ -62,9 +62,9 @@ def read_ledgers(paths: Sequence[str]) -> tuple[dict[str, Ledger], list[ValueErr
 
 
 def _texts(path: str) -> dict[str, str]:
-    """Return the texts of a file, or of the ledgers in a folder, by their paths.
+    """Return the text of a ledger, or of each ledger in a folder, by path.
 
-    :raises ValueError: if there is none, or one cannot be read.
+    :raises ValueError: if there is no ledger, or a ledger cannot be read.
     """
     from airflow_provider_analytics.hooks.object_storage import read_texts
 
@@ -81,13 +81,13 @@ def _texts(path: str) -> dict[str, str]:
 
 
 def service_of(hook: AnalyticsHook, ledgers: Mapping[str, Ledger]) -> Service:
-    """Return the service of a connection with all of its websites."""
+    """Return the service of a connection with all its websites."""
     from airflow_provider_analytics.operators.planning import account_of
     from airflow_provider_analytics.reconcile.ledger_check import Service
 
     here = hook.client.base_url, account_of(hook)
     compared = [one for one in ledgers.values() if (one.identity.service, one.identity.account) == here]
-    # A row of the list may be incomplete, or come from a cache.
+    # A list row may be incomplete or cached, so doubtful records are fetched individually.
     records = [
         hook.get_website(record["id"]) if any(one.doubts(record) for one in compared) else record
         for record in hook.list_websites()

@@ -19,17 +19,17 @@ CHANGES = 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_shared_arguments(parser)
-    parser.add_argument("--out", action=Once, metavar="FILE", help="where to write the complete plan as JSON")
+    parser.add_argument("--out", action=Once, metavar="FILE", help="file for the complete plan as JSON")
     parser.add_argument("--overwrite", action="store_true", help="replace another plan at --out")
-    parser.add_argument("--force", action="store_true", help="override the guards; whoever approves the plan does so")
-    parser.add_argument("--adopt", action="store_true", help="as the argument of the operator")
+    parser.add_argument("--force", action="store_true", help="override the guards; the approver decides")
+    parser.add_argument("--adopt", action="store_true", help="same as the argument of the operator")
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that plan and drift have in common."""
+    """Add the arguments that plan and drift share."""
     parser.add_argument("path", metavar="PATH", help="YAML file, or folder of *.yaml files")
     add_connection(parser)
-    parser.add_argument("--markdown", action=Once, metavar="FILE", help="where to write what the approver sees")
+    parser.add_argument("--markdown", action=Once, metavar="FILE", help="file for the summary that the approver sees")
     parser.add_argument("--prune", action="store_true", help="also delete websites that are not in the files")
     parser.add_argument(
         "--max-loss-fraction",
@@ -43,7 +43,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; return 0 if there is nothing to do, 2 if there are changes, 1 if it must not be applied."""
+    """Print the plan; return 0 if there are no changes, 2 if there are changes, 1 if it must not be applied."""
     with connected(args.conn_id) as hook:
         from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def shared_arguments(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of the operator that :func:`add_shared_arguments` adds."""
+    """Return the operator arguments for the options that :func:`add_shared_arguments` adds."""
     return {
         "config_path": absolute(args.path),
         "prune": args.prune,
@@ -71,7 +71,7 @@ def shared_arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any], args: argparse.Namespace) -> int:
-    """Print the result of an operator that plans, write its Markdown, and return the exit status."""
+    """Print the result of a planning operator, write its Markdown, and return the exit status."""
     markdown = f"{result['markdown']}\n"
     if args.markdown:
         Path(args.markdown).write_text(markdown, encoding="utf-8")
@@ -83,5 +83,5 @@ def show(result: Mapping[str, Any], args: argparse.Namespace) -> int:
 
 
 def absolute(path: str | None) -> str | None:
-    """Return a URL or an absolute path: operators take no other."""
+    """Return a URL or an absolute path; operators accept no relative paths."""
     return path if path is None or "://" in path else os.path.abspath(path)  # noqa: PTH100 - keeps links

@@ -1,4 +1,4 @@
-"""Find out what the service of a connection does where its interface says nothing, in at most 15 reads."""
+"""Detect undocumented behavior of the service of a connection with at most 15 reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from airflow_provider_analytics.commands.connections import add_connection, connected
 
-_STATUSES = "Exit status: 0 no extras to set; 2 extras to set, printed to paste; 1 failed, or does not work yet."
+_STATUSES = "Exit status: 0 no extras to set; 2 extras to set, printed as JSON; 1 failed, or does not work yet."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send the requests, print the report and return the exit status."""
+    """Send the requests, print the report, and return the exit status."""
     from airflow_provider_analytics.probe import report
     from airflow_provider_analytics.probe.findings import findings
     from airflow_provider_analytics.probe.seen import MAX_REQUESTS, Probe

@@ -1,6 +1,6 @@
-"""The commands as ``airflow analytics COMMAND``, where providers can add commands (Airflow 3.2 and later).
+"""The commands as ``airflow analytics COMMAND``. Airflow 3.2 and later let providers add commands.
 
-Every call of ``airflow`` imports this module, so it imports nothing else of the package but the names of the commands.
+Every call of ``airflow`` imports this module. Therefore it imports only the names of the commands from the package.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _PROG = "airflow analytics"
 
 
 def get_cli_commands() -> list[GroupCommand]:
-    """Return the group of commands that Airflow adds to its own."""
+    """Return the command group that Airflow adds to its command line."""
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
 
     class Arguments(Arg):
-        """Everything after the name of the command: the command's own parser reads it."""
+        """Everything after the name of the command, for the parser of the command."""
 
         def add_to_parser(self, parser: argparse.ArgumentParser) -> None:
-            """Let the parser hand on options too, --help among them."""
+            """Make the parser pass on all options, including --help."""
             parser.prefix_chars = "\0"
             parser.add_argument("arguments", nargs=argparse.REMAINDER)
 

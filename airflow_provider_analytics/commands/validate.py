@@ -22,14 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="text",
-        help="text: path:line:column: message (default); github: annotations of a workflow; gitlab: a report of code "
-        "quality",
+        help="text: path:line:column: message (default); github: annotations of a workflow; gitlab: a code quality "
+        "report",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the problems; return 1 if there are any, and 0 otherwise."""
-    # The process ends right after the file was read, and a file of many websites is millions of objects.
+    # The process ends right after the file is read, and a large file creates millions of objects.
     gc.disable()
     from airflow_provider_analytics.reconcile.websites_file import ProblemsError, parse_websites_files
 
@@ -39,15 +39,15 @@ def run(args: argparse.Namespace) -> int:
     except ProblemsError as error:
         problems = error.problems
     sys.stdout.write(FORMATS[args.format](problems))
-    told = f"{len(problems):,} problems" if problems else f"{number:,} websites, no problems"
-    sys.stderr.write(f"{args.path}: {told}\n")
+    summary = f"{len(problems):,} problems" if problems else f"{number:,} websites, no problems"
+    sys.stderr.write(f"{args.path}: {summary}\n")
     return 1 if problems else 0
 
 
 def _texts(path: Path) -> Mapping[str, str]:
-    """Return the text of each file by its path.
+    """Return the text of each file by path.
 
-    :raises ValueError: if there is none, or one cannot be read.
+    :raises ValueError: if there is no file, or a file cannot be read.
     """
     from airflow_provider_analytics.reconcile.websites_file import in_a_folder
 
@@ -73,21 +73,21 @@ def _as_text(problems: Sequence[Problem]) -> str:
 
 
 def _as_github(problems: Sequence[Problem]) -> str:
-    """Return workflow commands, which GitHub shows beside the lines of the pull request."""
+    """Return workflow commands, which GitHub displays next to the lines of the pull request."""
     return "".join(
-        f"::error file={_escaped(where.source, ':,')},line={where.line},col={where.column}::{_escaped(_line(text))}\n"
+        f"::error file={_escape(where.source, ':,')},line={where.line},col={where.column}::{_escape(_line(text))}\n"
         for where, text in problems
     )
 
 
-def _escaped(text: str, more: str = "") -> str:
+def _escape(text: str, more: str = "") -> str:
     for character in "%\r\n" + more:
         text = text.replace(character, f"%{ord(character):02X}")
     return text
 
 
 def _as_gitlab(problems: Sequence[Problem]) -> str:
-    """Return a report of code quality, which GitLab shows beside the lines of the merge request."""
+    """Return a code quality report, which GitLab displays next to the lines of the merge request."""
     report = [
         {
             "description": _line(text),

@@ -1,4 +1,4 @@
-"""Say why an entry is on the websites, from the ledgers of managed lists."""
+"""Explain why an entry is on the websites, from the ledgers of managed lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from airflow_provider_analytics.commands.connections import add_connection, connected
 
-#: Exit status if nothing is known of an entry.
+#: Exit status if an entry is unknown.
 UNKNOWN = 2
 
 
@@ -20,11 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ledger", metavar="PATH", nargs="+", required=True, help="ledger, or folder whose *.json files are ledgers"
     )
     add_connection(parser)
-    parser.description = f"{parser.description} With --conn-id also looks at the websites; changes nothing."
+    parser.description = f"{parser.description} With --conn-id also checks the websites; changes nothing."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table with a row per entry and list; return the exit status."""
+    """Print a table with one row per entry and list; return the exit status."""
     from airflow_provider_analytics.commands.ledgers import read_ledgers, service_of
 
     with connected(args.conn_id) if args.conn_id else nullcontext() as hook:
