@@ -1,5 +1,5 @@
-"""The probe: what a real server does where the interface says nothing, found out by reads.
+"""The probe: detects undocumented behavior of a real server with reads only.
 
-``unknowns`` is the table of the open questions, ``seen`` sends the requests, ``findings`` answers the questions as pure
-functions, ``report`` renders the answers. Imports ``api``; no Airflow.
+``unknowns`` is the table of open questions. ``seen`` sends the requests. ``findings`` derives the results with pure
+functions. ``report`` renders them. The package imports ``api``, but not Airflow.
 """

@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.probe.findings import Finding
 from airflow_provider_analytics.probe.seen import Seen
 
-#: Exit statuses: everything works as it is; something does not work; extras have to be set.
+#: Exit statuses: no action needed; the service is not supported; extras must be set.
 OK, FAILED, SET_EXTRAS = 0, 1, 2
 _MARKS = {"assumed": "ok", "handled": "ok", "extra": "SET", "partly": "note", "refused": "FAILS"}
 _ORDER = ("FAILS", "SET", "note", "ok")
@@ -22,10 +22,10 @@ def status(found: Sequence[Finding]) -> int:
     """Return the exit status."""
     if extras(found):
         return SET_EXTRAS
-    return FAILED if any(_breaks(one) for one in found) else OK
+    return FAILED if any(_is_failure(one) for one in found) else OK
 
 
-def _breaks(found: Finding) -> bool:
+def _is_failure(found: Finding) -> bool:
     is_unknown_parameter = found.unknown.name == "pages" and found.value is None and "set `" in found.seen
     return found.effect == "refused" or is_unknown_parameter
 
@@ -36,7 +36,7 @@ def extras(found: Sequence[Finding]) -> dict[str, Any]:
 
 
 def as_json(seen: Seen, found: Sequence[Finding]) -> str:
-    """Return the report as JSON. It names no host, and holds no value of the service."""
+    """Return the report as JSON, without the host and without values of the service."""
     report = {
         "provider": __version__,
         "status": status(found),
@@ -51,20 +51,20 @@ def as_json(seen: Seen, found: Sequence[Finding]) -> str:
 
 
 def as_text(seen: Seen, found: Sequence[Finding]) -> str:
-    """Return the report as lines: what fails first, then what to set, then what is as assumed."""
+    """Return the report as lines: failures, then extras to set, then notes, then expected behavior."""
     lines = [
         f"{seen.settings.base_url}: {_plural(seen.requests, 'request')} in {seen.seconds:.1f} s, {_websites(seen)}.",
         "",
     ]
-    told = sorted((one for one in found if one.effect is not None), key=lambda one: _ORDER.index(_mark(one)))
+    known = sorted((one for one in found if one.effect is not None), key=lambda one: _ORDER.index(_mark(one)))
     width = max((len(one.unknown.name) for one in found), default=0)
-    for one in told:
+    for one in known:
         meaning = one.unknown.value(str(one.value)).meaning if one.effect != "assumed" else ""
-        shown = f"{one.value} ({one.seen})" if one.seen else str(one.value)
-        lines.append(f"{_mark(one):5} {one.unknown.name:{width}}  {shown}{f'. {meaning}.' if meaning else ''}")
-    untold = [one for one in found if one.effect is None]
+        value = f"{one.value} ({one.seen})" if one.seen else str(one.value)
+        lines.append(f"{_mark(one):5} {one.unknown.name:{width}}  {value}{f'. {meaning}.' if meaning else ''}")
+    unknown = [one for one in found if one.effect is None]
     lines += ["", "Cannot tell:"]
-    lines += [f"{'FAILS' if _breaks(one) else '':5} {one.unknown.name:{width}}  {one.seen}." for one in untold]
+    lines += [f"{'FAILS' if _is_failure(one) else '':5} {one.unknown.name:{width}}  {one.seen}." for one in unknown]
     lines += ["", _conclusion(found)]
     return "\n".join(lines) + "\n"
 
@@ -82,7 +82,7 @@ def _conclusion(found: Sequence[Finding]) -> str:
 
 
 def as_line(seen: Seen) -> str:
-    """Return what the first page says, for the Test button: ``42 websites; pages by `page`; lists are shown``."""
+    """Summarize the first page for the Test button: ``42 websites; pages by `page`; exclusion lists are shown``."""
     page = seen.newest.page if seen.newest else None
     rows = seen.newest.rows if seen.newest else []
     parts = [_websites(seen)]
@@ -97,8 +97,8 @@ def as_line(seen: Seen) -> str:
     else:
         parts.append(f"pages by `{seen.settings.page_parameter or PAGE_PARAMETER}`, which is assumed")
     if rows:
-        lacking = [name for name in LINE_FIELDS if name not in rows[0]]
-        parts.append(f"rows lack {', '.join(lacking)}" if lacking else "exclusion lists are shown")
+        missing = [name for name in LINE_FIELDS if name not in rows[0]]
+        parts.append(f"rows lack {', '.join(missing)}" if missing else "exclusion lists are shown")
     if seen.newest is not None and seen.newest.key:
         parts.append(f"set the extra list_key to {seen.newest.key}")
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""What the probe sees of a service: at most 15 reads, bounded in time. It keeps the responses and judges nothing."""
+"""The requests of the probe: at most 15 reads within a time limit. The responses are kept without evaluation."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsError, UnexpectedResponseError
 
 MAX_REQUESTS = 15
-#: Seconds for all requests together, and of the short form, for which a person and the API server wait.
+#: Time limits for all requests in seconds. The connection test has a shorter one: a user and the API server wait.
 MAX_SECONDS = 60.0
 MAX_SECONDS_OF_A_TEST = 10.0
 #: Seconds for one response.
 TIMEOUT = 10.0
-#: Names that are tried if neither a link nor ``page`` selects a page, with the value of the second page of ten.
+#: Parameters to try if neither a link nor ``page`` selects a page, with the value for the second page of ten.
 GUESSES = {"p": "2", "page_number": "2", "offset": "10"}
 _NEWEST = {**DEFAULT_QUERY}
 _TEN = {**DEFAULT_QUERY, "per_page": "10"}
@@ -36,7 +36,7 @@ _OLDEST = {**_TEN, "sort": "asc"}
 _LINK = re.compile(r'<([^>]*)>\s*;[^,]*?rel="?(\w+)"?', re.IGNORECASE)
 
 Rows = list[dict[str, Any]]
-#: Is told what is asked next.
+#: Called with a description of the next request.
 Progress = Callable[[str], None]
 
 
@@ -45,9 +45,9 @@ class Listed:
     """A response to a list request.
 
     :param answer: the response.
-    :param document: its JSON; None if it is none.
-    :param page: what the package reads of it; None if it is refused.
-    :param key: the extra ``list_key`` without which it is refused; empty: none is needed.
+    :param document: the decoded JSON; None if the body is not JSON.
+    :param page: the page that the package reads from the response; None if it rejects the response.
+    :param key: the extra ``list_key`` that is required to read the page; empty: none.
     """
 
     answer: Answer
@@ -57,7 +57,7 @@ class Listed:
 
     @property
     def rows(self) -> Rows:
-        """The rows, also those of deleted websites."""
+        """The rows, including those of deleted websites."""
         return self.page.rows if self.page else []
 
     @property
@@ -68,18 +68,18 @@ class Listed:
 
 @dataclass
 class Seen:
-    """All responses; None for what was not asked, or had no complete response.
+    """All responses; None for a request that was not sent or got no complete response.
 
-    :param newest: 100 newest websites.
-    :param ten: ten newest ones; ``again`` at the end, ``oldest`` the ten oldest.
-    :param parameter: the query parameter that selects a page; None: none was found.
-    :param found_by: how it was found: ``link``, ``link elsewhere``, ``assumed`` or ``guessed``.
-    :param base: number of the first page; None: pages have no numbers, or it is unknown.
-    :param second: the second page of ten; ``third`` only if the second one repeats the first one.
-    :param tail: page of 100 by the number, for the pages that must hold the oldest website and the one behind.
-    :param searches: the rows of a search by its name.
+    :param newest: the 100 newest websites.
+    :param ten: the ten newest websites; ``again`` is the same list at the end, ``oldest`` the ten oldest websites.
+    :param parameter: the query parameter that selects a page; None: not found.
+    :param found_by: how the parameter was found: ``link``, ``link elsewhere``, ``assumed`` or ``guessed``.
+    :param base: number of the first page; None: unknown, or pages have no numbers.
+    :param second: the second page of ten; ``third`` is requested only if the second page repeats the first one.
+    :param tail: pages of 100 by number: those that must contain the oldest website, and the page after them.
+    :param searches: list responses of the searches, by name of the search.
     :param favorites: lists filtered by ``favorite``, by the text that was sent.
-    :param unanswered: reasons for which requests had no complete response, by their names.
+    :param unanswered: why requests got no complete response, by name of the request.
     """
 
     settings: Settings
@@ -117,7 +117,7 @@ class Seen:
 
 
 def decoded(answer: Answer | None) -> Any:
-    """Return the JSON of a response, whatever it reports; None if it is none."""
+    """Return the decoded JSON of a response with any status; None if the body is not JSON."""
     try:
         return msgspec.json.decode(answer.body) if answer else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -125,7 +125,7 @@ def decoded(answer: Answer | None) -> Any:
 
 
 def lists_in(document: Any, path: str = "", depth: int = 3) -> Iterator[tuple[str, Rows]]:
-    """Yield the lists of records in a document, with the keys that lead to them."""
+    """Yield the lists of records in a document, each preceded by the dotted path of its keys."""
     if isinstance(document, list):
         if document and all(isinstance(row, dict) and "id" in row for row in document):
             yield path, document
@@ -135,7 +135,7 @@ def lists_in(document: Any, path: str = "", depth: int = 3) -> Iterator[tuple[st
 
 
 def listed(answer: Answer, url: str, list_key: str | None) -> Listed:
-    """Return what the package reads of a list response, and what it would take to read it."""
+    """Return the page that the package reads from a list response, and the extra ``list_key`` if it needs one."""
     document = decoded(answer)
     page = _page(answer, url, list_key)
     if page is not None or answer.status not in dialect.SUCCESS:
@@ -159,7 +159,7 @@ def _page(answer: Answer, url: str, list_key: str | None) -> Page | None:
 
 
 def links_elsewhere(found: Listed, url: str) -> tuple[str, Selection | None]:
-    """Return where the service links the next page, if the package does not read it there, and how."""
+    """Return the place and the selection of a link to the next page that the package does not read."""
     for link, relation in _LINK.findall(found.answer.headers.get("Link", "")):
         if relation.lower() == "next":
             return "in the header Link", dialect.selection(link, url)
@@ -179,23 +179,23 @@ def links_elsewhere(found: Listed, url: str) -> tuple[str, Selection | None]:
 class Probe:
     """Sends the requests of one probe.
 
-    :param settings: settings of the connection; retries and timeout are shortened.
-    :param progress: is told what is asked next.
-    :param seconds: time for all requests together.
+    :param settings: settings of the connection; the probe does not retry and shortens the timeout.
+    :param progress: called with a description of the next request.
+    :param seconds: time limit for all requests together.
     """
 
     def __init__(self, settings: Settings, *, progress: Progress | None = None, seconds: float = MAX_SECONDS) -> None:
         self._settings = replace(settings, max_retries=0, timeout=min(settings.timeout, TIMEOUT, seconds))
         self._transport = Transport(self._settings)
         self._progress = progress or (lambda _: None)
-        self._left = MAX_REQUESTS
+        self._requests_left = MAX_REQUESTS
         self._url = self._transport.url(WEBSITES)
         self._timer = threading.Timer(seconds, self._transport.stop)
         self._timer.daemon = True
         self.seen = Seen(settings)
 
     def __enter__(self) -> Self:
-        """Start the time."""
+        """Start the time limit."""
         self._timer.start()
         return self
 
@@ -207,7 +207,7 @@ class Probe:
     def begin(self) -> Seen:
         """Request the account and the first page.
 
-        :raises AnalyticsError: if the service refuses the key, or returns no account or no list.
+        :raises AnalyticsError: if the service rejects the key, or returns no account or no list.
         """
         try:
             return self._begin()
@@ -217,58 +217,60 @@ class Probe:
 
     def _begin(self) -> Seen:
         seen = self.seen
-        seen.account = self._must("the account", ACCOUNT)
+        seen.account = self._request_or_raise("the account", ACCOUNT)
         dialect.account(seen.account)
-        answer = self._must("the newest websites", WEBSITES, _NEWEST)
+        answer = self._request_or_raise("the newest websites", WEBSITES, _NEWEST)
         seen.newest = listed(answer, self._url, self._settings.list_key)
         if seen.newest.page is None:
-            raise answer.unexpected("The response is no list of websites, or one of several. See the extra list_key.")
+            raise answer.unexpected(
+                "The response is not a list of websites, or contains several lists. See the extra list_key."
+            )
         seen.link_place, seen.elsewhere = links_elsewhere(seen.newest, self._url)
         return seen
 
     def run(self, *, wrong_key: bool = False) -> Seen:
         """Send all requests.
 
-        :param wrong_key: whether to send one with a key that is wrong.
-        :raises AnalyticsError: if the service refuses the key, or returns no list.
+        :param wrong_key: whether to also send a request with a wrong key.
+        :raises AnalyticsError: if the service rejects the key, or returns no list.
         """
         began = time.monotonic()
-        kept = 1 + wrong_key  # for the last ones
-        self._left -= kept
+        kept = 1 + wrong_key  # reserved for the last requests
+        self._requests_left -= kept
         seen = self.begin()
         seen.ten = self._list("the first page", _TEN)
         if seen.ten is not None:
             self._find_pages(seen.ten)
         seen.oldest = self._list("the oldest websites", _OLDEST)
-        self._read_tail()
-        self._read_one()
-        self._read_favorites()
+        self._fetch_tail()
+        self._fetch_one()
+        self._fetch_favorites()
         self._search()
-        self._read_behind()
-        self._left += kept
+        self._fetch_page_after_last()
+        self._requests_left += kept
         seen.again = self._list("the first page again", _TEN)
         if wrong_key:
-            self._try_a_wrong_key()
+            self._send_wrong_key()
         seen.holds_key = any(self._transport.redact.finds(one.body.decode("utf-8", "replace")) for one in seen.answers)
         seen.seconds = time.monotonic() - began
         return seen
 
     # Requests
 
-    def _must(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Answer:
+    def _request_or_raise(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Answer:
         self._progress(what)
-        self._left -= 1
+        self._requests_left -= 1
         self.seen.requests += 1
         answer = self._transport.request("GET", path, query=query)
         self.seen.answers.append(answer)
         return answer
 
-    def _ask(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Answer | None:
-        if self._left <= 0:
+    def _request(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Answer | None:
+        if self._requests_left <= 0:
             self.seen.unanswered[what] = f"{MAX_REQUESTS} requests were sent"
             return None
         self._progress(what)
-        self._left -= 1
+        self._requests_left -= 1
         self.seen.requests += 1
         try:
             answer = self._transport.answer(path, query)
@@ -279,7 +281,7 @@ class Probe:
         return answer
 
     def _list(self, what: str, query: Mapping[str, str]) -> Listed | None:
-        answer = self._ask(what, WEBSITES, query)
+        answer = self._request(what, WEBSITES, query)
         key = self._settings.list_key or (self.seen.newest.key if self.seen.newest else "")
         return None if answer is None else listed(answer, self._url, key or None)
 
@@ -342,7 +344,7 @@ class Probe:
         if newest is None or newest.page is None or not ten.rows:
             return False
         total = newest.page.total
-        # Ten rows of 100, and no total: the server may have pages of ten only.
+        # If a request for 100 returns ten rows and no total, the page size of the server may be ten.
         return len(newest.rows) > len(ten.rows) or (len(ten.rows) >= 10 if total is None else total > len(ten.rows))
 
     @property
@@ -357,15 +359,15 @@ class Probe:
             and seen.second.ids != seen.ten.ids
         )
 
-    def _page_of_hundred(self, what: str, number: int) -> Listed | None:
+    def _fetch_page_of_100(self, what: str, number: int) -> Listed | None:
         seen = self.seen
         found = self._list(what, _NEWEST | {str(seen.parameter): str((seen.base or 0) + number - 1)})
         if found is not None:
             seen.tail[number] = found
         return found
 
-    def _read_tail(self) -> None:
-        """Read the page that must hold the oldest website, and a page beside it if it does not."""
+    def _fetch_tail(self) -> None:
+        """Fetch the page that must contain the oldest website, and an adjacent page if it does not."""
         newest, oldest = self.seen.newest, self.seen.oldest
         if newest is None or newest.page is None or oldest is None or not oldest.rows or not self._is_numbered:
             return
@@ -374,37 +376,37 @@ class Probe:
             return
         last = -(-total // size)
         if last > 1:
-            page = self._page_of_hundred("the last page", last)
+            page = self._fetch_page_of_100("the last page", last)
             if page is not None and oldest.ids[0] not in page.ids:
-                beside = last + 1 if len(page.rows) == size else last - 1
-                page = self._page_of_hundred("a page beside the last one", beside) if beside > 1 else page
+                adjacent = last + 1 if len(page.rows) == size else last - 1
+                page = self._fetch_page_of_100("a page beside the last one", adjacent) if adjacent > 1 else page
                 if page is not None and not page.rows and 2 not in self.seen.tail:
-                    self._page_of_hundred("the second page of 100", 2)
+                    self._fetch_page_of_100("the second page of 100", 2)
         elif not set(oldest.ids) <= set(newest.ids):
-            self._page_of_hundred("the page behind the total", 2)
+            self._fetch_page_of_100("the page behind the total", 2)
 
-    def _read_behind(self) -> None:
+    def _fetch_page_after_last(self) -> None:
         newest = self.seen.newest
         if newest is None or newest.page is None or not self._is_numbered or not newest.rows:
             return
         behind = -(-(newest.page.total or 0) // len(newest.rows)) + 1
         if newest.page.total and behind not in self.seen.tail:
-            self._page_of_hundred("the page behind the last one", behind)
+            self._fetch_page_of_100("the page behind the last one", behind)
 
     # Records
 
-    def _read_one(self) -> None:
+    def _fetch_one(self) -> None:
         seen = self.seen
         rows = dialect.not_deleted(seen.newest.rows) if seen.newest else []
         if rows:
             seen.shown = max(rows, key=lambda row: sum(value not in (None, "", [], 0, False) for value in row.values()))
-            seen.show = self._ask("one website", website_path(str(seen.shown["id"])))
+            seen.show = self._request("one website", website_path(str(seen.shown["id"])))
         ids = [dialect.number(row["id"]) for row in rows + (seen.oldest.rows if seen.oldest else [])]
         if None not in ids:
             above = max((one for one in ids if one is not None), default=0) + 1_000_003
-            seen.missing = self._ask("a website that does not exist", website_path(str(above)))
+            seen.missing = self._request("a website that does not exist", website_path(str(above)))
 
-    def _read_favorites(self) -> None:
+    def _fetch_favorites(self) -> None:
         seen = self.seen
         if seen.newest is None or not seen.newest.rows:
             return
@@ -426,7 +428,7 @@ class Probe:
     def _search(self) -> None:
         seen = self.seen
         rows = dialect.not_deleted(seen.newest.rows) if seen.newest else []
-        seen.searched = next((row for row in reversed(rows) if _can_be_searched(row.get("domain"))), None)
+        seen.searched = next((row for row in reversed(rows) if _is_searchable(row.get("domain"))), None)
         if seen.searched is None:
             return
         domain = str(seen.searched["domain"])
@@ -444,7 +446,7 @@ class Probe:
         seen.searches[how] = found
         return str(seen.searched["id"]) in found.ids
 
-    def _try_a_wrong_key(self) -> None:
+    def _send_wrong_key(self) -> None:
         self._progress("a request with a wrong key")
         settings = replace(self._settings, api_key=f"wrong-{secrets.token_hex(8)}")
         other = Transport(settings)
@@ -457,8 +459,8 @@ class Probe:
             other.close()
 
 
-def _can_be_searched(domain: object) -> bool:
-    """Return whether parts and cases of a domain tell what a search finds."""
+def _is_searchable(domain: object) -> bool:
+    """Return whether a domain is suitable for testing searches by part and by case."""
     return (
         isinstance(domain, str)
         and bool(re.fullmatch(r"[a-z0-9-]{3,}(\.[a-z0-9-]+)+", domain))

@@ -1,7 +1,7 @@
-"""The table of what the interface leaves open (docs/interface.md, Not documented), one row per question.
+"""The table of undocumented behavior (docs/interface.md, Not documented), one row per question.
 
-``make generate`` writes tables of the documents from it. Tests hold it to the sandbox, to the probe and to the tests
-that show how a running task notices that a server does something else.
+``make generate`` derives tables of the documents from it. Tests compare it with the sandbox and the probe. They also
+check that each row has a test of how a running task detects a server that differs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: What becomes of a value. ``assumed``: it is what the package expects. ``handled``: it works, too, without an extra.
+#: How the package copes with a value. ``assumed``: the package expects it. ``handled``: it also works without an extra.
 #: ``extra``: it works with an extra. ``partly``: some functions fail with an error. ``refused``: lists or writes fail
 #: with an error.
 Effect = Literal["assumed", "handled", "extra", "partly", "refused"]
@@ -18,12 +18,12 @@ Effect = Literal["assumed", "handled", "extra", "partly", "refused"]
 
 @dataclass(frozen=True)
 class Value:
-    """One thing that servers do.
+    """A behavior of servers.
 
-    :param name: the value, as the report prints it.
-    :param options: the options of the sandbox that play it.
-    :param effect: what becomes of it.
-    :param meaning: what the effect means for the user; empty if everything works.
+    :param name: the value, as printed in the report.
+    :param options: the sandbox options that simulate it.
+    :param effect: how the package copes with it.
+    :param meaning: consequence for the user; empty if everything works.
     """
 
     name: str
@@ -36,14 +36,14 @@ class Value:
 class Unknown:
     """An open question.
 
-    :param name: short name, the key of the answer in the JSON report.
+    :param name: short name, also the key of the result in the JSON report.
     :param question: the question.
-    :param values: what servers do.
-    :param asked: how the probe asks; empty: reads cannot tell.
-    :param noticed: how a running task notices that the server does something else.
-    :param noticed_by: the test that shows it, as path and function.
+    :param values: the known behaviors of servers.
+    :param asked: the request of the probe; empty: reads cannot determine the value.
+    :param noticed: how a running task detects that the server differs.
+    :param noticed_by: the test of the detection, as path and function.
     :param extra: the extra that changes the assumption.
-    :param promises: the promises of docs/guarantees.md that need the answer.
+    :param promises: the promises of docs/guarantees.md that depend on the value.
     :param needs: the condition, as a sentence.
     """
 
@@ -71,10 +71,10 @@ class Unknown:
         return self._by_name[name]
 
 
-#: What tells where reads cannot.
+#: Reported where reads cannot determine the value.
 FIRST_WEBSITE = "The first website of a run shows it"
 
-#: Promises of docs/guarantees.md that need answers.
+#: Promises of docs/guarantees.md that depend on the values.
 PROMISES = (
     "A list is complete",
     "A snapshot is complete or does not exist",
@@ -88,12 +88,12 @@ LIST, SNAPSHOT, CREATE, SUCCESS, OTHERS, APPROVED, SECRETS = PROMISES
 
 _API = "tests/integration/api"
 _MISBEHAVING = "tests/integration/reconcile/test_misbehaving_services.py"
-_NO_LIST = "Lists are refused"
-_ONE_PAGE = "Lists of more than one page are refused"
-_TWICE = "Each list is read twice, once in each direction"
-_WHOLE = "Each look-up reads the whole list"
+_NO_LIST = "Reading lists fails"
+_ONE_PAGE = "Reading lists of more than one page fails"
+_TWICE = "Each list is fetched twice, once in each direction"
+_WHOLE = "Each lookup fetches the whole list"
 _UNCHANGED = "Websites with such a list are not changed"
-_SPELLING = "Such a create names the right spelling"
+_SPELLING = "The create fails and reports the required spelling"
 _FAILS = "The task fails"
 
 UNKNOWNS = (
@@ -110,11 +110,11 @@ UNKNOWNS = (
             ),
         ),
         asked="the first page",
-        noticed="An error names the extra `list_key`.",
+        noticed="Reading the list fails. The error contains the extra `list_key`.",
         noticed_by=f"{_API}/test_paging.py::test_the_list_key_is_a_setting",
         extra="list_key",
         promises=(LIST,),
-        needs="A response holds one list of objects, or the extra `list_key` names it.",
+        needs="A response contains one list of objects, or the extra `list_key` selects it.",
     ),
     Unknown(
         "pages",
@@ -140,7 +140,7 @@ UNKNOWNS = (
             Value("another page than requested", {"page_offset": 1}, "refused", _NO_LIST),
         ),
         asked="the second page of 10, as linked or as `page`",
-        noticed="The list is refused; the error names the extra `page_parameter`.",
+        noticed="Reading the list fails. The error contains the extra `page_parameter`.",
         noticed_by="tests/contract/test_contract_not_shown.py::test_a_page_parameter_without_effect_is_noticed",
         extra="page_parameter",
         promises=(LIST,),
@@ -162,22 +162,22 @@ UNKNOWNS = (
     ),
     Unknown(
         "page_number",
-        "Which page does a response name?",
+        "Which page number does a response contain?",
         (
             Value("its own", {}, "assumed"),
             Value("another one", {"current_page": "wrong"}, "refused", _NO_LIST),
             Value("none", {"current_page": "absent"}),
         ),
         asked="the first and the second page of 10",
-        noticed="A page with another number than requested ends the reading with an error.",
+        noticed="Reading the list fails if a page has another number than requested.",
         noticed_by=f"{_API}/test_paging.py::test_a_list_is_read_whole",
     ),
     Unknown(
         "page_size",
-        "Is `per_page` followed?",
+        "Does `per_page` set the page size?",
         (
             Value("as requested", {}, "assumed"),
-            Value("capped", {"page_size_limit": 25}, "handled", "Lists take more requests"),
+            Value("capped", {"page_size_limit": 25}, "handled", "Lists require more requests"),
             Value("ignored", {"ignored": {"per_page"}}),
         ),
         asked="the first page, with 10 and 100 rows",
@@ -204,9 +204,9 @@ UNKNOWNS = (
         "Are all rows returned?",
         (
             Value("all", {}, "assumed"),
-            Value("up to a limit", {"row_cap": 100}, "refused", "Lists above the limit are refused"),
+            Value("up to a limit", {"row_cap": 100}, "refused", "Reading lists above the limit fails"),
         ),
-        asked="the page that must hold the oldest website",
+        asked="the page that must contain the oldest website",
         noticed="Each proof requests the other end of the list.",
         noticed_by=f"{_API}/test_paging.py::test_rows_that_are_capped_at_any_number_are_noticed",
         promises=(LIST, SNAPSHOT),
@@ -217,26 +217,26 @@ UNKNOWNS = (
         "Is the list sorted as requested?",
         (
             Value("by id, rising with creation", {}, "assumed"),
-            Value("ignored", {"ignored": {"sort"}}, "refused", "Lists of more than one website are refused"),
+            Value("ignored", {"ignored": {"sort"}}, "refused", "Reading lists of more than one website fails"),
             Value("by something else", {"order": "domain"}, "handled", _TWICE),
         ),
         asked="the newest and the oldest 10",
-        noticed="Ids must fall at the head of the list, and both directions must begin differently.",
+        noticed="Ids must descend at the start of the list, and both directions must begin with different websites.",
         noticed_by=f"{_API}/test_paging.py::"
         "test_a_round_number_of_websites_in_an_order_that_is_ignored_may_be_the_newest_only",
         promises=(LIST, CREATE),
-        needs="`sort` has an effect, and ids rise with creation.",
+        needs="`sort` has an effect, and newer websites have higher ids.",
     ),
     Unknown(
         "behind_last",
-        "What is the page behind the last one?",
+        "What does a request for the page after the last one return?",
         (
             Value("empty", {}, "assumed"),
             Value("an error", {"behind_last": "not found"}),
             Value("the last page", {"behind_last": "last"}),
         ),
         asked="that page",
-        noticed="A page that brings nothing new ends the list, and so does a refused one.",
+        noticed="A page without new rows ends the list, and so does an error.",
         noticed_by=f"{_API}/test_paging.py::test_a_page_behind_the_last_may_be_refused_or_the_last_one_again",
     ),
     Unknown(
@@ -252,7 +252,7 @@ UNKNOWNS = (
             Value("everything", {"ignored": {"search"}}, "handled", _WHOLE),
         ),
         asked="one website by its domain in two cases and by parts of it",
-        noticed="A search is believed only if it finds exactly one website; otherwise the whole list is read.",
+        noticed="A search result counts only if it is exactly one website. Otherwise, the whole list is fetched.",
         noticed_by=f"{_API}/test_look_up.py::test_what_a_search_does_not_find_is_looked_for_in_the_whole_list",
     ),
     Unknown(
@@ -262,10 +262,10 @@ UNKNOWNS = (
             Value("true and false", {}, "assumed"),
             Value("any text is true", {"favorite_filter": "truth of text"}, "extra", "Set `boolean_format`"),
             Value("1 and 0 only", {"favorite_filter": "1/0"}, "extra", "Set `boolean_format`"),
-            Value("no filter", {"ignored": {"favorite"}}, "handled", "Favorites are picked from the whole list"),
+            Value("no filter", {"ignored": {"favorite"}}, "handled", "Favorites are selected from the whole list"),
         ),
         asked="the list with true, with false, and with 1 or 0 if that fails",
-        noticed="Rows are compared with the filter; an error names the extra `boolean_format`.",
+        noticed="Rows are compared with the filter. The error contains the extra `boolean_format`.",
         noticed_by=f"{_API}/test_favorites.py::test_a_filter_that_nothing_confirms_is_an_error_that_names_the_extra",
         extra="boolean_format",
         promises=(LIST,),
@@ -280,8 +280,8 @@ UNKNOWNS = (
                 "fewer", {"list_hides": {"exclude_ips", "exclude_params"}}, "handled", "Websites are fetched one by one"
             ),
         ),
-        asked="a row beside the record of the same website",
-        noticed="Missing fields are fetched website by website; the log says so.",
+        asked="a row, compared with the record of the same website",
+        noticed="Websites with missing fields are fetched one by one, which is logged.",
         noticed_by="tests/integration/reconcile/test_websites_as_code.py::test_a_deletion_carries_what_is_deleted",
         promises=(SNAPSHOT,),
         needs="Rows have all fields; otherwise the columns are empty.",
@@ -310,7 +310,7 @@ UNKNOWNS = (
             Value("attributes", {"record_key": "data:attributes"}, "refused", "Fields are not read"),
         ),
         asked="one website",
-        noticed="An error says that the record has no usable id.",
+        noticed="An error reports that the record has no usable id.",
         noticed_by="tests/contract/test_contract_not_shown.py::test_a_record_without_an_id_is_refused",
         promises=(SUCCESS,),
         needs="A record is bare, under `data`, or under the only key.",
@@ -331,7 +331,7 @@ UNKNOWNS = (
             Value("null", {"lists_as": "null"}, "partly", "Lists are not verified"),
         ),
         asked="the lists of the newest 100 rows, classified",
-        noticed="An entry that is not understood is an error before any change.",
+        noticed="An entry that cannot be parsed is an error before any change.",
         noticed_by="tests/unit/api/test_verification.py::test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent",
         promises=(SUCCESS, OTHERS),
         needs="A list has an entry per line, or is an array.",
@@ -345,7 +345,7 @@ UNKNOWNS = (
             Value("flags as booleans", {"flags_as": "boolean"}),
         ),
         asked="the newest 100 rows",
-        noticed="All three are read.",
+        noticed="All three forms are accepted.",
         noticed_by="tests/contract/test_contract_not_shown.py::test_every_plausible_shape_is_read",
     ),
     Unknown(
@@ -358,12 +358,12 @@ UNKNOWNS = (
             Value("null for false", {"favorite_as": "null"}),
         ),
         asked="the newest 100 rows",
-        noticed="All four are read.",
+        noticed="All four forms are accepted.",
         noticed_by=f"{_API}/test_favorites.py::test_rows_that_show_the_flag_decide",
     ),
     Unknown(
         "domains",
-        "How are domains kept?",
+        "How are domains stored?",
         (
             Value("as sent", {}, "assumed"),
             Value("as A-labels", {"domain_as": "ascii"}),
@@ -376,28 +376,28 @@ UNKNOWNS = (
             Value("with a port", {"domain_as": "with port"}),
             Value("with a slash", {"domain_as": "with slash"}),
         ),
-        asked="the newest 100 rows; reads show scheme, port and slash only",
-        noticed="A create that becomes another domain names it.",
+        asked="the newest 100 rows; reads reveal only scheme, port and slash",
+        noticed="If the service stores another domain, the create fails and reports it.",
         noticed_by=f"{_API}/test_look_up.py::test_a_create_that_becomes_another_domain_says_what_to_write",
         promises=(CREATE,),
-        needs="Domains are stored as sent, but for the form of their letters.",
+        needs="Domains are stored as sent, except for case and IDNA form.",
     ),
     Unknown(
         "duplicates",
-        "Can a domain be there twice?",
+        "Can two websites have the same domain?",
         (
             Value("no", {}, "assumed"),
-            Value("yes", {"allow_duplicates": True}, "partly", "Such a domain is changed by id only"),
+            Value("yes", {"allow_duplicates": True}, "partly", "Such websites can be changed only by id"),
         ),
         asked="the newest 100 rows, counted",
-        noticed="A look-up that finds two websites is an error.",
+        noticed="A lookup that finds two websites is an error.",
         noticed_by=f"{_API}/test_sandbox_lists.py::test_two_websites_of_one_domain_are_an_error",
         promises=(CREATE,),
-        needs="A second website of a domain is refused, or shown in time.",
+        needs="A second website of a domain is rejected, or returned in time.",
     ),
     Unknown(
         "account",
-        "What names the account?",
+        "Which field identifies the account?",
         (
             Value("id", {}, "assumed"),
             Value("uuid", {"account_shows": "uuid"}),
@@ -406,7 +406,7 @@ UNKNOWNS = (
             Value("nothing", {"account_shows": "nothing"}, "partly", "Plans are tied to the base URL only"),
         ),
         asked="the account, keys only",
-        noticed="Without one, only the base URL is compared.",
+        noticed="Without such a field, only the base URL is compared.",
         noticed_by="tests/contract/test_contract_not_shown.py::test_any_account_record_is_handed_on",
         promises=(APPROVED,),
         needs="The account has an id, uuid, e-mail address or name.",
@@ -417,11 +417,11 @@ UNKNOWNS = (
         (
             Value("404", {}, "assumed"),
             Value("410", {"missing": "410"}),
-            Value("403", {"missing": "403"}, "partly", "Deletes end red, unless the account answers"),
-            Value("200", {"missing": "200"}, "partly", "Deletes end red, unless the list lacks the website"),
+            Value("403", {"missing": "403"}, "partly", "Deletes fail, unless the account can be read"),
+            Value("200", {"missing": "200"}, "partly", "Deletes fail, unless the website is missing in the list"),
         ),
         asked="an id above the newest",
-        noticed="A delete is verified, whatever the response.",
+        noticed="Each delete is verified, regardless of its response.",
         noticed_by=f"{_MISBEHAVING}::test_a_delete_is_verified_whatever_the_service_says_of_what_is_gone",
         promises=(SUCCESS,),
         needs="A deleted website is reported as missing, or not in the list.",
@@ -436,12 +436,12 @@ UNKNOWNS = (
             Value("a page", {"wrong_key": "page"}),
         ),
         asked="one request with a random key, only with `--wrong-key`",
-        noticed="All of them are errors that a retry does not repeat.",
+        noticed="All of them are errors that are not retried.",
         noticed_by="tests/integration/hooks/test_hook_over_a_socket.py::test_a_wrong_key_is_told",
     ),
     Unknown(
         "errors",
-        "How does an error read?",
+        "What is the body of an error?",
         (
             Value("message", {}, "assumed"),
             Value("problem details", {"errors_as": "problem"}),
@@ -459,8 +459,8 @@ UNKNOWNS = (
             Value("no", {}, "assumed"),
             Value("in headers", {"limit_headers": "given"}),
         ),
-        asked="the headers of all responses; no limit is provoked",
-        noticed="Status 429 and the headers of a limit are waited for.",
+        asked="the headers of all responses; the probe does not provoke a limit",
+        noticed="The task waits after status 429, and when the headers report that the limit is used up.",
         noticed_by="tests/contract/test_contract_not_shown.py::test_a_rate_limit_is_waited_for",
         extra="requests_per_minute",
     ),
@@ -469,15 +469,15 @@ UNKNOWNS = (
         "How fresh are reads?",
         (
             Value("at once", {}, "assumed"),
-            Value("from a cache", {"cache_headers": "given"}, "partly", "Set up the cache to pass the interface by"),
+            Value("from a cache", {"cache_headers": "given"}, "partly", "Exclude the interface from the cache"),
             Value("late after a write", {"reads_behind": 2}, "handled", "Verification waits up to 7.5 s"),
-            Value("late in a search", {"search_matches": "late"}, "handled", "Some look-ups read the whole list"),
+            Value("late in a search", {"search_matches": "late"}, "handled", "Some lookups fetch the whole list"),
         ),
-        asked="the headers Age and X-Cache; reads cannot show a replica that is behind",
-        noticed="A write that is not shown yet is read four more times.",
+        asked="the headers Age and X-Cache; reads cannot reveal a delayed replica",
+        noticed="If a read does not return a write yet, it is repeated up to four times.",
         noticed_by=f"{_MISBEHAVING}::test_a_service_that_shows_a_write_late_is_waited_for",
         promises=(LIST, CREATE, SUCCESS),
-        needs="No response is older than an earlier one, and a write is shown within 7.5 s.",
+        needs="No response is older than an earlier one, and reads return a write within 7.5 s.",
     ),
     Unknown(
         "updates",
@@ -486,7 +486,7 @@ UNKNOWNS = (
             Value("yes", {}, "assumed"),
             Value("no", {"updates": "reset others"}, "refused", "The first website is restored, the task fails"),
         ),
-        noticed="The first website of a run is compared in all fields, and restored.",
+        noticed="All fields of the first website of a run are compared. If others changed, it is restored.",
         noticed_by=f"{_MISBEHAVING}::test_two_websites_are_changed_and_put_back",
         extra="update_method",
         promises=(OTHERS,),
@@ -494,7 +494,7 @@ UNKNOWNS = (
     ),
     Unknown(
         "stored",
-        "Is what was sent stored as sent?",
+        "Are values stored as sent?",
         (
             Value("yes", {}, "assumed"),
             Value("only new lines", {"lists_stored": "new lines"}, "refused", _FAILS),
@@ -504,12 +504,12 @@ UNKNOWNS = (
             Value("the first 40 characters", {"lists_stored": "40 characters"}, "refused", _FAILS),
             Value("normalized", {"lists_stored": "normalized"}),
         ),
-        noticed="Each website is read after its change: it must show before + sent.",
+        noticed="Each website is fetched after its change and compared with before + sent.",
         noticed_by=f"{_MISBEHAVING}::test_no_way_to_write_is_green_where_the_service_does_something_else",
     ),
     Unknown(
         "responses",
-        "What does the response to a write show?",
+        "What does the response to a write contain?",
         (
             Value("what is stored", {}, "assumed"),
             Value("what was sent", {"echoes": {"create", "update"}}),
@@ -517,7 +517,7 @@ UNKNOWNS = (
             Value("id and domain", {"short_answers": {"create", "update"}}),
             Value("no body", {"empty_answers": {"create", "update", "delete"}}),
         ),
-        noticed="No response to a write is believed: the website is read.",
+        noticed="After each write the website is fetched, regardless of the response.",
         noticed_by=f"{_API}/test_look_up.py::test_what_a_short_answer_does_not_show_is_read",
     ),
     Unknown(
@@ -535,7 +535,7 @@ UNKNOWNS = (
     ),
     Unknown(
         "secrets",
-        "Do records show secrets?",
+        "Do records contain secrets?",
         (
             Value("no", {}, "assumed"),
             Value("yes", {"extra_fields": {"api_token": "{api_key}"}}),
@@ -545,7 +545,7 @@ UNKNOWNS = (
         noticed_by="tests/security/test_records_are_data.py::"
         "test_no_key_that_names_a_secret_is_in_xcom_or_in_a_snapshot",
         promises=(SECRETS,),
-        needs="A secret is under a key that names it, or contains a secret of the connection.",
+        needs="A secret has a key that identifies it, or contains a secret of the connection.",
     ),
 )
 
