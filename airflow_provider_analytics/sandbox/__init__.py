@@ -1,7 +1,7 @@
 """Local HTTP server that implements the interface, for tests and demonstrations: store, endpoints, faults, fixture.
 
-May import FastAPI with Starlette, pydantic, uvicorn, pytest (in ``pytest_plugin.py`` only) and the standard library; of
-the rest of the package only ``__version__``.
+The sandbox may import FastAPI with Starlette, pydantic, uvicorn and the standard library, and pytest in
+``pytest_plugin.py`` only. From the rest of the package, it may import only ``__version__``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The six operations of the interface as a FastAPI application.
 
-It models the interface, not the vendor's code. ``docs/internals/assumptions.md`` lists what it assumes where
-the interface says nothing; :class:`airflow_provider_analytics.sandbox.options.Options` has what can be changed.
+The application models the interface, not the vendor's code. ``docs/internals/assumptions.md`` lists its assumptions
+about undocumented behavior. :class:`airflow_provider_analytics.sandbox.options.Options` can change them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ProxyError(Exception):
 
 
 class LoginError(Exception):
-    """A request with a wrong key, where the service answers with its login page."""
+    """A request with a wrong key, to which the service responds with its login page."""
 
     def __init__(self, *, is_redirect: bool) -> None:
         super().__init__()
@@ -117,10 +117,10 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
 
     async def authenticate(request: Request, credentials: _Credentials) -> None:
         if credentials is None or not secrets.compare_digest(credentials.credentials.encode(), api_key.encode()):
-            answered = options_for(request).wrong_key
-            if answered in ("redirect", "page"):
-                raise LoginError(is_redirect=answered == "redirect")
-            raise ApiError(HTTPStatus(int(answered)), "Unauthenticated.", headers={"WWW-Authenticate": "Bearer"})
+            reported_as = options_for(request).wrong_key
+            if reported_as in ("redirect", "page"):
+                raise LoginError(is_redirect=reported_as == "redirect")
+            raise ApiError(HTTPStatus(int(reported_as)), "Unauthenticated.", headers={"WWW-Authenticate": "Bearer"})
 
     router = APIRouter(prefix=root + PREFIX, dependencies=[Depends(pass_the_proxy), Depends(authenticate)])
     endpoints: dict[Operation, Callable[[Request], Awaitable[Response]]] = {
@@ -145,7 +145,7 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
         if error.status == HTTPStatus.UNPROCESSABLE_ENTITY and "json" not in request.headers.get("accept", ""):
             return RedirectResponse(f"{root}/", HTTPStatus.FOUND)
         shape = options_for(request).errors_as
-        return _error_answer(error.status, error.message, error.errors, error.headers, shape)
+        return _error_response(error.status, error.message, error.errors, error.headers, shape)
 
     async def on_login_error(_request: Request, error: Exception) -> Response:
         assert isinstance(error, LoginError)  # noqa: S101 - registered for this class only
@@ -156,7 +156,7 @@ def create_app(store: Store, api_key: str, options_for: Callable[[Request], Opti
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = ", ".join(sorted(route.method for route in routes_of(request.url.path, root)))
-        return _error_answer(error.status_code, error.detail, {}, headers)
+        return _error_response(error.status_code, error.detail, {}, headers)
 
     async def on_proxy_error(_request: Request, _error: Exception) -> Response:
         return HTMLResponse(_PROXY_PAGE, HTTPStatus.FORBIDDEN, {"CF-Ray": "8f00sandbox-AMS"})
@@ -176,14 +176,14 @@ class _Service:
         self._api_key = api_key
         self._options_for = options_for
         self._list_path = list_path
-        #: Websites as they were before a write, and how many reads still show them so; the oldest first.
-        self._earlier: deque[tuple[Store, list[int]]] = deque()
-        #: What the index of the search knows.
+        #: Copies of the store before each write, oldest first, with the number of reads that still return the copy.
+        self._earlier_stores: deque[tuple[Store, list[int]]] = deque()
+        #: Content of the search index.
         self._index: Store | None = None
 
     async def list_websites(self, request: Request) -> Response:
         options = self._options_for(request)
-        values = _checked(request.scope["query_string"], _list_parameters(options), options)
+        values = _parse(request.scope["query_string"], _list_parameters(options), options)
         url = f"{request.base_url}".rstrip("/") + self._list_path
         query = dict(decode_pairs(request.scope["query_string"]))
         page_of_list = self._page(values, options)
@@ -192,79 +192,79 @@ class _Service:
 
     async def create_website(self, request: Request) -> Response:
         options = self._options_for(request)
-        _refuse_query(request, options)
+        _reject_query(request, options)
         values = await _form(request, CREATE_FIELDS, options)
-        self._remember(options)
+        self._save_earlier(options)
         try:
-            website = self._store.add(unique=not options.allow_duplicates, **_stored(values, options, {}))
+            website = self._store.add(unique=not options.allow_duplicates, **_values_to_store(values, options, {}))
         except DuplicateDomainError as error:
             raise _invalid({"domain": ["The domain has already been taken."]}) from error
-        return self._written("create", options.create_status, website, values, options)
+        return self._respond_to_write("create", options.create_status, website, values, options)
 
     async def show_website(self, request: Request) -> Response:
         options = self._options_for(request)
-        store = self._visible()
-        website_id = self._existing_id(request, store, options)
-        _refuse_query(request, options)
+        store = self._readable_store()
+        website_id = self._require_id(request, store, options)
+        _reject_query(request, options)
         website = store.get(website_id, marked=options.deletes == "mark") or {}
         return JSONResponse(render_record(website, options, self._secrets(options)))
 
     async def update_website(self, request: Request) -> Response:
         options = self._options_for(request)
-        website_id = self._existing_id(request, self._store, options)
-        _refuse_query(request, options)
+        website_id = self._require_id(request, self._store, options)
+        _reject_query(request, options)
         values = await _form(request, UPDATE_FIELDS, options)
-        self._remember(options)
+        self._save_earlier(options)
         others = DEFAULTS if options.updates == "reset others" else {}
-        stored = _stored(values, options, self._store.get(website_id) or {})
+        stored = _values_to_store(values, options, self._store.get(website_id) or {})
         website = self._store.update(website_id, {**others, **stored}) or {}
-        return self._written("update", options.update_status, website, values, options)
+        return self._respond_to_write("update", options.update_status, website, values, options)
 
     async def delete_website(self, request: Request) -> Response:
         options = self._options_for(request)
-        website_id = self._existing_id(request, self._store, options)
-        _refuse_query(request, options)
+        website_id = self._require_id(request, self._store, options)
+        _reject_query(request, options)
         if options.deletes != "keep":
-            self._remember(options)
+            self._save_earlier(options)
             self._store.delete(website_id, mark=options.deletes == "mark")
-        return _write_answer("delete", options.delete_status, render_deleted(website_id, options), options)
+        return _write_response("delete", options.delete_status, render_deleted(website_id, options), options)
 
     async def show_account(self, request: Request) -> Response:
         options = self._options_for(request)
-        _refuse_query(request, options)
+        _reject_query(request, options)
         return JSONResponse(render_account(ACCOUNT, options))
 
-    def _written(
+    def _respond_to_write(
         self, operation: str, status: int, website: Mapping[str, Any], sent: Mapping[str, Any], options: Options
     ) -> Response:
         shown = {**website, **sent} if operation in options.echoes else website
         if operation in options.short_answers:
             shown = {name: shown[name] for name in ("id", "domain")}
-        return _write_answer(operation, status, render_record(shown, options, self._secrets(options)), options)
+        return _write_response(operation, status, render_record(shown, options, self._secrets(options)), options)
 
     def _secrets(self, options: Options) -> Secrets:
         reveals = any("{password}" in template for template in options.extra_fields.values())
         return Secrets(self._api_key, self._store.passwords() if reveals else {})
 
-    def _existing_id(self, request: Request, store: Store, options: Options) -> int:
+    def _require_id(self, request: Request, store: Store, options: Options) -> int:
         text = request.path_params["id"]
         marked = options.deletes == "mark" and request.method == "GET"
         if not _WEBSITE_ID.fullmatch(text) or store.get(int(text), marked=marked) is None:
             raise ApiError(HTTPStatus(int(options.missing)), "The website does not exist.")
         return int(text)
 
-    def _remember(self, options: Options) -> None:
-        """Keep the websites as they are before a write, for the reads that are to show them so."""
+    def _save_earlier(self, options: Options) -> None:
+        """Copy the store before a write if later reads must return the old state."""
         if options.reads_behind:
-            self._earlier.append((self._store.copy(), [options.reads_behind]))
+            self._earlier_stores.append((self._store.copy(), [options.reads_behind]))
 
-    def _visible(self) -> Store:
-        """Return the websites that a read shows."""
-        while self._earlier and not self._earlier[0][1][0]:
-            self._earlier.popleft()[0].close()
-        if not self._earlier:
+    def _readable_store(self) -> Store:
+        """Return the store that a read uses, and count the read."""
+        while self._earlier_stores and not self._earlier_stores[0][1][0]:
+            self._earlier_stores.popleft()[0].close()
+        if not self._earlier_stores:
             return self._store
-        store, left = self._earlier[0]
+        store, left = self._earlier_stores[0]
         left[0] -= 1
         return store
 
@@ -283,9 +283,9 @@ class _Service:
         size = None if "per_page" in ignored else values.get("per_page", 100)
         if options.page_size_limit is not None:
             size = min(size or options.page_size_limit, options.page_size_limit)
-        store = self._visible()
+        store = self._readable_store()
         if options.search_matches == "late" and values.get("search"):
-            # The index is brought up to date by being asked.
+            # Each search uses the old index and then updates it.
             store, self._index = self._index or Store(), store.copy()
         sort_by = "domain" if options.order == "domain" else values.get("sort_by", "id")
         find = functools.partial(
@@ -317,7 +317,7 @@ class _Service:
 
 
 def _headers(options: Options) -> dict[str, str]:
-    """Return the headers of a list that say something of limits and caches."""
+    """Return the headers of a list response about rate limits and caches."""
     limits = _LIMIT_HEADERS if options.limit_headers == "given" else {}
     return limits | (_CACHE_HEADERS if options.cache_headers == "given" else {})
 
@@ -346,22 +346,22 @@ def _offset(cursor: str | None) -> int:
         raise _invalid({"cursor": ["The cursor is unknown."]}) from None
 
 
-def _stored(values: Mapping[str, Any], options: Options, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the service stores of a form.
+def _values_to_store(values: Mapping[str, Any], options: Options, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that the service stores for a form.
 
-    :param before: the website as it is.
+    :param before: the website before the change.
     """
     stored = {name: value for name, value in values.items() if name not in options.ignored_fields}
     for name in LISTS:
         if stored.get(name):
-            lines = _lines_stored(stored[name].split("\n"), (before.get(name) or "").split("\n"), options)
+            lines = _lines_to_store(stored[name].split("\n"), (before.get(name) or "").split("\n"), options)
             stored[name] = "\n".join(lines)
     if "domain" in stored:
         stored["domain"] = normalise(stored["domain"], options.domain_as)
     return stored
 
 
-def _lines_stored(lines: list[str], before: list[str], options: Options) -> list[str]:
+def _lines_to_store(lines: list[str], before: list[str], options: Options) -> list[str]:
     return {
         "all": lambda: lines,
         "new lines": lambda: [line for line in lines if line not in before] or lines,
@@ -373,7 +373,7 @@ def _lines_stored(lines: list[str], before: list[str], options: Options) -> list
     }[options.lists_stored]()
 
 
-def _checked(raw: bytes, parameters: Sequence[Parameter], options: Options) -> dict[str, Any]:
+def _parse(raw: bytes, parameters: Sequence[Parameter], options: Options) -> dict[str, Any]:
     try:
         return read_values(decode_pairs(raw), parameters, strict=options.strict_parameters)
     except InvalidInputError as error:
@@ -386,19 +386,19 @@ async def _form(request: Request, fields: Sequence[Parameter], options: Options)
     # An update without fields may have neither a body nor a Content-Type.
     if content_type != _FORM and (body or content_type):
         raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The body must be sent as {_FORM}.")
-    return _checked(body, fields, options)
+    return _parse(body, fields, options)
 
 
-def _refuse_query(request: Request, options: Options) -> None:
-    """Reject query parameters, which only the list has."""
-    _checked(request.scope["query_string"], (), options)
+def _reject_query(request: Request, options: Options) -> None:
+    """Reject query parameters; only the list operation accepts them."""
+    _parse(request.scope["query_string"], (), options)
 
 
 def _invalid(errors: Mapping[str, list[str]]) -> ApiError:
     return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "The given data was invalid.", errors)
 
 
-def _write_answer(operation: str, status: int, content: Any, options: Options) -> Response:
+def _write_response(operation: str, status: int, content: Any, options: Options) -> Response:
     if operation in options.empty_answers or status == HTTPStatus.NO_CONTENT:
         return Response(status_code=status)
     if operation in options.message_answers:
@@ -406,7 +406,7 @@ def _write_answer(operation: str, status: int, content: Any, options: Options) -
     return JSONResponse(content, status)
 
 
-def _error_answer(
+def _error_response(
     status: int,
     message: str,
     errors: Mapping[str, list[str]],

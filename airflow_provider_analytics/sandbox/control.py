@@ -1,6 +1,6 @@
-"""Control endpoints: the members of the fixture over HTTP, for clients on this machine.
+"""Control endpoints: the methods of the fixture over HTTP, for clients on this machine.
 
-They are outside the prefix of the interface and need no API key.
+The endpoints are outside the prefix of the interface and require no API key.
 """
 
 from __future__ import annotations

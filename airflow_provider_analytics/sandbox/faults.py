@@ -22,10 +22,10 @@ _BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
 
 class Drift(BaseModel):
-    """Changes to the store that another client makes, applied in the order of the fields.
+    """Changes to the store by another client, applied in the order of the fields.
 
-    Each field is a number of random websites (repeatable), or a list: domains to create, ids or domains to delete or to
-    flip.
+    Each field is a number of random websites (repeatable) or a list. The list contains domains to create, or ids or
+    domains to delete or to flip.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,17 +44,17 @@ class Drift(BaseModel):
         else:
             for domain in self.create:
                 store.add(domain, unique=False)
-        for website in _chosen(store, self.delete):
+        for website in _select_websites(store, self.delete):
             store.delete(website["id"])
-        for website in _chosen(store, self.flip_favorite):
+        for website in _select_websites(store, self.flip_favorite):
             store.update(website["id"], {"favorite": not website["favorite"]})
 
 
-def _chosen(store: Store, which: int | list[int | str]) -> list[Website]:
-    return store.sample(which) if isinstance(which, int) else [_named(store, name) for name in which]
+def _select_websites(store: Store, which: int | list[int | str]) -> list[Website]:
+    return store.sample(which) if isinstance(which, int) else [_find_website(store, name) for name in which]
 
 
-def _named(store: Store, name: int | str) -> Website:
+def _find_website(store: Store, name: int | str) -> Website:
     found = store.get(name) if isinstance(name, int) else next(iter(store.find(name)), None)
     if found is None:
         msg = f"no website {name!r} in the store"
@@ -65,26 +65,26 @@ def _named(store: Store, name: int | str) -> Website:
 class Fault(BaseModel):
     """A fault to inject into selected requests.
 
-    All fields can be combined; a fault with the default of every field changes nothing. The fields from ``operation``
-    to ``times`` select the requests. Such a request is processed or not (``commit``), the store changes (``drift``),
-    and after ``delay`` the connection is reset (``drop``) or a response sent: the real one, or one made of ``status``,
-    ``headers`` and ``body``, modified by the remaining fields.
+    All fields can be combined. A fault with only default values changes nothing. The fields from ``operation`` to
+    ``times`` select the requests. ``commit`` decides whether such a request is processed. Then ``drift`` changes the
+    store. After ``delay``, the connection is reset (``drop``) or a response is sent. The response is the real one, or
+    it consists of ``status``, ``headers`` and ``body``. The remaining fields modify it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
 
-    #: Select requests of this operation; ``any`` is every request except those to the control endpoints.
+    #: Select requests of this operation. ``any`` selects all requests except those to the control endpoints.
     operation: Operation | Literal["any"] = "any"
     #: Select requests whose path and query string contain a match of this regular expression, such as ``/websites/17$``
     #: or ``page=3\b``.
     target: str | None = None
-    #: Number of matching requests to let pass first.
+    #: Number of matching requests to skip first.
     skip: int = Field(default=0, ge=0)
-    #: Number of requests to apply to after that; None: all until the faults are cleared.
+    #: Number of requests to affect after that; None: all until the faults are cleared.
     times: int | None = Field(default=1, ge=1)
 
-    #: Whether the request is processed. By default it is, unless the response is replaced (by ``status``, ``body`` or
-    #: ``echo``) or dropped.
+    #: Whether the request is processed. The default is true, unless the response is dropped or replaced by ``status``,
+    #: ``body`` or ``echo``.
     commit: bool | None = None
     #: Changes to the store after the request is processed and before the response is sent.
     drift: Drift | None = None
@@ -99,8 +99,8 @@ class Fault(BaseModel):
     status: int | None = Field(default=None, ge=200, le=599)
     #: Headers to add or replace; None removes one.
     headers: dict[str, str | None] = Field(default_factory=dict)
-    #: Replacement of the body. Text is sent as HTML, a dict or list as JSON (unless ``headers`` sets another type),
-    #: bytes without a content type. With a ``status`` and no body, an error has the sandbox's error body; other
+    #: Replacement of the body. Text is sent as HTML, a dict or list as JSON, and bytes without a content type.
+    #: ``headers`` can set another type. With a ``status`` and no body, an error has the sandbox's error body. Other
     #: responses are empty.
     body: bytes | str | dict[str, Any] | list[Any] | None = None
     #: Replace the body by an error that repeats the request's Authorization header and form fields.
@@ -110,15 +110,15 @@ class Fault(BaseModel):
     gzip: bool = False
     #: Send only ``body[:cut]``, then close the connection.
     cut: int | None = None
-    #: Framing of the body: Content-Length of the whole body; chunked; or Content-Length of the bytes that are sent, so
-    #: that a cut truncates only the content and the connection stays open.
+    #: Framing of the body. ``length``: Content-Length of the whole body. ``chunked``: chunked encoding. ``matching``:
+    #: Content-Length of the bytes that are sent, so a cut truncates only the content and the connection stays open.
     framing: Literal["length", "chunked", "matching"] = "length"
-    #: Seconds between the bytes of status line and headers, which then never end; 0 sends them at once.
+    #: Seconds between the bytes of status line and headers, which are then never completed; 0 sends them at once.
     head_interval: float = Field(default=0, ge=0)
     #: Seconds between the bytes of the body; 0 sends them at once.
     interval: float = Field(default=0, ge=0)
-    #: Send spaces after the body until the client disconnects or the sandbox stops: one per ``interval``, or as fast as
-    #: the client reads if that is 0.
+    #: Send spaces after the body until the client disconnects or the sandbox stops. One space is sent per ``interval``.
+    #: If the interval is 0, spaces are sent as fast as the client reads.
     endless: bool = False
 
     @field_validator("options")
@@ -180,8 +180,8 @@ class FaultQueue:
     def take(self, operation: Operation | None, target: str) -> Fault | None:
         """Count a request and return the fault that applies to it, if any.
 
-        Each matching fault with ``skip`` left counts the request as skipped; of the others, the first applies. Faults
-        therefore apply in the order in which they were added.
+        Each matching fault with a remaining ``skip`` counts the request as skipped. The first other matching fault
+        applies. Therefore faults apply in the order in which they were added.
         """
         taken: Fault | None = None
         with self._lock:
@@ -204,7 +204,7 @@ class FaultQueue:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response before it is sent; ``headers`` have no Content-Length or Transfer-Encoding."""
+    """A response before it is sent, without the headers Content-Length and Transfer-Encoding."""
 
     status: int
     headers: Mapping[str, str]
@@ -212,7 +212,10 @@ class Answer:
 
 
 def make_answer(fault: Fault, real: Answer | None, *, authorization: str, form: bytes) -> Answer:
-    """Apply a fault to the real response, which is None if the request was not processed."""
+    """Apply a fault to the real response and return the result.
+
+    :param real: the real response; None if the request was not processed.
+    """
     answer = real or Answer(HTTPStatus.OK, {}, b"")
     if fault._replaces_body:
         answer = _replacement(fault, answer.status, authorization, form)
@@ -233,19 +236,19 @@ def make_answer(fault: Fault, real: Answer | None, *, authorization: str, form: 
 def _replacement(fault: Fault, real_status: int, authorization: str, form: bytes) -> Answer:
     status = fault.status or real_status
     if fault.echo:
-        return _json_answer(status, _echo(authorization, form))
+        return _json_response(status, _echo(authorization, form))
     if fault.body is None:
         if status >= HTTPStatus.BAD_REQUEST:
-            return _json_answer(status, {"message": _phrase(status), "errors": {}})
+            return _json_response(status, {"message": _phrase(status), "errors": {}})
         return Answer(status, {}, b"")
     if isinstance(fault.body, bytes):
         return Answer(status, {}, fault.body)
     if isinstance(fault.body, str):
         return Answer(status, {"content-type": "text/html; charset=utf-8"}, fault.body.encode())
-    return _json_answer(status, fault.body)
+    return _json_response(status, fault.body)
 
 
-def _json_answer(status: int, value: Any) -> Answer:
+def _json_response(status: int, value: Any) -> Answer:
     return Answer(status, {"content-type": "application/json"}, json.dumps(value).encode())
 
 

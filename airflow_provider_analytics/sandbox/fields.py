@@ -1,8 +1,7 @@
 """The fields of a website, declared once.
 
-Form fields, the SQLite table, the records in responses and their OpenAPI schema are derived from
-:data:`WEBSITE_FIELDS`. The table is independent of ``airflow_provider_analytics.api`` on purpose: a mistake there must
-not be mirrored here.
+:data:`WEBSITE_FIELDS` defines form fields, the SQLite table, the records in responses, and their OpenAPI schema. The
+table is deliberately independent of ``airflow_provider_analytics.api``, so that it does not repeat mistakes made there.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ class Field:
     """A field of a website.
 
     :param name: its name in forms, in responses and as an SQLite column.
-    :param form: the type of its value in forms; None: no form has the field.
+    :param form: the type of its value in forms; None: the field is not in forms.
     :param meaning: its description in OpenAPI, for form fields.
-    :param default: its value for a new website that leaves it out.
-    :param required: whether a create must send it.
-    :param on_create: whether a create may send it.
-    :param on_update: whether an update may send it.
+    :param default: its value if a create omits the field.
+    :param required: whether a create must contain it.
+    :param on_create: whether a create may contain it.
+    :param on_update: whether an update may contain it.
     :param column: type and constraints of the SQLite column.
-    :param shown_as: JSON schema of its value in responses; None: no response shows the field.
+    :param shown_as: JSON schema of its value in responses; None: the field is not in responses.
     """
 
     name: str
@@ -133,13 +132,13 @@ WEBSITE_FIELDS = (
     ),
 )
 
-#: JSON schemas of the fields that responses show.
+#: JSON schemas of the fields in responses.
 SHOWN = {field.name: field.shown_as for field in WEBSITE_FIELDS if field.shown_as is not None}
-#: Fields shown as 0 or 1.
+#: Fields that responses contain as 0 or 1.
 FLAGS = tuple(name for name, schema in SHOWN.items() if schema == _FLAG)
-#: Exclusion lists, stored as text with an entry per line.
+#: Exclusion lists, stored as text with one entry per line.
 LISTS = tuple(name for name, schema in SHOWN.items() if schema == _OPTIONAL_TEXT)
-#: Fields shown as a boolean; SQLite has integers for them.
+#: Fields that responses contain as a boolean; SQLite stores them as integers.
 BOOLEANS = tuple(name for name, schema in SHOWN.items() if schema == _BOOLEAN)
-#: Defaults of the fields besides the domain that a create or update may send.
+#: Defaults of all form fields except the domain.
 DEFAULTS = {field.name: field.default for field in WEBSITE_FIELDS if field.form is not None and not field.required}

@@ -30,8 +30,8 @@ def options_for(request: Request) -> Options:
 class FaultMiddleware:
     """ASGI application that wraps the service and the control endpoints.
 
-    :param transport_of: returns the transport of a client, given its address and port. ASGI alone can neither reset a
-        connection nor end a response early.
+    :param transport_of: returns the transport of a client, given its address and port. It is required because ASGI can
+        neither reset a connection nor end a response early.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class FaultMiddleware:
             request.status = answer.status
             await _send_whole(send, answer)
         else:
-            await self._answer_with_fault(fault, request, scope, receive, send)
+            await self._respond_with_fault(fault, request, scope, receive, send)
 
-    async def _answer_with_fault(
+    async def _respond_with_fault(
         self, fault: Fault, request: RecordedRequest, scope: Scope, receive: Receive, send: Send
     ) -> None:
         real = None
@@ -90,9 +90,9 @@ class FaultMiddleware:
                 return
             if await _send_damaged(fault, answer, receive, send):
                 return
-            # close() delivers what is buffered, unlike abort().
+            # close() sends buffered data first, unlike abort().
             transport.close()
-        # uvicorn treats a return before the end of the response as a bug, unless it has seen the disconnect.
+        # uvicorn reports a return before the end of the response as an error, unless the client has disconnected.
         await _wait_for_disconnect(receive)
 
     async def _process(self, scope: Scope, body: bytes, options: Options) -> Answer:
@@ -106,7 +106,7 @@ class FaultMiddleware:
         async def send(message: Message) -> None:
             nonlocal status, headers, content
             if message["type"] == "http.response.start":
-                # No response of the service repeats a header, so a dict loses nothing.
+                # Headers are never repeated in responses of the service, so a dict is sufficient.
                 status = int(message["status"])
                 headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
             else:
@@ -146,7 +146,7 @@ async def _read_body(receive: Receive) -> bytes | None:
 
 
 async def _drip_head(transport: asyncio.Transport, answer: Answer, interval: float, receive: Receive) -> None:
-    """Send status line and headers byte by byte, past the HTTP server, until the client disconnects."""
+    """Send status line and headers byte by byte, bypassing the HTTP server, until the client disconnects."""
     lines = [f"HTTP/1.1 {answer.status} Sandbox", *(f"{name}: {value}" for name, value in answer.headers.items())]
     for byte in "\r\n".join(lines).encode("latin-1"):
         transport.write(bytes([byte]))
@@ -162,7 +162,7 @@ async def _send_whole(send: Send, answer: Answer) -> None:
 
 
 async def _send_head(send: Send, answer: Answer, *, length: int | None) -> None:
-    """Send status and headers; without ``length`` the body is chunked."""
+    """Send status and headers; without ``length``, the body is chunked."""
     headers = dict(answer.headers)
     # 204 and 304 have neither a body nor a Content-Length.
     if length is not None and answer.status not in (204, 304):
@@ -172,7 +172,7 @@ async def _send_head(send: Send, answer: Answer, *, length: int | None) -> None:
 
 
 async def _send_damaged(fault: Fault, answer: Answer, receive: Receive, send: Send) -> bool:
-    """Send a response as the fault requires; False if the connection must be closed after it."""
+    """Send a response as the fault requires; return False if the connection must be closed afterwards."""
     sent = answer.body[: fault.cut]
     chunked = fault.endless or fault.framing == "chunked"
     announced = sent if fault.framing == "matching" else answer.body
@@ -203,7 +203,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def _disconnected_within(receive: Receive, seconds: float) -> bool:
-    """Wait, and return whether the client disconnected meanwhile."""
+    """Wait up to ``seconds``, and return whether the client disconnected."""
     try:
         async with asyncio.timeout(seconds):
             await _wait_for_disconnect(receive)
@@ -213,6 +213,6 @@ async def _disconnected_within(receive: Receive, seconds: float) -> bool:
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    # Without SO_LINGER the client sees an ordinary close (FIN) instead of a reset (RST).
+    # Without SO_LINGER, the client receives an ordinary close (FIN) instead of a reset (RST).
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     transport.abort()

@@ -1,4 +1,4 @@
-"""Query parameters and form fields of the interface: strict parsing, and their description for OpenAPI."""
+"""Query parameters and form fields of the interface: strict parsing and OpenAPI descriptions."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def offset_parameter() -> Parameter:
     return Parameter("offset", page_number(0), "number of websites to skip", default=0)
 
 
-#: How ``favorite`` of a list is read to the type of its values.
+#: Type of the ``favorite`` parameter, by :attr:`Options.favorite_filter`.
 BOOLEANS = {"boolean": BOOLEAN, "truth of text": TRUTH_OF_TEXT, "1/0": NUMBER_OF_BOOLEAN}
 
 
 def with_booleans(parameters: Sequence[Parameter], read_as: str) -> tuple[Parameter, ...]:
-    """Return the parameters with booleans that are read in another way."""
+    """Return the parameters with another type for booleans."""
     return tuple(
         replace(parameter, value_type=BOOLEANS[read_as]) if parameter.value_type is BOOLEAN else parameter
         for parameter in parameters

@@ -1,4 +1,4 @@
-"""Response bodies, as the options render them."""
+"""Response bodies, rendered according to the options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Secrets:
-    """What :attr:`Options.extra_fields` may reveal.
+    """Secrets that :attr:`Options.extra_fields` may reveal.
 
     :param passwords: stored password by website id.
     """
@@ -51,7 +51,7 @@ def render_list(page: Page, url: str, query: Mapping[str, str], options: Options
     :param query: query parameters of the request, for the links.
     """
     websites = [
-        {name: value for name, value in _rendered(website, options, secrets).items() if name not in options.list_hides}
+        {name: value for name, value in _render(website, options, secrets).items() if name not in options.list_hides}
         for website in page.websites
     ]
     if options.list_key is None:
@@ -79,7 +79,7 @@ def render_list(page: Page, url: str, query: Mapping[str, str], options: Options
 
 
 def link_header(page: Page, url: str, query: Mapping[str, str], options: Options) -> dict[str, str]:
-    """Return the header that links to other pages, if it does."""
+    """Return the header with links to other pages; empty unless ``links="header"``."""
     if options.links != "header":
         return {}
     links = _links(page, url, query, options)
@@ -88,7 +88,7 @@ def link_header(page: Page, url: str, query: Mapping[str, str], options: Options
 
 def render_record(record: Mapping[str, Any], options: Options, secrets: Secrets) -> Any:
     """Return the JSON body of a response with a website."""
-    return _enveloped(_rendered(record, options, secrets), options)
+    return _envelop(_render(record, options, secrets), options)
 
 
 def render_account(account: Mapping[str, Any], options: Options) -> Any:
@@ -101,7 +101,7 @@ def render_account(account: Mapping[str, Any], options: Options) -> Any:
     else:
         names = names[names.index(options.account_shows) :]
     shown = {name: value for name, value in account.items() if name in names}
-    return _enveloped({name: _number(value, options) for name, value in shown.items()}, options)
+    return _envelop({name: _number(value, options) for name, value in shown.items()}, options)
 
 
 def render_deleted(website_id: int, options: Options) -> Any:
@@ -109,7 +109,7 @@ def render_deleted(website_id: int, options: Options) -> Any:
     return {"id": _number(website_id, options), "object": "website", "deleted": True}
 
 
-def _enveloped(rendered: dict[str, Any], options: Options) -> Any:
+def _envelop(rendered: dict[str, Any], options: Options) -> Any:
     if options.record_key is None:
         return rendered
     path, _, inner = options.record_key.partition(":")
@@ -120,7 +120,7 @@ def _enveloped(rendered: dict[str, Any], options: Options) -> Any:
     return rendered
 
 
-def _rendered(record: Mapping[str, Any], options: Options, secrets: Secrets) -> dict[str, Any]:
+def _render(record: Mapping[str, Any], options: Options, secrets: Secrets) -> dict[str, Any]:
     rendered = dict(record)
     if options.flags_as == "boolean":
         for name in FLAGS:

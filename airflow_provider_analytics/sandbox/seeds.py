@@ -19,7 +19,7 @@ _NOUNS = (
     "river", "sail", "studio", "tailor", "trail", "valley", "workshop",
 )  # fmt: skip
 _PREFIXES = ("", "", "", "", "blog.", "docs.", "shop.", "www.")
-# Names and addresses reserved for documentation (RFC 2606, 5737, 3849), which belong to nobody.
+# Names and addresses reserved for documentation (RFC 2606, 5737, 3849), which have no owner.
 _SUFFIXES = (".example", ".example.com", ".example.net", ".example.org")
 _IPV4_NETWORKS = ("192.0.2.", "198.51.100.", "203.0.113.")
 _QUERY_PARAMETERS = ("utm_source", "utm_medium", "utm_campaign", "gclid", "fbclid", "ref", "session", "token")

@@ -122,14 +122,14 @@ class SandboxServer:
     def _listen(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
         listener = socket.create_server(self._address, family=family)
-        # Connections inherit it. asyncio sets it only on sockets created with an explicit protocol number.
+        # Connections inherit the option. asyncio sets it only on sockets created with an explicit protocol number.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
 
     def _config(self, application: FaultMiddleware) -> uvicorn.Config:
         config = uvicorn.Config(
             application,
-            # One implementation everywhere: the default depends on what is installed.
+            # The default depends on the installed packages.
             http="h11",
             loop="asyncio",
             ws="none",
@@ -192,7 +192,7 @@ class SandboxServer:
         return self._state.store.websites()
 
     def stored_password(self, website_id: int) -> str | None:
-        """Return the stored password of a website, which no response shows."""
+        """Return the stored password of a website; responses never contain it."""
         return self._state.store.password(website_id)
 
     @property
@@ -222,7 +222,7 @@ class SandboxServer:
         self._state.faults.clear()
 
     def _meanwhile(self, act: Callable[[RecordedRequest], Fault | None]) -> None:
-        """Call ``act`` when a request has arrived, until the next :meth:`reset`; do to it what it returns."""
+        """Call ``act`` before each request is processed, until :meth:`reset`; apply the fault that it returns."""
         self._state.meanwhile = act
 
     @property
@@ -236,7 +236,7 @@ class SandboxServer:
 
 
 class _Uvicorn(uvicorn.Server):
-    """A uvicorn server with an event for readiness, which does not wait for clients when it stops."""
+    """A uvicorn server that sets an event when it is ready and does not wait for clients when it stops."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -15,14 +15,14 @@ from airflow_provider_analytics.sandbox.store import Store
 
 @dataclass
 class RecordedRequest:
-    """A request as received. Its repr omits headers and body, which may hold secrets.
+    """A request as received. Its repr omits headers and body, which may contain secrets.
 
     :param operation: operation of the interface; None for any other method or path.
     :param target: path and query string, undecoded.
     :param headers: in order of arrival, with lower-case names.
     :param authorized: whether the request had the right API key.
     :param received: time of arrival on the monotonic clock, in seconds.
-    :param status: status of the response; None before it is sent, or if there is none.
+    :param status: status of the response; None before it is sent or if no response is sent.
     """
 
     operation: Operation | None
@@ -71,7 +71,7 @@ class State:
         self.options = initial_options
         self.faults = FaultQueue()
         self.requests: list[RecordedRequest] = []
-        #: Called when a request has arrived, before it is processed; what it returns is done to the request.
+        #: Called for each request before it is processed. If it returns a fault, the fault is applied to the request.
         self.meanwhile: Callable[[RecordedRequest], Fault | None] = lambda _: None
         self._initial_options = initial_options
 

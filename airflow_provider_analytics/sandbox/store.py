@@ -30,9 +30,9 @@ CREATE INDEX IF NOT EXISTS website_favorite ON website (favorite, id);
 _SELECT = f"SELECT {', '.join(SHOWN)}, deleted_at FROM website"  # noqa: S608 - constants only
 _EXISTS = "deleted_at IS NULL"
 _PASSWORD_PRIVACY = 2
-#: What a service puts around a domain.
-_AROUND = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:443", "with slash": "{}/"}
-#: What a search matches to its SQL condition and the value in it.
+#: Templates of stored domains, by :attr:`Options.domain_as`.
+_DOMAIN_TEMPLATES = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:443", "with slash": "{}/"}
+#: SQL condition and value template of a search, by :attr:`Options.search_matches`.
 _SEARCHES = {
     "part": ("instr(domain_key, ?) > 0", "{}"),
     "late": ("instr(domain_key, ?) > 0", "{}"),
@@ -64,7 +64,7 @@ class Store:
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
         try:
-            # A file must survive the process, not a power failure.
+            # A file must survive the end of the process, but not a power failure.
             self._connection.execute("PRAGMA synchronous = OFF")
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error:
@@ -95,7 +95,7 @@ class Store:
             return int(self._connection.execute(f"SELECT count(*) FROM website WHERE {_EXISTS}").fetchone()[0])  # noqa: S608
 
     def copy(self) -> Store:
-        """Return a store of its own with the same websites, in memory."""
+        """Return an independent store in memory with the same websites."""
         copied = Store()
         with self._lock:
             self._connection.backup(copied._connection)
@@ -118,7 +118,7 @@ class Store:
     def get(self, website_id: int, *, marked: bool = False) -> Website | None:
         """Return a website, or None if it does not exist.
 
-        :param marked: also one that is marked as deleted.
+        :param marked: whether to include a website that is marked as deleted.
         """
         with self._lock:
             rows = self._fetch("WHERE id = ?" if marked else f"WHERE id = ? AND {_EXISTS}", website_id)
@@ -134,7 +134,7 @@ class Store:
             website = self.get(website_id)
             if website is None:
                 return None
-            changes = _with_effect(settings, privacy=settings.get("privacy", website["privacy"]))
+            changes = _effective_settings(settings, privacy=settings.get("privacy", website["privacy"]))
             if changes:
                 assignments = ", ".join(f"{name} = ?" for name in changes)
                 statement = f"UPDATE website SET {assignments} WHERE id = ?"  # noqa: S608 - names are checked
@@ -144,7 +144,7 @@ class Store:
     def delete(self, website_id: int, *, mark: bool = False) -> bool:
         """Delete a website; return False if it does not exist.
 
-        :param mark: keep it, with the time of its deletion.
+        :param mark: keep the website and store the time of its deletion.
         """
         with self._lock:
             if mark:
@@ -153,7 +153,7 @@ class Store:
             return self._connection.execute("DELETE FROM website WHERE id = ?", (website_id,)).rowcount == 1
 
     def restore(self, website_id: int) -> bool:
-        """Take back the mark of a deletion; return False if the website has none."""
+        """Remove the deletion mark; return False if the website has no mark."""
         with self._lock:
             statement = "UPDATE website SET deleted_at = NULL WHERE id = ? AND deleted_at IS NOT NULL"
             return self._connection.execute(statement, (website_id,)).rowcount == 1
@@ -173,10 +173,9 @@ class Store:
         """Return a page of the matching websites, and the number of all matches.
 
         :param search: text to find in domains, ignoring case; empty for all.
-        :param search_matches: which domains match: those that contain the text (``part``), begin with it (``start``),
-            have it as a label (``label``), or none (``nothing``).
+        :param search_matches: which domains match; see :attr:`Options.search_matches`.
         :param limit: size of the page; None for no limit.
-        :param marked: with those that are marked as deleted.
+        :param marked: whether to include websites that are marked as deleted.
         """
         conditions: list[str] = [] if marked else [_EXISTS]
         values: list[Any] = []
@@ -213,7 +212,7 @@ class Store:
             return self._random.sample(websites, min(count, len(websites)))
 
     def password(self, website_id: int) -> str | None:
-        """Return the stored password of a website, for assertions: no response shows it."""
+        """Return the stored password of a website, for assertions; responses never contain it."""
         with self._lock:
             row = self._connection.execute("SELECT password FROM website WHERE id = ?", (website_id,)).fetchone()
         return None if row is None else row[0]
@@ -234,7 +233,7 @@ class Store:
         rows = []
         for website in websites:
             row = {**DEFAULTS, "domain_key": website["domain"].lower()}
-            row.update(_with_effect(website, privacy=website.get("privacy", DEFAULTS["privacy"])))
+            row.update(_effective_settings(website, privacy=website.get("privacy", DEFAULTS["privacy"])))
             rows.append(row)
         if not rows:
             return
@@ -255,8 +254,8 @@ def normalise(domain: str, how: str) -> str:
         return domain.lower()
     if how == "without www":
         return domain.removeprefix("www.")
-    if how in _AROUND:
-        return _AROUND[how].format(domain.removeprefix("www."))
+    if how in _DOMAIN_TEMPLATES:
+        return _DOMAIN_TEMPLATES[how].format(domain.removeprefix("www."))
     try:
         if how == "IDNA 2003":
             return domain.encode("idna").decode()  # Python's codec
@@ -264,7 +263,7 @@ def normalise(domain: str, how: str) -> str:
             return idna.encode(domain, uts46=True).decode()
         if how == "unicode":
             return idna.decode(domain, uts46=True)
-    except UnicodeError:  # an underscore, say
+    except UnicodeError:  # such as an underscore
         return domain.lower()
     return domain
 
@@ -276,8 +275,8 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
         raise ValueError(msg)
 
 
-def _with_effect(settings: Mapping[str, Any], *, privacy: int) -> dict[str, Any]:
-    """Drop a password without effect (docs/interface.md, Rules) and replace empty text by None."""
+def _effective_settings(settings: Mapping[str, Any], *, privacy: int) -> dict[str, Any]:
+    """Remove a password without effect (docs/interface.md, Rules) and replace empty text by None."""
     return {
         name: None if value == "" else value
         for name, value in settings.items()

@@ -1,4 +1,4 @@
-"""Types of form and query values: how their text is parsed, and the JSON schema of the allowed values."""
+"""Types of form and query values, with a parser and the JSON schema of the allowed values."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def page_number(first: int) -> ValueType:
 TEXT = ValueType(str, {"type": "string"})
 BOOLEAN = ValueType(_parse_boolean, {"anyOf": [{"type": "boolean"}, {"type": "integer", "enum": [0, 1]}]})
 DOMAIN = ValueType(_parse_domain, {"type": "string", "pattern": f"^{_DOMAIN}$", "maxLength": _DOMAIN_LENGTH})
-#: A boolean as some languages read text.
+#: The truth value of text: only empty text and "0" are false.
 TRUTH_OF_TEXT = ValueType(lambda text: text not in ("", "0"), {"type": "string"})
-#: A boolean as a number only.
+#: A boolean that must be 0 or 1.
 NUMBER_OF_BOOLEAN = ValueType(lambda text: bool(integer(0, 1).parse(text)), {"type": "integer", "enum": [0, 1]})
