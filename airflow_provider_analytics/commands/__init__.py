@@ -19,7 +19,7 @@ COMMANDS = {
     "validate": "Check files of websites, without a connection.",
     "plan": "Plan the changes that make the websites match files; send nothing.",
     "drift": "Report where the websites differ from files; send nothing.",
-    "ledgers": "Check ledgers of managed lists without a run: what they own, and what is stale.",
+    "ledgers": "Check ledgers of managed lists without a run: report owned and stale entries.",
     "why": "Explain why an entry is on the websites: its list, owner, dates and host name, from ledgers.",
 }
 

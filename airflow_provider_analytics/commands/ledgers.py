@@ -1,4 +1,4 @@
-"""Check ledgers of managed lists without a run: what they own, and what is stale."""
+"""Check ledgers of managed lists without a run: report owned and stale entries."""
 
 from __future__ import annotations
 

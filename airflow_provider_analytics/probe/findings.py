@@ -528,10 +528,10 @@ def _numbers(seen: Seen) -> _Result:
 
 
 def _favorite(seen: Seen) -> _Result:
-    shown = [row["favorite"] for row in _all_rows(seen) if "favorite" in row]
-    kinds = {type(value) for value in shown}
-    if not any(value in (False, None, 0, "false", "0", "") for value in shown):
-        return _Result(None, f"{len(shown)} rows have it, none is false")
+    values = [row["favorite"] for row in _all_rows(seen) if "favorite" in row]
+    kinds = {type(value) for value in values}
+    if not any(value in (False, None, 0, "false", "0", "") for value in values):
+        return _Result(None, f"{len(values)} rows have it, none is false")
     if type(None) in kinds:
         return _Result("null for false")
     names = {bool: "boolean", int: "number", str: "text"}
@@ -539,15 +539,15 @@ def _favorite(seen: Seen) -> _Result:
 
 
 def _domains(seen: Seen) -> _Result:
-    shown = [row["domain"] for row in _all_rows(seen) if isinstance(row.get("domain"), str)]
-    for value, is_so in (
+    domains = [row["domain"] for row in _all_rows(seen) if isinstance(row.get("domain"), str)]
+    for value, has_part in (
         ("with a scheme", lambda text: "://" in text),
         ("with a port", lambda text: ":" in text),
         ("with a slash", lambda text: text.endswith("/")),
     ):
-        if any(map(is_so, shown)):
-            return _Result(value, f"{sum(map(is_so, shown))} of {len(shown)} domains")
-    return _Result(None, f"{len(shown)} domains without scheme, port and slash; only a create can reveal more")
+        if any(map(has_part, domains)):
+            return _Result(value, f"{sum(map(has_part, domains))} of {len(domains)} domains")
+    return _Result(None, f"{len(domains)} domains without scheme, port and slash; only a create can reveal more")
 
 
 def _duplicates(seen: Seen) -> _Result:

@@ -237,10 +237,10 @@ class _Service:
     def _respond_to_write(
         self, operation: str, status: int, website: Mapping[str, Any], sent: Mapping[str, Any], options: Options
     ) -> Response:
-        shown = {**website, **sent} if operation in options.echoes else website
+        record = {**website, **sent} if operation in options.echoes else website
         if operation in options.short_answers:
-            shown = {name: shown[name] for name in ("id", "domain")}
-        return _write_response(operation, status, render_record(shown, options, self._secrets(options)), options)
+            record = {name: record[name] for name in ("id", "domain")}
+        return _write_response(operation, status, render_record(record, options, self._secrets(options)), options)
 
     def _secrets(self, options: Options) -> Secrets:
         reveals = any("{password}" in template for template in options.extra_fields.values())
@@ -310,10 +310,10 @@ class _Service:
             websites = websites[: max(0, options.row_cap - offset)]
         if size is None and served > first:
             websites = []
-        shown = size or max(1, total)
+        page_size = size or max(1, total)
         after = offset + len(websites)
         cursor = _cursor(after) if options.paging == "cursor" and after < total else None
-        return Page(websites, asked=asked, served=served, size=shown, total=total, next_cursor=cursor)
+        return Page(websites, asked=asked, served=served, size=page_size, total=total, next_cursor=cursor)
 
 
 def _headers(options: Options) -> dict[str, str]:

@@ -100,8 +100,8 @@ def render_account(account: Mapping[str, Any], options: Options) -> Any:
         account, names = {**account, "uuid": "00000000-0000-4000-8000-000000000001"}, ["uuid", "email", "name"]
     else:
         names = names[names.index(options.account_shows) :]
-    shown = {name: value for name, value in account.items() if name in names}
-    return _envelop({name: _number(value, options) for name, value in shown.items()}, options)
+    fields = {name: value for name, value in account.items() if name in names}
+    return _envelop({name: _number(value, options) for name, value in fields.items()}, options)
 
 
 def render_deleted(website_id: int, options: Options) -> Any:
