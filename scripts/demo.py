@@ -30,7 +30,7 @@ PATIENCE = 300
 NEXT = f"""
 What to do next:
   make ui                  the same in Airflow's web interface, with all sample DAGs
-  docs/quickstart.md       the same in your own Airflow, without this checkout
+  docs/quickstart.md       the same in your own Airflow
   dags/{DAG_ID}.py
                            the DAG that ran: copy it to your DAG folder, add a connection analytics_default of type
                            Website Analytics, and set base_path to storage that all workers see"""

@@ -110,7 +110,8 @@ class Expected:
                 continue
             wanted = self.sent[name] if is_sent else self.before[name]
             is_shared = name in LINE_FIELDS and (name in self.shared or not is_sent)
-            removable = (self.before[name] if shows(name, self.before) else ()) if is_shared else None
+            known = normalise(name, self.before[name]) if shows(name, self.before) else ()
+            removable = known if is_shared else None
             difference = _difference(name, shown[name], wanted, removable)
             if difference:
                 (lacking if is_sent else besides)[name] = difference
@@ -159,7 +160,7 @@ def _difference(name: str, shown: Any, wanted: Any, removable: Any) -> str:
     key = LINE_FIELDS[name].key
     there = {line_key(line, key): line for line in normalise(name, shown)}
     expected = {line_key(line, key): line for line in normalise(name, wanted)}
-    known = there if removable is None else {line_key(line, key) for line in normalise(name, removable)}
+    known = there if removable is None else {line_key(line, key) for line in removable}
     parts = []
     for verb, lines in (
         ("lacks", [line for one, line in expected.items() if one not in there]),

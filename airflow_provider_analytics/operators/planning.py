@@ -224,7 +224,7 @@ def task_name(context: Context) -> str:
 def require_run_to_apply(context: Context, *, ledger: bool = False, audit_path: str | None = None) -> None:
     """Raise :class:`ValueError` if the ledger or the audit trail needs a run, but there is no run."""
     if ledger:
-        require_run(context, ["ti"], "The mode managed, whose ledger names the try that owns it,")
+        require_run(context, ["ti"], "The mode managed")
     if audit_path:
         require_run(context, ["ti"], "audit_path, where each try has a file of its own,")
 

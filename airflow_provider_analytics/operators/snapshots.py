@@ -676,7 +676,7 @@ def _where_to_accept(guard: str, context: Context) -> str:
         return "This DAG has no Param accept: set it on the task, and remove it after the run."
     conf = json.dumps({"accept": [guard]})
     return (
-        f"In the form of Trigger: {guard} in the field accept. As a command:\n"
+        f"In the trigger form, enter {guard} in the field accept. As a command:\n"
         f"airflow dags trigger {context['dag'].dag_id} --conf '{conf}'"
     )
 

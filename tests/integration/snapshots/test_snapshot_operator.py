@@ -323,7 +323,7 @@ def test_a_guard_says_where_its_finding_is_accepted(
     dag.params.update(params)
     run_dag(dag)
     where = (
-        f"In the form of Trigger: count in the field accept. As a command:\nairflow dags trigger {dag.dag_id} "
+        f"In the trigger form, enter count in the field accept. As a command:\nairflow dags trigger {dag.dag_id} "
         """--conf '{"accept": ["count"]}'"""
         if params
         else "This DAG has no Param accept: set it on the task, and remove it after the run."
