@@ -1,4 +1,4 @@
-"""After each snapshot, send an e-mail if a statistics page became public. It names the domains.
+"""After each snapshot, send an e-mail if a statistics page became public. The e-mail lists the domains.
 
 A new website whose page is public counts too. The task ``check`` fails, so that the alert is also visible in Airflow.
 Several snapshots of one day repeat the alert: each is compared with the day before.

@@ -4,12 +4,12 @@ per client.
 The instances are the Airflow Variable ``analytics_instances``: the ids of their connections as a JSON array, such as
 ``["client_a", "client_b"]``. Each has a folder of its own for its snapshots and its ledger, named like its connection,
 so a connection may be added, moved or removed anywhere in the array. The addresses are the Variable ``exclude_ips``:
-one per line, ``#`` starts a comment. An instance is synced after its snapshot; if a guard refuses the snapshot, nothing
-is changed there until somebody looked.
+one per line, ``#`` starts a comment. An instance is synced after its snapshot. If the snapshot fails, the instance is
+not changed.
 
-An instance that fails does not stop the others. **Read the task ``summary`` first**: it is red if an instance failed,
-and its log names each of them with the reason. To repeat some, trigger the DAG with their ids in ``only``; to let them
-pass a guard, with ``force`` too.
+An instance that fails does not stop the others. **Read the task ``summary`` first**: it fails if an instance failed,
+and its log lists the failed instances with their reasons. To repeat some, trigger the DAG with their ids in ``only``.
+To override their safety checks, set ``force`` too.
 
 A DAG that awaits the asset of the snapshots, ``snapshot_asset("many_instances")``, may be started once per instance:
 on Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``). For one run, await
@@ -49,8 +49,8 @@ log = logging.getLogger("many_instances")  # Airflow's name for this file is no 
 
 
 def keep_reason(context):
-    """Hand the reason of a failure to the summary: Airflow tells it to this callback only."""
-    # Of many websites that failed, the first line tells the number, and the second why.
+    """Pass the reason of a failure to the summary. Only this callback receives it."""
+    # If many websites failed, the first line has the number, and the second the reason.
     first_lines = " ".join(str(context["exception"]).splitlines()[:2])
     context["ti"].xcom_push(key="reason", value=f"{context['ti'].task_id.rpartition('.')[2]}: {first_lines}")
 
@@ -145,7 +145,7 @@ def many_instances():
         snapshot = SnapshotWebsitesOperator(
             task_id="snapshot",
             base_path=base_path,
-            asset=snapshot_asset("many_instances"),  # one for all: the event tells the path
+            asset=snapshot_asset("many_instances"),  # one for all: the event has the path
             force="{{ params.force and not params.dry_run }}",  # what is published is what the next night compares with
             **common,
         )
@@ -187,7 +187,7 @@ def many_instances():
             log.error(message)
         log.info("\n".join([f"{len(done)} of {len(rows)} instances are done", *done, "Numbers are of each last try."]))
         if failed:
-            raise AirflowFailException(message)  # what a notifier in on_failure_callback is told
+            raise AirflowFailException(message)  # a notifier in on_failure_callback receives it
         outlet_events[DONE].extra = {"paths": paths}
 
     instance.expand_kwargs(instances("{{ var.value.get('analytics_instances', '') }}")) >> summary()

@@ -3,8 +3,8 @@
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics and a base path
 for the snapshots: any URL that Airflow's ObjectStoragePath supports, such as ``s3://bucket/path``.
 
-A guard that stops a run says what it found, and its name. Trigger the DAG with that name in ``accept`` to publish all
-the same. The task ``prune`` only says what it would remove, until ``prune`` is set.
+If a guard fails the task, the error has its name. To publish anyway, trigger the DAG with that name in ``accept``. The
+task ``prune`` only logs what it would remove, unless ``prune`` is set.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def nightly_website_snapshot():
         force="{{ params.force }}",
         asset=snapshot_asset(),  # named here, since the base path is known at run time only
     )
-    # The pair that this run wrote, whatever else is published meanwhile.
+    # The pair that this run wrote, even if another run publishes at the same time.
     compare = CompareSnapshotsOperator(
         task_id="compare",
         base_path=BASE_PATH,

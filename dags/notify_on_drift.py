@@ -1,9 +1,10 @@
 """Compare the websites with ``websites.yaml`` every hour, and send an e-mail if they differ.
 
-The e-mail says how many websites differ, which ones first, and where the log is. It is sent, too, if the comparison
-fails for another reason, such as a rejected key. Nothing is changed: to do that, use ``websites_as_code.py``.
+The e-mail has the number of websites that differ, the first of them, and a link to the log. It is also sent if the
+comparison fails for another reason, such as a rejected key. The DAG changes nothing: for that, use
+``websites_as_code.py``.
 
-``SmtpNotifier`` comes with Airflow; any other notifier, such as that of Slack, can take its place.
+``SmtpNotifier`` comes with Airflow. You can use any other notifier instead, such as that of Slack.
 
 Copy this file and ``websites.yaml`` to your DAG folder. Requires a connection ``analytics_default`` of type Website
 Analytics, a connection ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable

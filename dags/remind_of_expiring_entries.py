@@ -1,6 +1,6 @@
 """Every Monday, send an e-mail with the excluded IP addresses that expire within 30 days, or have expired.
 
-The list is that of ``sync_excluded_ips.py``: the Airflow Variable ``exclude_ips``, in which a comment names the owner
+The list is that of ``sync_excluded_ips.py``: the Airflow Variable ``exclude_ips``, in which a comment has the owner
 and the last day of an address::
 
     203.0.113.7  # office Berlin, owner=it@example.com, until=2027-01-31

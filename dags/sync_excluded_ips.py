@@ -1,8 +1,8 @@
 """Sync the excluded IP addresses of all websites with one list.
 
 The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment. Addresses that this DAG
-added are removed when they are no longer in the list; addresses added by hand stay. If the lists would lose very much,
-the task fails and says what; if that is intended, trigger the DAG once with ``force``.
+added are removed when they are no longer in the list. Addresses added manually stay. If the lists would lose too many
+entries, the task fails and lists them. If that is intended, trigger the DAG once with ``force``.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """

@@ -1,9 +1,8 @@
 """Sync the excluded IP addresses of many websites in several tasks at the same time, each with a part of the websites.
 
-As ``sync_excluded_ips``, for thousands of websites: a task reads the list once and divides the websites into chunks,
-and one mapped task per chunk syncs them, with a ledger of its own. A website is in the same chunk in every run, so its
-ledger stays right. Choose the number of chunks once: with another number, websites change their ledgers. If a worker is
-lost, only its chunks are done again.
+Like ``sync_excluded_ips``, for thousands of websites. One task reads the list and divides the websites into chunks. A
+mapped task per chunk syncs them, with its own ledger. A website is in the same chunk in every run. Choose the number of
+chunks once: with another number, websites change their ledgers. If a worker is lost, only its chunks are repeated.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
@@ -61,7 +60,7 @@ def sync_excluded_ips_in_chunks():
         mode="managed",
         ledger_path="{{ params.state_path }}/excluded_ips_ledgers/{{ ti.map_index }}.json",
         audit_path="{{ params.state_path }}/audit",
-        allow_no_match=True,  # a chunk may be empty, and a website deleted meanwhile
+        allow_no_match=True,  # a chunk may be empty, and a website may be deleted during the run
         dry_run="{{ params.dry_run }}",
         force="{{ params.force }}",
         # What the grid shows in place of a number.

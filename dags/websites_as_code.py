@@ -97,7 +97,7 @@ def websites_as_code():
     apply = ApplyWebsitesOperator(
         task_id="apply",
         expected_digest=approve.output,  # None if the task was only marked as success: then nothing is applied
-        refuse_own_approval=False,  # True where nobody may approve a run that they have started (Airflow 3.2 or newer)
+        refuse_own_approval=False,  # True: the person who started a run cannot approve it (Airflow 3.2 or newer)
         audit_path="{{ params.state_path }}/audit",
         retries=2,
         **files,

@@ -24,7 +24,7 @@ PART_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 #: Returns, for a change, list field to entry to its source.
-Told = Callable[["Change"], Mapping[str, Mapping[str, str]]]
+SourcesOf = Callable[["Change"], Mapping[str, Mapping[str, str]]]
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
@@ -122,7 +122,7 @@ class AuditTrail:
     :param sink: destination of the lines, or None.
     :param who: values in every line: DAG, run, task and try.
     :param secrets: secrets of the connection; a value that contains a secret is not written.
-    :param told: returns the sources of the entries that a change adds or removes.
+    :param sources_of: returns the sources of the entries that a change adds or removes.
     """
 
     def __init__(
@@ -130,19 +130,19 @@ class AuditTrail:
         sink: Sink | None,
         who: Mapping[str, Any],
         secrets: Redactor,
-        told: Told,
+        sources_of: SourcesOf,
     ) -> None:
         self._sink = sink
         self._who = who
         self._secrets = secrets
-        self._sources_of = told
+        self._sources_of = sources_of
 
     def applied(self, change: Change) -> None:
         """Write a line per changed field, or one line without a field if no field changed."""
         head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
-        told = {name: {"sources": found} for name, found in self._sources_of(change).items()}
+        sources = {name: {"sources": found} for name, found in self._sources_of(change).items()}
         lines = [
-            {**head, "field": one.field, "before": one.before, "after": one.after, **told.get(one.field, {})}
+            {**head, "field": one.field, "before": one.before, "after": one.after, **sources.get(one.field, {})}
             for one in change.fields
         ]
         self._write(*(lines or [head]))
@@ -180,7 +180,7 @@ def audit_trail(
     context: Mapping[str, Any],
     secrets: Redactor,
     mode: int,
-    told: Told,
+    sources_of: SourcesOf,
 ) -> Iterator[AuditTrail]:
     """Yield the audit trail of a try; without a path, it writes nothing.
 
@@ -192,10 +192,10 @@ def audit_trail(
 
     :param secrets: secrets of the connection; a value that contains a secret is not written.
     :param mode: permissions of the file on a local disk.
-    :param told: returns the sources of the entries that a change adds or removes.
+    :param sources_of: returns the sources of the entries that a change adds or removes.
     """
     if not audit_path:
-        yield AuditTrail(None, {}, secrets, told)
+        yield AuditTrail(None, {}, secrets, sources_of)
         return
     from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path, writing
     from airflow_provider_analytics.storage import is_local
@@ -215,7 +215,7 @@ def audit_trail(
         make_parent(file, mode)
         sink: Sink = _File(file, mode) if is_local(file) else _Parts(folder, stem)
     try:
-        yield AuditTrail(sink, who, secrets, told)
+        yield AuditTrail(sink, who, secrets, sources_of)
     except BaseException:
         # Keep the first error.
         try:

@@ -162,7 +162,7 @@ class _SyncExclusionsOperator(AnalyticsOperator):
             else:
                 planned = planned.only(approved)
                 mode = parse_file_mode(self.file_mode)
-                audit = audit_trail(self.audit_path, context, hook.client.redact, mode, planned.told)
+                audit = audit_trail(self.audit_path, context, hook.client.redact, mode, planned.sources_of)
                 outcome = planned.apply(audit, ignore_gone=True)
             result = self._result(planned, outcome, dry_run=dry_run)
             if outcome:

@@ -441,7 +441,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
             planned = self._plan(hook, settings, force=force, approved=approved_plan, to_apply_in=context)
             planned = planned.only(approved)
             mode = parse_file_mode(self.file_mode)
-            audit = audit_trail(self.audit_path, context, hook.client.redact, mode, planned.told)
+            audit = audit_trail(self.audit_path, context, hook.client.redact, mode, planned.sources_of)
             outcome = planned.apply(audit, passwords=passwords_of(planned.plan.password_sources))
             result = result_of(planned, outcome, dry_run=False, plan_path=self.plan_path)
             self.log.info("The plan is:\n%s", to_markdown(planned.plan))

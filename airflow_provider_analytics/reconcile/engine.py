@@ -194,7 +194,7 @@ class Planned:
     unread: Mapping[str, str] = field(default_factory=dict)
     approved: ApprovedPlan | None = None
 
-    def told(self, change: Change) -> dict[str, dict[str, str]]:
+    def sources_of(self, change: Change) -> dict[str, dict[str, str]]:
         """Return the sources of the entries that a change adds or removes: list field to entry to text."""
         wanted = self.desired.of({"id": change.website_id, "domain": change.domain})
         found: dict[str, dict[str, str]] = {}
@@ -203,7 +203,7 @@ class Planned:
             noted = self.owned.sources.get(one.field, {}) if self.owned else {}
             for line in (*one.added, *one.removed):
                 entry = LINE_FIELDS[one.field].key(line)
-                text = listed.told(entry) or (noted[entry].text if entry in noted else "")
+                text = listed.source_of(entry) or (noted[entry].text if entry in noted else "")
                 if text:
                     found.setdefault(one.field, {})[line] = text
         return found

@@ -141,7 +141,7 @@ class Listed:
         expired = {one: source for one, source in self.expired.items() if one not in sources}
         return replace(self, sources=sources, expired=expired)
 
-    def told(self, entry: str) -> str:
+    def source_of(self, entry: str) -> str:
         """Return the source of an entry as text; empty if unknown."""
         if entry in self.expired:
             return f"expired, {self.expired[entry].text}"

@@ -504,8 +504,8 @@ def _check_shape(data: object, places: _Places) -> None:
             places.problem(path, f"{where} {_NO_ENTRIES}")
         else:
             allowed = error.schema.get("enum") or {"boolean": ["true", "false"]}.get(str(error.schema.get("type")))
-            told = f"; allowed: {', '.join(map(str, allowed))}" if allowed else ""
-            message = f"{short_repr(error.instance)} is not allowed{told}" if allowed else error.message
+            allowed_values = f"; allowed: {', '.join(map(str, allowed))}" if allowed else ""
+            message = f"{short_repr(error.instance)} is not allowed{allowed_values}" if allowed else error.message
             places.problem(path, f"{where}: {message}")
 
 

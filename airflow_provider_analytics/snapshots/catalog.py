@@ -75,7 +75,7 @@ def entries(dataset: Dataset, *, before: date | None = None, verify: bool = Fals
         except StorageError as error:
             yield Entry(day, None, (str(error),))
             continue
-        if snapshot is not None:  # otherwise removed meanwhile
+        if snapshot is not None:  # otherwise it was removed during this call
             yield Entry(day, snapshot, tuple(snapshot.problems(verify=verify)))
 
 
@@ -84,7 +84,7 @@ def point_to_latest(dataset: Dataset) -> None:
 
     :raises StorageError: if the storage fails.
     """
-    for _ in range(3):  # another run may publish a newer one meanwhile
+    for _ in range(3):  # another run may publish a newer one at the same time
         day = newest_day(dataset)
         if day is None:
             return

@@ -86,7 +86,7 @@ class Dataset:
 
     @property
     def latest(self) -> StoragePath:
-        """Path of the file that names the newest snapshot."""
+        """Path of the file with the name of the newest snapshot."""
         return self.about / LATEST
 
     def partition(self, day: date) -> Partition:
@@ -101,7 +101,7 @@ class Dataset:
 
 
 def _day(name: str) -> date | None:
-    """Return the day that the name of a folder means, or None: somebody else's ``dt=2026-02-30`` is no day."""
+    """Return the day in the name of a folder, or None: ``dt=2026-02-30`` is not a day."""
     match = _PARTITION.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None

@@ -118,7 +118,7 @@ def notices(manifest: Manifest) -> list[str]:
 
 
 def new_fields(manifest: Manifest) -> str:
-    """Return which fields of the service are not documented: nobody has to act on them."""
+    """Return the fields of the service that are not documented. They need no action."""
     names = manifest.fields.new
     more = len(names) - MAX_EXCLUSIONS
     return ", ".join(_cut(name) for name in names[:MAX_EXCLUSIONS]) + (f" and {more} more" if more > 0 else "")

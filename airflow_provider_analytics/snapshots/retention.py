@@ -138,7 +138,7 @@ def prune(dataset: Dataset, pruning: Pruning, *, dry_run: bool = False) -> None:
 def remove_snapshot(
     base: StoragePath | str, day: date | str, dataset: str = DATASET, *, now: datetime | None = None
 ) -> list[StoragePath]:
-    """Remove the snapshot of a day, whole or damaged, and return its files; ``_latest.json`` names the newest one left.
+    """Remove the snapshot of a day, complete or damaged, and update ``_latest.json``. Return the removed files.
 
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
     :param day: the day, also as text: ``2026-11-20``.

@@ -86,7 +86,7 @@ class Options:
         for name in self.accept:
             one_of("accept", name, guards.GUARDS)
         if self.report:
-            # Matplotlib tells of its fonts on first use, which is nothing that a task log is read for.
+            # Matplotlib logs its fonts on first use, which is noise in a task log.
             logging.getLogger("matplotlib").setLevel(logging.ERROR)
             for module in ("jinja2", "matplotlib"):
                 formats.need_extra(module, "report", "report=True")
