@@ -1,6 +1,6 @@
-"""The website list as files: rows, formats, manifest, publication, and changes between two snapshots.
+"""Snapshots of the website list as files: rows, formats, manifest, publication, and changes between two snapshots.
 
-Imports ``api`` and ``storage``, and never Airflow.
+This package imports ``api`` and ``storage``, and never Airflow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which snapshots there are, which is the newest, and whether each is whole.
+"""List the published snapshots, find the newest, and check whether each is whole.
 
-``_latest.json`` answers the second question for readers without Python.
+Readers without Python find the newest snapshot in ``_latest.json``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Entry:
 
     :param day: its day.
     :param snapshot: the snapshot; None if its manifest cannot be read.
-    :param problems: what is wrong with it; empty if it is whole.
+    :param problems: problems found; empty if it is whole.
     """
 
     day: date
@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the manifest and all files are there and undamaged."""
+        """Whether the manifest and all files exist and are undamaged."""
         return not self.problems
 
 
@@ -75,12 +75,12 @@ def entries(dataset: Dataset, *, before: date | None = None, verify: bool = Fals
         except StorageError as error:
             yield Entry(day, None, (str(error),))
             continue
-        if snapshot is not None:  # otherwise it was removed during this call
+        if snapshot is not None:  # otherwise removed since the days were listed
             yield Entry(day, snapshot, tuple(snapshot.problems(verify=verify)))
 
 
 def point_to_latest(dataset: Dataset) -> None:
-    """Let ``_latest.json`` name the newest published snapshot; it is replaced by one atomic write.
+    """Point ``_latest.json`` to the newest published snapshot, with one atomic write.
 
     :raises StorageError: if the storage fails.
     """

@@ -1,7 +1,8 @@
 """Changes between two snapshots, by website and field.
 
-The earlier snapshot is loaded into a temporary SQLite file and the later one is streamed against it: memory use does
-not grow with the list, and the order of the rows does not matter (text ids sort differently in every database).
+The earlier snapshot is loaded into a temporary SQLite file, and the later one is streamed against it. Memory use
+therefore does not grow with the list. The order of the rows does not matter: text ids sort differently in every
+database.
 """
 
 from __future__ import annotations
@@ -42,25 +43,25 @@ from airflow_provider_analytics.storage import (
 Change = dict[str, Any]
 
 KINDS = ("removed", "changed", "added")
-#: The numbers of changes: the kinds, and the changes of privacy among the changed.
+#: Keys of the counts: the kinds, and how many of the changed websites changed their privacy.
 COUNTS = ("removed", "privacy_changed", "changed", "added")
-#: All fields of the records, in ``compare_fields``.
+#: Value in ``compare_fields`` that stands for all fields of the records.
 EVERY_FIELD = "*"
-#: Maximum number of changes in a return value; the files have all of them.
-_SHOWN_CHANGES = 50
-#: Limits of a bounded change: entries of a list, characters of a text.
-_SHOWN_ENTRIES = 10
-_SHOWN_CHARACTERS = 200
-_SHOWN_IN_A_LINE = 80
+#: Maximum number of changes in a return value; the files contain all of them.
+_MAX_CHANGES = 50
+#: Limits of a bounded change: entries of a list and characters of a text.
+_MAX_ENTRIES = 10
+_MAX_CHARACTERS = 200
+_MAX_LINE_CHARACTERS = 80
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The fields that count as changes: by default the documented ones.
+    """The fields that count as changes; by default the documented ones.
 
-    A service that adds a counter of visits to its records would otherwise have every website changed every night.
+    If all fields counted and the service added a visit counter, every website would change every night.
 
     :param fields: names of fields; ``*`` stands for all fields of the records.
     :param ignored: names of fields that do not count.
@@ -74,20 +75,20 @@ class Selection:
         return name not in self.ignored and (name in self.fields or EVERY_FIELD in self.fields)
 
     def between(self, before: Manifest, after_exclude_ips_as: str) -> Selection:
-        """Return the selection for two snapshots: without addresses, if they are written in different ways."""
+        """Return the selection for two snapshots, without ``exclude_ips`` if they store addresses differently."""
         if before.exclude_ips_as == after_exclude_ips_as:
             return self
         return Selection(self.fields, tuple(sorted({*self.ignored, "exclude_ips"})))
 
     def as_manifest(self) -> Compared:
-        """Return the selection as the manifest has it."""
+        """Return the selection as it is stored in the manifest."""
         return Compared(fields=list(self.fields), ignored=list(self.ignored))
 
 
 def diff(before: Iterable[Row], after: Iterable[Row], selection: Selection = Selection()) -> Iterator[Change]:
     """Yield added and changed websites in the order of ``after``, then removed ones.
 
-    Values compare as settings: ``"1"`` equals ``1``, and exclusion lists compare as sets.
+    Values are compared as settings: ``"1"`` equals ``1``, and exclusion lists are compared as sets.
 
     :param selection: the fields that count.
     :raises StorageError: if the earlier snapshot contains a website twice.
@@ -117,10 +118,10 @@ def diff(before: Iterable[Row], after: Iterable[Row], selection: Selection = Sel
 
 
 def write_changes(changes: Iterable[Change], path: Path) -> dict[str, int]:
-    """Write changes to a local file as JSON Lines, the gravest first, and return their numbers, see :data:`COUNTS`.
+    """Write changes to a local file as JSON Lines, most serious first, and return their counts, see :data:`COUNTS`.
 
-    Removed websites come first, then those whose privacy changed, other changes, and added ones: whoever shows only the
-    first changes shows what cannot be overlooked.
+    The order is: removed websites, changes of privacy, other changes, added websites. Output that is limited to the
+    first changes therefore contains the most serious ones.
     """
     counts = dict.fromkeys(COUNTS, 0)
     with ExitStack() as stack, path.open("wb") as file:
@@ -145,10 +146,11 @@ def read_changes(path: Path) -> Iterator[Change]:
 
 
 def bounded(change: Change) -> Change:
-    """Return a change with long values shortened, for XCom or a page."""
+    """Return a change with long values truncated, for XCom or a page."""
     return change | {
         "fields": {
-            name: {side: _cut(value) for side, value in values.items()} for name, values in change["fields"].items()
+            name: {side: _truncate(value) for side, value in values.items()}
+            for name, values in change["fields"].items()
         }
     }
 
@@ -161,16 +163,17 @@ def diff_snapshots(
     compare_fields: tuple[str, ...] = (),
     ignore_fields: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Compare two published snapshots, write all changes as JSON Lines and Markdown, and return counts and first ones.
+    """Compare two published snapshots, and write all changes as JSON Lines and Markdown.
 
-    Both files are written beside the manifest of the newer snapshot. If its run compared the same pair by the same
-    fields, its own file of changes is the JSON Lines file, and the snapshots are not compared again.
+    Both files are written next to the manifest of the newer snapshot. If its run already compared the same pair by the
+    same fields, its own changes file is used as the JSON Lines file. The snapshots are not compared again.
 
     :param dataset: the dataset.
     :param current: day of the newer snapshot; default: the newest published one.
     :param previous: day of the older snapshot; default: the newest published one before ``current``, if it is whole.
     :param compare_fields: names of the fields that count; default: those of the newer snapshot.
-    :param ignore_fields: names of fields that do not; default: those of the newer snapshot.
+    :param ignore_fields: names of fields that do not count; default: those of the newer snapshot.
+    :return: the counts, the first changes, and the paths of the files.
     :raises ValueError: if no snapshot is published, a given day has none, or ``previous`` is not before ``current``.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
@@ -198,7 +201,7 @@ def diff_snapshots(
     with temporary_folder() as directory:
         lines, page = directory / f"{name}.jsonl", directory / f"{name}.md"
         try:
-            before = _whole(_published(dataset, previous_day))
+            before = _check_whole(_published(dataset, previous_day))
         except StorageError as error:
             if previous is not None:
                 raise
@@ -208,7 +211,7 @@ def diff_snapshots(
         selection = Selection(compare_fields or tuple(compared.fields), ignore_fields or tuple(compared.ignored))
         selection = selection.between(before.manifest, after.manifest.exclude_ips_as)
         target = after.partition.about
-        known = _known_changes(before, after, selection, lines)
+        known = _stored_changes(before, after, selection, lines)
         counts = known or write_changes(diff(before.rows(), after.rows(), selection), lines)
         write_markdown(page, lines, before=str(previous_day), after=str(current_day), counts=counts)
         with storage_errors(f"write the changes to {target}"):
@@ -218,27 +221,27 @@ def diff_snapshots(
         return result | {
             "previous": previous_day.isoformat(),
             **counts,
-            "changes": [bounded(change) for change in islice(read_changes(lines), _SHOWN_CHANGES)],
-            "truncated": sum(counts[kind] for kind in KINDS) > _SHOWN_CHANGES,
+            "changes": [bounded(change) for change in islice(read_changes(lines), _MAX_CHANGES)],
+            "truncated": sum(counts[kind] for kind in KINDS) > _MAX_CHANGES,
             "jsonl": str(target / ((known and after.manifest.changes) or lines.name)),
             "markdown": str(target / page.name),
         }
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """Return the numbers of changes as text, the gravest first: ``1 removed, 3 changed (1 in privacy), 0 added``."""
+    """Return the counts as text, most serious first: ``1 removed, 3 changed (1 in privacy), 0 added``."""
     privacy = f" ({counts['privacy_changed']:,} in privacy)" if counts["privacy_changed"] else ""
     return f"{counts['removed']:,} removed, {counts['changed']:,} changed{privacy}, {counts['added']:,} added"
 
 
 def in_lines(result: Mapping[str, Any], limit: int) -> list[str]:
-    """Return the first changes of a comparison as a line each: the website, and what changed in it.
+    """Return one line for each of the first changes: the website and its changed fields.
 
-    :param result: what :func:`diff_snapshots` returns.
-    :param limit: maximum number of changes; the others are counted.
+    :param result: return value of :func:`diff_snapshots`.
+    :param limit: maximum number of changes; the last line counts the others.
     """
     left = sum(result[kind] for kind in KINDS) - len(result["changes"][:limit])
-    return [*map(_line, result["changes"][:limit]), *([f"and {left:,} more"] if left else [])]
+    return [*map(_describe, result["changes"][:limit]), *([f"and {left:,} more"] if left else [])]
 
 
 def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts: Mapping[str, int]) -> None:
@@ -251,7 +254,7 @@ def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts
     with path.open("w", encoding="utf-8", newline="\n") as page:
         page.write(f"# Websites: {before} to {after}\n\n{in_words(counts)}.\n")
         kind = ""
-        for change in read_changes(changes):  # in the order of the kinds
+        for change in read_changes(changes):  # sorted by kind
             if change["change"] != kind:
                 kind = change["change"]
                 page.write(f"\n## {kind.capitalize()}\n\n| id | domain | field | before | after |\n")
@@ -260,21 +263,21 @@ def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts
 
 
 def list_difference(before: object, after: object) -> tuple[list[str], list[str]]:
-    """Return the entries removed from a list and those added to it."""
+    """Return the entries removed from a list, and the entries added to it."""
     old, new = (list(value) if isinstance(value, (list, tuple)) else [] for value in (before, after))
     return [entry for entry in old if entry not in new], [entry for entry in new if entry not in old]
 
 
-def _known_changes(before: Snapshot, after: Snapshot, selection: Selection, lines: Path) -> dict[str, int] | None:
-    """Copy the changes that the run of the later snapshot found to a local file, and return their numbers.
+def _stored_changes(before: Snapshot, after: Snapshot, selection: Selection, lines: Path) -> dict[str, int] | None:
+    """Copy the changes that the later snapshot's own run found to a local file, and return their counts.
 
-    None if it compared with another snapshot or by other fields, or if its file is not whole.
+    Returns None if that run compared another snapshot or other fields, or if its file is incomplete.
     """
     manifest = after.manifest
     found, compared = manifest.previous, manifest.compared
-    as_then = Selection(tuple(compared.fields), tuple(compared.ignored))
-    as_then = as_then.between(before.manifest, manifest.exclude_ips_as)
-    if found is None or manifest.changes is None or found.digest != before.digest or selection != as_then:
+    stored_selection = Selection(tuple(compared.fields), tuple(compared.ignored))
+    stored_selection = stored_selection.between(before.manifest, manifest.exclude_ips_as)
+    if found is None or manifest.changes is None or found.digest != before.digest or selection != stored_selection:
         return None
     with storage_errors(f"read {after.partition.about / manifest.changes}"):
         content = read_bytes(after.partition.about / manifest.changes)
@@ -294,7 +297,7 @@ def _published(dataset: Dataset, day: date) -> Snapshot:
     return snapshot
 
 
-def _whole(snapshot: Snapshot) -> Snapshot:
+def _check_whole(snapshot: Snapshot) -> Snapshot:
     if problems := snapshot.problems():
         raise StorageError("; ".join(problems))
     return snapshot
@@ -310,25 +313,25 @@ def _markdown_rows(change: Change) -> Iterator[str]:
         yield "| " + " | ".join(_cell(cell) for cell in cells) + " |\n"
 
 
-def _line(change: Change) -> str:
+def _describe(change: Change) -> str:
     parts = []
     for name, values in change["fields"].items():
         before, after = values["before"], values["after"]
         if change["change"] != "changed":
             if change["change"] == "added" and name == "privacy":
-                parts.append(f"{name} {_short(after)}")
+                parts.append(f"{name} {_display(after)}")
         elif isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
             signed = zip("-+", list_difference(before, after), strict=True)
-            found = [f"{sign} {_short(', '.join(entries))}" for sign, entries in signed if entries]
+            found = [f"{sign} {_display(', '.join(entries))}" for sign, entries in signed if entries]
             parts.append(f"{name} {' '.join(found)}".rstrip())
         else:
-            parts.append(f"{name} {_short(before)} -> {_short(after)}")
+            parts.append(f"{name} {_display(before)} -> {_display(after)}")
     website = f"{change['change']} {readable(change['domain'] or '')} (id {readable(change['id'])})"
     return f"{website}: {', '.join(parts)}" if parts else website
 
 
-def _short(value: object) -> str:
-    return "not shown" if value is None else readable(str(value), _SHOWN_IN_A_LINE)
+def _display(value: object) -> str:
+    return "not shown" if value is None else readable(str(value), _MAX_LINE_CHARACTERS)
 
 
 def _cell(value: object) -> str:
@@ -337,7 +340,7 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return "<br>".join(_cell(str(entry)) for entry in value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # In a code span nothing is a link, a picture or HTML; a table ends a cell at a bar even there.
+    # A code span disables links, images and HTML, but a bar still ends the table cell.
     return code_span(text, None).replace("|", "\\|")
 
 
@@ -350,7 +353,7 @@ def _change(
     kind: str, website_id: str, before: Mapping[str, Any], after: Mapping[str, Any], selection: Selection
 ) -> Change:
     found = (name for name in (before.keys() | after.keys()) - {"id"} if name in selection)
-    names = sorted(found, key=lambda name: (name != "privacy", name))  # who may see a website comes first
+    names = sorted(found, key=lambda name: (name != "privacy", name))  # privacy first, as the most serious change
     domain = after.get("domain", before.get("domain"))
     return {
         "change": kind,
@@ -364,9 +367,9 @@ def _change(
     }
 
 
-def _cut(value: Any) -> Any:
+def _truncate(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        shown = [_cut(entry) for entry in value[:_SHOWN_ENTRIES]]
-        return [*shown, f"and {len(value) - _SHOWN_ENTRIES} more"] if len(value) > _SHOWN_ENTRIES else shown
+        entries = [_truncate(entry) for entry in value[:_MAX_ENTRIES]]
+        return [*entries, f"and {len(value) - _MAX_ENTRIES} more"] if len(value) > _MAX_ENTRIES else entries
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return value if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    return value if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

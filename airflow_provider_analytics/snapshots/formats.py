@@ -1,6 +1,6 @@
-"""File formats: columns to a file, and rows back. One class per format, registered in :data:`FORMATS`.
+"""File formats, which write columns to a file and read rows from it. Each format is a class in :data:`FORMATS`.
 
-Files are written locally in one pass, some rows at a time; equal rows give equal bytes.
+Files are written locally in one pass, a block of rows at a time. Equal rows produce equal bytes.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from airflow_provider_analytics.snapshots.rows import COLUMNS, Columns, Row
 
 #: Compression to file suffix.
 COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
-#: Columns of which each row has a value of its own: a dictionary of them would make a Parquet file larger.
+#: Columns with a distinct value in each row: dictionary encoding would make a Parquet file larger.
 _UNIQUE = ("id", "domain", "record", "record_hash")
-#: Rows from which a Parquet row group is written, the part held in memory.
+#: Minimum number of rows in a Parquet row group, which is kept in memory until it is written.
 _ROW_GROUP = 5_000
 
 
 class Format(ABC):
     """A file format."""
 
-    #: Value of the argument ``format``, and file suffix.
+    #: Value of the argument ``format``, also used as the file suffix.
     name: ClassVar[str]
 
     def check(self, compression: str | None) -> None:
@@ -45,16 +45,16 @@ class Format(ABC):
             need_extra("zstandard", "zstd", "compression='zstd'")
 
     def suffix(self, compression: str | None) -> str:
-        """Return the ending of a file name."""
+        """Return the suffix of a file name."""
         return f".{self.name}{COMPRESSIONS[compression] if compression else ''}"
 
     @abstractmethod
     def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
-        """Write the rows of all blocks to a local file and return their number."""
+        """Write the rows of all blocks to a local file, and return the number of rows."""
 
     @abstractmethod
     def read(self, file: IO[bytes], name: str) -> Iterator[Row]:
-        """Yield the rows of an uncompressed file; ``name`` is for messages."""
+        """Yield the rows of an uncompressed file; ``name`` is used in messages."""
 
 
 class JsonLines(Format):
@@ -89,7 +89,8 @@ class Csv(Format):
         """Write a header and one record per row."""
         count = 0
         line = io.StringIO(newline="")
-        # Only what ends a line is quoted, so that both must: a lone carriage return ends a line for most readers.
+        # The writer quotes only characters of its line terminator. Both are needed: most readers end a line at a lone
+        # carriage return, too.
         writer = csv.writer(line, lineterminator="\r\n")
 
         def encoded(values: Iterable[Any]) -> bytes:
@@ -113,16 +114,16 @@ class Csv(Format):
 
 
 class Parquet(Format):
-    """Apache Parquet; compressed internally, so that the suffix does not show the compression."""
+    """Apache Parquet. It compresses internally, so the suffix does not depend on the compression."""
 
     name = "parquet"
 
     def check(self, compression: str | None) -> None:
-        """Raise :class:`ValueError` if pyarrow is not installed; it includes zstd."""
+        """Raise :class:`ValueError` if pyarrow is not installed; pyarrow includes zstd."""
         need_extra("pyarrow", "parquet", "format='parquet'")
 
     def suffix(self, compression: str | None) -> str:
-        """Return the ending of a file name."""
+        """Return the suffix of a file name."""
         return ".parquet"
 
     def write(self, blocks: Iterable[Columns], path: Path, compression: str | None) -> int:
@@ -134,9 +135,9 @@ class Parquet(Format):
         with parquet.ParquetWriter(
             path, schema, compression=compression or "snappy", use_dictionary=repeated
         ) as writer:
-            for group in _groups(blocks):
-                group["snapshot_date"] = _each(date.fromisoformat, group["snapshot_date"])
-                group["observed_at"] = _each(_microseconds, group["observed_at"])
+            for group in _row_groups(blocks):
+                group["snapshot_date"] = _parse_all(date.fromisoformat, group["snapshot_date"])
+                group["observed_at"] = _parse_all(_microseconds, group["observed_at"])
                 writer.write_table(table.from_pydict(group, schema=schema))
                 count += len(group["id"])
         return count
@@ -167,7 +168,7 @@ def need_extra(module: str, extra: str, setting: str) -> None:
 
     :param module: module to import.
     :param extra: extra of this package that installs it.
-    :param setting: what needs it, for the message.
+    :param setting: the setting that needs it, for the message.
     """
     try:
         import_module(module)
@@ -176,17 +177,17 @@ def need_extra(module: str, extra: str, setting: str) -> None:
 
 
 def file_name(token: str, file_format: str, compression: str | None) -> str:
-    """Return the name of a data file; it is the same in every dataset."""
+    """Return the name of a data file; it does not depend on the dataset."""
     return f"websites-{token}{FORMATS[file_format].suffix(compression)}"
 
 
 def write_columns(blocks: Iterable[Columns], path: Path, file_format: str, compression: str | None) -> int:
-    """Write the rows of all blocks to a local file and return their number."""
+    """Write the rows of all blocks to a local file, and return the number of rows."""
     return FORMATS[file_format].write(blocks, path, compression)
 
 
 def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
-    """Yield the rows of a file written by :func:`write_columns`; the format follows from the name.
+    """Yield the rows of a file written by :func:`write_columns`; the name determines the format.
 
     :raises StorageError: if the format is unknown.
     """
@@ -203,18 +204,18 @@ def read_rows(file: IO[bytes], name: str) -> Iterator[Row]:
 
 
 def utc_text(moment: datetime) -> str:
-    """Return a time as rows contain it: ISO 8601 in UTC, with microseconds and ``+00:00``."""
+    """Return a time in the form used in rows: ISO 8601 in UTC, with microseconds and ``+00:00``."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _microseconds(text: str) -> int:
-    """Return a time as Parquet stores it; the library takes many times longer for a time with a zone."""
+    """Return a time as Parquet stores it; pyarrow is many times slower for a time with a zone."""
     return (datetime.fromisoformat(text) - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
 
 
 @contextmanager
 def _text(file: IO[bytes], newline: str) -> Iterator[io.TextIOWrapper]:
-    """Yield the text of a file and leave the file open."""
+    """Yield the text of a file, and leave the file open."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline=newline)
     try:
         yield text
@@ -226,8 +227,8 @@ def _rows_of(block: Columns) -> Iterator[tuple[Any, ...]]:
     return zip(*block.values(), strict=True)
 
 
-def _groups(blocks: Iterable[Columns]) -> Iterator[Columns]:
-    """Yield larger blocks."""
+def _row_groups(blocks: Iterable[Columns]) -> Iterator[Columns]:
+    """Combine blocks into row groups."""
     group: Columns = {name: [] for name in COLUMNS}
     for block in blocks:
         for name, values in block.items():
@@ -239,8 +240,8 @@ def _groups(blocks: Iterable[Columns]) -> Iterator[Columns]:
         yield group
 
 
-def _each(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
-    """Parse texts, of which nearly all are the same."""
+def _parse_all(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
+    """Parse texts, nearly all of which are equal."""
     parsed = {text: parse(text) for text in set(texts)}
     return [parsed[text] for text in texts]
 
@@ -250,7 +251,7 @@ def _compressed(path: Path, compression: str | None) -> Iterator[IO[bytes]]:
     with ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(path.open("wb"))
         if compression == "gzip":
-            # Neither name nor time in the header: equal rows give equal bytes.
+            # No name and no time in the header, so that equal rows produce equal bytes.
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
             file = cast("IO[bytes]", stack.enter_context(packed))
         elif compression == "zstd":

@@ -1,6 +1,6 @@
-"""Guards that keep a complete list that looks wrong from being published.
+"""Guards that prevent the publication of a list that is complete but looks wrong.
 
-Each guard has a name, by which a person who has looked accepts what it found: ``accept=["count"]``.
+Each guard has a name. A person who has checked its finding overrides the guard by this name: ``accept=["count"]``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_analytics.snapshots.rows import FieldReport
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
 from airflow_provider_analytics.thresholds import loses_too_much
 
-#: Name of each guard to what it compares.
+#: Guard name to a description of what the guard compares.
 GUARDS = {
     "count": "the number of websites with min_websites, the last snapshot and the first one of the day",
     "source": "service, account and filters with those of the last snapshot",
@@ -31,10 +31,10 @@ GUARDS = {
 def check_count(count: int, earlier: Iterable[Counted], *, min_websites: int, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if there are fewer websites than expected.
 
-    :param earlier: the snapshots with which the number is compared.
+    :param earlier: the snapshots to compare the number with.
     :param min_websites: smallest number of websites allowed.
-    :param max_loss_fraction: largest loss allowed, as a fraction of each of them. None left of some is too few
-        however many there were, unless it is 1.
+    :param max_loss_fraction: largest loss allowed, as a fraction of each of the earlier numbers. Unless it is 1, an
+        empty list after a non-empty one always trips the guard.
     """
     if count < min_websites:
         raise refused("count", f"The list has {counted(count, 'website')}, fewer than min_websites={min_websites}.")
@@ -49,7 +49,7 @@ def check_count(count: int, earlier: Iterable[Counted], *, min_websites: int, ma
 
 
 def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | None) -> None:
-    """Raise :class:`GuardError` if the last snapshot is of another service, account or filter."""
+    """Raise :class:`GuardError` if the last snapshot has another service, account or filters."""
     if last_good is None:
         return
     now, then = _identity(source, filters), _identity(last_good.source, last_good.filters)
@@ -65,11 +65,11 @@ def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | 
 def check_fields(report: FieldReport, last_good: Manifest | None, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if a documented field has lost its values since the last snapshot.
 
-    A value is lost if it does not fit its type. All of them are lost if no record has the field. A first snapshot, and
-    a field that had no values before, are no loss: the log and the manifest name such fields.
+    A value is lost if it does not fit its type. All values are lost if no record has the field. The guard ignores a
+    first snapshot and fields that had no values before; the log and the manifest list such fields.
 
-    :param max_loss_fraction: largest fraction of the values that may be lost, from 10 websites up. To lose all of them
-        is too much however many there were, unless it is 1.
+    :param max_loss_fraction: largest fraction of the values that may be lost, for 10 websites or more. Unless it is 1,
+        the loss of all values always trips the guard.
     """
     if last_good is None or not last_good.count or not report.websites:
         return
@@ -89,12 +89,12 @@ def check_fields(report: FieldReport, last_good: Manifest | None, max_loss_fract
 
 
 def _unusable(name: str, websites: int, fields: Fields) -> float:
-    """Return the fraction of the websites that have no usable value of a field."""
+    """Return the fraction of the websites without a usable value for a field."""
     return 1.0 if name in fields.missing else fields.misfits.get(name, 0) / websites
 
 
 def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:
-    """Raise :class:`StorageError` if an earlier snapshot was observed after now."""
+    """Raise :class:`StorageError` if an earlier snapshot was observed in the future."""
     for manifest in earlier:
         if manifest.observed_at > now + CLOCK_SKEW:
             raise StorageError(
@@ -108,13 +108,13 @@ def refused(guard: str, found: str) -> GuardError:
     """Return the error of a guard that tripped.
 
     :param guard: its name.
-    :param found: what it found.
+    :param found: its finding.
     """
     return GuardError(found, _advice(guard), guard)
 
 
 def applies(guard: str, accepted: Collection[str]) -> bool:
-    """Return whether a guard is to be checked."""
+    """Return whether a guard is active."""
     return guard not in accepted
 
 

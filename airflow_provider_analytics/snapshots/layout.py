@@ -1,13 +1,12 @@
 """Paths of a dataset of snapshots.
 
-``<base>/<dataset>/dt=YYYY-MM-DD/`` holds data files and nothing else, since some readers take every file of a folder
-for data, whatever its name.
-``<base>/_<dataset>/`` holds what is known about them: per day ``_manifest.json`` and, written last, ``_SUCCESS``; and
-``_latest.json``. While a run publishes, its manifest is also there as ``_manifest-<token>.json``: should the run die,
-that says which files are its own. Readers of a whole folder skip names that begin with ``_``.
+``<base>/<dataset>/dt=YYYY-MM-DD/`` contains only data files, because some readers treat every file in a folder as data.
+``<base>/_<dataset>/`` contains the metadata: ``_latest.json``, and per day ``_manifest.json`` and ``_SUCCESS``, which
+is written last. While a run publishes, the folder also contains its manifest as ``_manifest-<token>.json``. If the run
+dies, this draft identifies the files of the run. Readers of a whole folder skip names that begin with ``_``.
 
-The folders are not named after the column ``snapshot_date``: readers take the name of a folder for a column, and most
-of them fail if the file has it too, with another type.
+The folders are not named after the column ``snapshot_date``. Readers turn the name of a folder into a column, and most
+of them fail if the file contains the same column with another type.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from datetime import date
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.storage import StoragePath, names
 
-#: Name of the dataset, unless another is given.
+#: Default name of the dataset.
 DATASET = "websites"
 MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
 LATEST = "_latest.json"
-#: What a run is about to publish: its manifest, under a name of its own. It is there before any of the files.
+#: Draft of a run's manifest, under a unique name. It is written before any of the files.
 DRAFT = "_manifest-{token}.json"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _DRAFT = re.compile(r"_manifest-[0-9TZa-f-]+\.json")
-#: Written by :func:`diff.diff_snapshots` beside a manifest, whenever someone compares.
+#: Written by :func:`diff.diff_snapshots` next to a manifest, for each comparison.
 _COMPARISON = re.compile(r"_since-[0-9]{4}-[0-9]{2}-[0-9]{2}\.(jsonl|md)")
 _PARTITION = re.compile(r"dt=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
@@ -40,7 +39,7 @@ class Partition:
 
     :param day: the day.
     :param data: folder of the data files.
-    :param about: folder of the manifest and all that is no data.
+    :param about: folder of the manifest and all other metadata.
     """
 
     day: date
@@ -67,7 +66,7 @@ class Partition:
 class Dataset:
     """A dataset of snapshots.
 
-    :param base: base path, which may hold several datasets.
+    :param base: base path; it may contain several datasets.
     :param name: name of the dataset.
     """
 
@@ -86,7 +85,7 @@ class Dataset:
 
     @property
     def latest(self) -> StoragePath:
-        """Path of the file with the name of the newest snapshot."""
+        """Path of the file that points to the newest snapshot."""
         return self.about / LATEST
 
     def partition(self, day: date) -> Partition:
@@ -95,13 +94,13 @@ class Dataset:
         return Partition(day, self.data / folder, self.about / folder)
 
     def days(self) -> list[date]:
-        """Return the days that have a folder, published or not, newest first; folders of other names are ignored."""
+        """Return the days that have a folder, published or not, newest first. Other folders are ignored."""
         found = {_day(name) for name in (*names(self.about), *names(self.data))}
         return sorted((day for day in found if day), reverse=True)
 
 
 def _day(name: str) -> date | None:
-    """Return the day in the name of a folder, or None: ``dt=2026-02-30`` is not a day."""
+    """Return the day in the name of a folder; None if it is not a date, such as ``dt=2026-02-30``."""
     match = _PARTITION.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None
@@ -130,7 +129,7 @@ def dataset_of(base: StoragePath | str, name: str = DATASET) -> Dataset:
 def check_dataset(name: object) -> str:
     """Return the name of a dataset.
 
-    :raises ValueError: if it is not allowed; it is the name of a folder, and readers skip those that begin with ``_``.
+    :raises ValueError: if it is not allowed. It becomes a folder name, and readers skip names that begin with ``_``.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise refused("dataset", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")

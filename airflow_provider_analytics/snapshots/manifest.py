@@ -1,6 +1,6 @@
-"""The manifest: what a snapshot contains, where it comes from, and the proof that it is complete.
+"""The manifest: the content of a snapshot, its source, and the proof that it is complete.
 
-Unknown keys are ignored, so that a newer version may add some.
+Unknown keys are ignored, so that newer versions can add keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from airflow_provider_analytics.exceptions import StorageError
 
-#: Incremented if a reader of the previous version could misunderstand a manifest; not for new keys alone.
+#: Incremented if a reader of the previous version could misread a manifest; not for new keys alone.
 VERSION = 1
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -52,10 +52,10 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the list comes from.
+    """The source of the list.
 
-    :param url: base URL of the service: scheme, host, port unless it is that of the scheme, and sub-path.
-    :param account_id: id of the account; null if the service does not show one.
+    :param url: base URL of the service: scheme, host, port unless it is the default port, and sub-path.
+    :param account_id: id of the account; null if the service does not return one.
     """
 
     url: str
@@ -67,8 +67,8 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
 
     :param method: ``one page``, ``closed reading`` or ``both directions``;
         airflow_provider_analytics/api/listing.py describes what each of them proves.
-    :param total: number of websites according to the service; null if it does not show one.
-    :param pages: number of pages, in the attempt that was proven complete.
+    :param total: number of websites according to the service; null if it does not return one.
+    :param pages: number of pages in the attempt that was proven complete.
     """
 
     method: str
@@ -79,9 +79,9 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
     """Differences between the records and docs/interface.md, Fields.
 
-    :param new: undocumented fields; only in ``record``.
+    :param new: undocumented fields; they are stored only in ``record``.
     :param missing: documented fields that no website had.
-    :param misfits: documented field to the number of values that do not fit its type; these are null.
+    :param misfits: documented field to the number of values that do not fit its type; these values are null.
     """
 
     new: list[str]
@@ -114,16 +114,16 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Previous(Counted, frozen=True, kw_only=True):
-    """An earlier snapshot, and the changes since.
+    """An earlier snapshot, and the changes since then.
 
     :param snapshot_date: its day.
     :param observed_at: when reading its list began.
     :param count: its number of websites.
     :param digest: SHA-256 of its manifest.
-    :param removed: number of websites removed since.
-    :param privacy_changed: number of websites whose privacy changed since; they are part of ``changed``.
-    :param changed: number of websites changed since, in the fields that are compared.
-    :param added: number of websites added since.
+    :param removed: number of websites removed since then.
+    :param privacy_changed: number of websites whose privacy changed since then; included in ``changed``.
+    :param changed: number of websites changed since then, in the compared fields.
+    :param added: number of websites added since then.
     """
 
     digest: str
@@ -134,7 +134,7 @@ class Previous(Counted, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The manifest of a snapshot. The JSON Schema ``manifest.schema.json`` is generated from this class.
+    """The manifest of a snapshot. ``manifest.schema.json`` is generated from this class.
 
     :param version: version of the manifest's format.
     :param dataset: name of the dataset.
@@ -147,23 +147,23 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param requests: number of requests sent, including attempts that were discarded.
     :param retries: number of requests sent again.
     :param filters: filters of the list; empty for all websites.
-    :param source: where the list comes from.
+    :param source: the source of the list.
     :param provider_version: version of this package.
     :param format: ``jsonl``, ``csv`` or ``parquet``.
     :param compression: null, ``gzip`` or ``zstd``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
-    :param files: the data files; none if there is no website.
+    :param files: the data files; empty if there are no websites.
     :param columns: the columns, in order.
     :param fields: differences between the records and the documented fields.
     :param compared: the fields that count as changes.
     :param first: true if no snapshot of an earlier day was published.
     :param previous: the snapshot of the latest earlier day; null if there is none, or if it is damaged.
     :param replaced: the snapshot of the same day that this one replaces; null if there is none, or if it is damaged.
-    :param baseline: the snapshots whose numbers limit the loss of later ones of the same day: the last one of an
-        earlier day and the first one of the day; only this one, if the guard ``count`` was accepted.
-    :param changes: name of the JSON Lines file with all changes since ``previous``, beside the manifest; else since
-        ``replaced``; null without both.
-    :param report: name of the HTML report, beside the manifest; null if there is none.
+    :param baseline: the snapshots that limit the loss in later snapshots of the same day. They are the last one of an
+        earlier day and the first one of this day, or only this snapshot if the guard ``count`` was accepted.
+    :param changes: name of the JSON Lines file with all changes since ``previous``, or since ``replaced`` if there is
+        no ``previous``. It is stored next to the manifest; null without both.
+    :param report: name of the HTML report, stored next to the manifest; null if there is none.
     """
 
     version: int
@@ -195,7 +195,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file_names(self) -> set[str]:
-        """Names of all files of this snapshot, besides the manifest and the marker."""
+        """Names of all files of this snapshot, except the manifest and the marker."""
         return {file.name for file in self.files} | {name for name in (self.changes, self.report) if name}
 
 
@@ -225,7 +225,7 @@ class Latest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(described: Manifest | Latest) -> bytes:
-    """Return a manifest, or the pointer to one, as stored bytes."""
+    """Return a manifest, or the content of ``_latest.json``, as stored bytes."""
     return msgspec.json.format(msgspec.json.encode(described), indent=2) + b"\n"
 
 
@@ -235,7 +235,7 @@ def digest(content: bytes) -> str:
 
 
 def decode(content: bytes, where: str) -> Manifest:
-    """Return the manifest from its stored bytes.
+    """Parse the stored bytes of a manifest.
 
     :param where: path of the manifest, for messages.
     :raises NewerVersionError: if a newer version of this package wrote it.
@@ -257,7 +257,7 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a manifest."""
     schema = msgspec.json.schema(Manifest)
     for described in schema["$defs"].values():
-        # Python 3.13 strips the indentation of docstrings, earlier versions do not.
+        # Python 3.13 strips the indentation of docstrings; earlier versions do not.
         described["description"] = inspect.cleandoc(described["description"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -1,22 +1,26 @@
-"""Publish a snapshot: all of it at once, or nothing. And remove what is this package's own, and nothing else.
+"""Publish a snapshot completely or not at all, and remove only files of this package.
 
-The order is what makes it safe, whenever the process dies:
+The order of the steps makes this safe even if the process dies:
 
-1. ``_manifest-<token>.json``, the draft of the manifest, says which files the run is going to write.
-2. The files go to their folders under names that no other run uses. No reader sees them.
-3. ``_manifest.json`` is replaced by one atomic write. From here on readers see the new snapshot, and all of it.
-4. ``_SUCCESS`` is written (its content is the digest of that manifest).
+1. ``_manifest-<token>.json``, the draft of the manifest, lists the files that the run will write.
+2. The files are written to their folders under unique names. No reader sees them.
+3. ``_manifest.json`` is replaced by one atomic write. From now on, readers see the complete new snapshot.
+4. ``_SUCCESS`` is written. It contains the digest of that manifest.
 5. ``_latest.json`` is replaced, if this is the newest day.
-6. The draft, files of the replaced snapshot, and those that dead runs left behind are removed, also the day before.
+6. The draft, the files of the replaced snapshot, and the files of dead runs are removed, also on the day before.
 
-Of two runs at once the one that writes the manifest last wins; the other removes its own files. A run removes files
-that the manifest it replaced named, files too old to belong to a run that is still writing, and those of earlier tries
-of its own task; so it takes none from another run. A try that Airflow takes for dead may be alive all the same: it
-puts back what its retry removed.
+If two runs publish at the same time, the one that writes the manifest last wins. The other removes its own files. A run
+removes files of three kinds only, so it takes none from another run:
 
-A file is this package's own if a manifest or a draft names it, or if it lies beside a manifest and has the unique part
-of a name (:func:`new_token`). A day without any manifest is left alone, whatever its files are called: it may be the
-data of a snapshot that was copied without its manifest, or another table. Symbolic links are neither removed nor
+- files that the replaced manifest lists;
+- files that are too old to belong to a run that is still writing;
+- files of earlier tries of its own task.
+
+A try that Airflow considers dead may still be alive. It restores the files that its retry removed.
+
+A file belongs to this package if a manifest or a draft lists it. It also does if it lies next to a manifest and its
+name contains a token (:func:`new_token`). A day without any manifest is never touched, regardless of its file names. It
+may be a snapshot that was copied without its manifest, or another table. Symbolic links are neither removed nor
 followed.
 """
 
@@ -58,7 +62,7 @@ from airflow_provider_analytics.storage import (
     token_age,
 )
 
-#: A run puts its files and its manifest within this time; what is older and unnamed was left by a dead run.
+#: A run writes its files and its manifest within this time. Older files that no manifest lists belong to a dead run.
 ABANDONED_AFTER = timedelta(minutes=15)
 
 log = logging.getLogger(__name__)
@@ -71,11 +75,11 @@ def publish(
 
     :param dataset: the dataset; a snapshot of the same day is replaced.
     :param data: the data file, named as in the manifest; None if there is none.
-    :param beside: name to local file of what belongs beside the manifest.
+    :param beside: file name to local file, for the files stored next to the manifest.
     :param token: the unique part of the names.
     :param now: when the list was read.
-    :raises StorageError: if the storage fails, or another run published at the same time; the folders then hold the
-        earlier snapshot, or that of the other run.
+    :raises StorageError: if the storage fails, or another run published at the same time. The folders then contain the
+        earlier snapshot, or the one of the other run.
     """
     partition = dataset.partition(manifest.snapshot_date)
     content = encode(manifest)
@@ -103,15 +107,15 @@ def publish(
             put_bytes(partition.manifest, content, token)
             put_bytes(partition.success, digest(content).encode(), token)
         except BaseException:
-            if not _may_be(partition.manifest, content):
+            if not _may_contain(partition.manifest, content):
                 _remove_all([*files, draft])
             raise
     try:
         point_to_latest(dataset)
-    except StorageError as error:  # the snapshot is published, and the next one mends this
-        log.warning("%s was not renewed: %s", dataset.latest, error)
+    except StorageError as error:  # the snapshot is published, and the next run repairs this file
+        log.warning("Could not update %s: %s", dataset.latest, error)
     _remove_all([draft])
-    _tidy(dataset, partition, manifest, replaced, token, now)
+    _clean_up(dataset, partition, manifest, replaced, token, now)
     with storage_errors(f"write the snapshot to {partition.data}"):
         if read_bytes(partition.manifest) != content:
             _remove_all(files)
@@ -123,23 +127,23 @@ def publish(
 
 
 def files_of_snapshot(partition: Partition, now: datetime) -> list[StoragePath]:
-    """Return the files of a published snapshot in the order in which they are removed.
+    """Return the files of a published snapshot in the order of removal, without files of others.
 
-    The marker comes first, so that from then on no reader sees the snapshot. The manifest comes last: until then it
-    says which of the other files are its own. Files that are not this package's are not among them.
+    The marker comes first: once it is removed, no reader sees the snapshot. The manifest comes last, because it lists
+    the other files of the snapshot.
 
     :raises StorageError: if the storage fails.
     """
     with storage_errors(f"look into {partition.data}"):
-        found = _found(partition)
-        named = _named_by(read_bytes(partition.manifest), partition)
+        found = _list_files(partition)
+        named = _listed_in(read_bytes(partition.manifest), partition)
     comparisons = [path for path in found if path == partition.about / path.name and is_comparison(path.name)]
     own = [path for path in found if path.name in named or _is_old(path.name, now) or path in comparisons]
     return [path for path in (partition.success, *own, partition.manifest) if path in found]
 
 
 def has_manifest(partition: Partition) -> bool:
-    """Return whether a manifest, a draft of one, or the marker says that a day is of this package.
+    """Return whether a day belongs to this package: whether it has a manifest, a draft, or the marker.
 
     :raises StorageError: if the storage fails.
     """
@@ -148,16 +152,16 @@ def has_manifest(partition: Partition) -> bool:
 
 
 def leftovers(partition: Partition, now: datetime) -> list[StoragePath]:
-    """Return the files that dead runs left in a partition: too old to be still written, and not of a snapshot.
+    """Return the files that dead runs left in a partition. They are too old for a run that is still writing.
 
-    Beside a snapshot these are all that have the unique part of a name, and that its manifest does not name. On a day
-    that is not published they are what a draft or a manifest names. None on a day whose manifest is damaged, as someone
-    may restore it, and none on a day without any.
+    - On a published day: all files with a token in their names that the manifest does not list.
+    - On an unpublished day: the files that a draft or a manifest lists.
+    - On a day with a damaged manifest, or without any: none. A person may be able to restore the manifest.
 
     :raises StorageError: if the storage fails.
     """
     with storage_errors(f"look into {partition.data}"):
-        found = _found(partition)
+        found = _list_files(partition)
     old = [path for path in found if _is_old(path.name, now)]
     try:
         snapshot = read_partition(partition)
@@ -167,16 +171,16 @@ def leftovers(partition: Partition, now: datetime) -> list[StoragePath]:
         return [path for path in old if path.name not in snapshot.manifest.file_names]
     drafts = [path for path in found if is_draft(path.name) or path == partition.manifest]
     with storage_errors(f"look into {partition.about}"):
-        named = {path: _named_by(read_bytes(path), partition) for path in drafts}
+        named = {path: _listed_in(read_bytes(path), partition) for path in drafts}
     own = [path for path in old if path.name in set().union(*named.values()) or path.name.endswith(TEMPORARY)]
-    # A draft goes after the files that it names, so that the next look knows them, too.
+    # A draft is removed after the files that it lists, so that the next run can still identify them.
     return [*own, *(path for path, files in named.items() if all(_is_old(name, now) for name in files or {path.name}))]
 
 
 def remove_files(partition: Partition, files: Iterable[StoragePath]) -> None:
-    """Remove files of a partition in this order, and its folders if they are empty then.
+    """Remove files of a partition in this order, then its folders if they are empty.
 
-    :raises StorageError: if the storage fails; what was removed stays removed, the rest is unchanged.
+    :raises StorageError: if the storage fails. Files already removed stay removed; the others are unchanged.
     """
     with storage_errors(f"remove files of {partition.day}"):
         for path in files:
@@ -185,14 +189,14 @@ def remove_files(partition: Partition, files: Iterable[StoragePath]) -> None:
             remove_directory(folder)
 
 
-def _tidy(
+def _clean_up(
     dataset: Dataset, partition: Partition, manifest: Manifest, replaced: bytes | None, token: str, now: datetime
 ) -> None:
-    """Remove files that no manifest names any more; a failure only logs a warning, since the snapshot is published."""
-    outdated = _named_by(replaced, partition)
+    """Remove files that no manifest lists. A failure only logs a warning, since the snapshot is published."""
+    outdated = _listed_in(replaced, partition)
     try:
-        named = manifest.file_names | _named_by(read_bytes(partition.manifest), partition)  # another run may be faster
-        for path in _found(partition):
+        named = manifest.file_names | _listed_in(read_bytes(partition.manifest), partition)  # another run may be faster
+        for path in _list_files(partition):
             if path.name in named or token_age(path.name, now) is None:
                 continue
             if path.name in outdated or _is_old(path.name, now) or is_same_writer(path.name, token):
@@ -204,26 +208,26 @@ def _tidy(
         log.warning("Could not remove files of an earlier snapshot from %s", partition.data, exc_info=True)
 
 
-def _found(partition: Partition) -> list[StoragePath]:
-    """Return the files in both folders of a partition; none if a folder of the dataset is a link."""
+def _list_files(partition: Partition) -> list[StoragePath]:
+    """Return the files in both folders of a partition. Folders below a symbolic link are skipped."""
     return [folder / name for folder in partition.folders if not is_link(folder.parent) for name in files_in(folder)]
 
 
 def _is_old(name: str, now: datetime) -> bool:
-    """Return whether a name has the unique part of a run that cannot be still writing."""
+    """Return whether a name contains the token of a run that can no longer be writing."""
     age = token_age(name, now)
     return age is not None and age > ABANDONED_AFTER
 
 
-def _named_by(content: bytes | None, partition: Partition) -> set[str]:
-    """Return the names of the files of a stored manifest; a damaged one names nothing."""
+def _listed_in(content: bytes | None, partition: Partition) -> set[str]:
+    """Return the file names that a stored manifest lists; empty if it is damaged."""
     with suppress(StorageError):
         return set() if content is None else decode(content, partition.manifest.name).file_names
     return set()
 
 
-def _may_be(path: StoragePath, content: bytes) -> bool:
-    """Return whether a file has a content, or cannot be read: a write that failed may have been done all the same."""
+def _may_contain(path: StoragePath, content: bytes) -> bool:
+    """Return whether a file has this content or cannot be read, since a failed write may still have taken effect."""
     try:
         return read_bytes(path) == content
     except Exception:

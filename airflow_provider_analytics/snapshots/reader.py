@@ -1,4 +1,4 @@
-"""Read a snapshot by its manifest: the only way that never returns a part of one, or a mix of two."""
+"""Read a snapshot by its manifest. Only this way never returns a partial snapshot or a mix of two."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Snapshot:
         return [self.partition.data / file.name for file in self.manifest.files]
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows, in the order of the files, each file after its SHA-256 was found to be that of the manifest.
+        """Yield the rows in the order of the files. The SHA-256 of each file is verified before its rows.
 
-        :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot in the meantime removes
-            the old files; then read the manifest again.
+        :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot during the reading
+            removes the old files; in this case, read the manifest again.
         """
         for file, path in zip(self.manifest.files, self.files, strict=True):
             with storage_errors(f"read {path}"), open_verified(path, file.sha256) as stored:
                 yield from read_rows(stored, file.name)
 
     def problems(self, *, verify: bool = True) -> list[str]:
-        """Return what is wrong with the data files; an empty list if the snapshot is whole.
+        """Return the problems of the data files; empty if the snapshot is whole.
 
         :param verify: read the files and compare their SHA-256, not only their sizes.
         :raises StorageError: if the storage fails.
@@ -77,8 +77,8 @@ class Snapshot:
 def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATASET) -> Snapshot | None:
     """Return the snapshot of a day, or None if none is published.
 
-    The rule for every reader: ``_SUCCESS`` marks the day as published, ``_manifest.json`` names its files; read those
-    and no others.
+    The rule for every reader: ``_SUCCESS`` marks the day as published, and ``_manifest.json`` lists its files. Read
+    only those files.
 
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
     :param day: the day, also as text: ``2026-11-20``; not a point in time.
@@ -86,7 +86,7 @@ def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATAS
     :raises ValueError: if the day or the name of the dataset is not allowed.
     :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
-    if isinstance(day, datetime):  # a date too, for Python
+    if isinstance(day, datetime):  # a subclass of date
         raise refused("day", day, "a date without a time, which belongs to different days in different time zones")
     return read_partition(dataset_of(base, dataset).partition(parse_day(day) if isinstance(day, str) else day))
 
@@ -112,13 +112,13 @@ def read_partition(partition: Partition) -> Snapshot | None:
 
 
 def is_published(partition: Partition) -> bool:
-    """Return whether a partition has a snapshot, readable or not."""
+    """Return whether a partition has a published snapshot, readable or not."""
     with storage_errors(f"look for a snapshot in {partition.about}"):
         return exists(partition.success)
 
 
 def published_days(dataset: Dataset, before: date | None = None) -> Iterator[date]:
-    """Yield the days that have a published snapshot, newest first, optionally only those before a day."""
+    """Yield the days with a published snapshot, newest first, optionally only those before a day."""
     with storage_errors(f"look for snapshots in {dataset.about}"):
         for day in dataset.days():
             if (before is None or day < before) and exists(dataset.partition(day).success):
@@ -126,5 +126,5 @@ def published_days(dataset: Dataset, before: date | None = None) -> Iterator[dat
 
 
 def newest_day(dataset: Dataset, before: date | None = None) -> date | None:
-    """Return the newest day that has a published snapshot, optionally before a day; None if there is none."""
+    """Return the newest day with a published snapshot, optionally before a day; None if there is none."""
     return next(published_days(dataset, before), None)

@@ -1,6 +1,6 @@
-"""The HTML report of a snapshot: one page, rendered from values, that loads no external resources.
+"""The HTML report of a snapshot: one page that loads no external resources.
 
-Needs the extra ``report``: Matplotlib draws the chart, Jinja2 escapes values from the service.
+The report needs the extra ``report``. Matplotlib draws the chart, and Jinja2 escapes values from the service.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from airflow_provider_analytics.snapshots.diff import Change, bounded, list_diff
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
 
-#: Limits within which the page stays below 1 MB, and opens quickly on a phone, whatever the list: the number of rows
-#: and changes, and the characters of all their values.
+#: Limits for the number of rows and changes, and for the total characters of their values. They keep the page below
+#: 1 MB for any list, so that it opens quickly on a phone.
 MAX_ROWS = 2_000
 MAX_ROW_CHARACTERS = 250_000
 MAX_CHANGES = 200
 MAX_CHANGE_CHARACTERS = 100_000
 MAX_EXCLUSIONS = 15
-#: Characters of a cell or an entry.
+#: Maximum characters of a cell or an entry.
 MAX_CELL = 120
-#: Entries of a list in a cell.
+#: Maximum entries of a list in a cell.
 MAX_LINES = 5
 
 _PRIVACY = {setting.value: setting.label for setting in Privacy}
@@ -41,13 +41,13 @@ _PRIVACY = {setting.value: setting.label for setting in Privacy}
 
 @dataclass
 class Summary:
-    """Counts over the rows, and the first rows.
+    """Counts over all rows, and the first rows.
 
     :param privacy: privacy to number of websites.
     :param settings: label to number of websites.
     :param exclude_params: query parameter to number of websites.
     :param exclude_ips: IP address to number of websites.
-    :param rows: the first rows, in words.
+    :param rows: the first rows, as text for the table.
     """
 
     privacy: Counter[str] = field(default_factory=Counter)
@@ -67,7 +67,7 @@ def render_report(
 
     :param manifest: manifest of the snapshot.
     :param rows: rows of the snapshot.
-    :param changes: changes since the snapshot before; empty if there is none.
+    :param changes: changes since the previous snapshot; empty if there is none.
     :param history: day and count of earlier snapshots, oldest first.
     """
     summary = summarise(rows)
@@ -80,7 +80,7 @@ def render_report(
         lstrip_blocks=True,
     )
     environment.filters["difference"] = _difference
-    environment.filters["cut"] = _cut
+    environment.filters["cut"] = _truncate
     return environment.get_template("report.html.j2").render(
         manifest=manifest,
         summary=summary,
@@ -97,7 +97,7 @@ def render_report(
 
 
 def notices(manifest: Manifest) -> list[str]:
-    """Return what a reader has to know first: a late list, a damaged snapshot before, lost fields, filters."""
+    """Return the notices at the top of the page: late list, damaged previous snapshot, lost fields, filters."""
     found = []
     if manifest.late:
         found.append(
@@ -105,40 +105,40 @@ def notices(manifest: Manifest) -> list[str]:
             f"{manifest.snapshot_date}."
         )
     if manifest.previous is None and not manifest.first:
-        found.append("The snapshot before is damaged: there is nothing to compare this one with.")
+        found.append("The previous snapshot is damaged: there is nothing to compare this one with.")
     fields = manifest.fields
     for name, count in fields.misfits.items():
-        found.append(f"{count:,} values of {_cut(name)} do not fit its type and are empty here.")
+        found.append(f"{count:,} values of {_truncate(name)} do not fit its type and are empty here.")
     if fields.missing:
-        found.append(f"The service no longer shows: {', '.join(fields.missing)}.")
+        found.append(f"The service no longer returns: {', '.join(fields.missing)}.")
     if manifest.filters:
-        filters = ", ".join(f"{name} {_cut(_word(value))}" for name, value in manifest.filters.items())
+        filters = ", ".join(f"{name} {_truncate(_display_value(value))}" for name, value in manifest.filters.items())
         found.append(f"Only: {filters}.")
     return found
 
 
 def new_fields(manifest: Manifest) -> str:
-    """Return the fields of the service that are not documented. They need no action."""
+    """Return the names of undocumented fields as text. They require no action."""
     names = manifest.fields.new
     more = len(names) - MAX_EXCLUSIONS
-    return ", ".join(_cut(name) for name in names[:MAX_EXCLUSIONS]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(_truncate(name) for name in names[:MAX_EXCLUSIONS]) + (f" and {more} more" if more > 0 else "")
 
 
 def shown_changes(changes: Iterable[Change]) -> list[Change]:
-    """Return the first changes, as many as fit; removed websites and changes of privacy come first."""
-    shown: list[Change] = []
+    """Return the first changes, as many as fit. Removed websites and changes of privacy come first."""
+    selected: list[Change] = []
     left = MAX_CHANGE_CHARACTERS
     for change in islice(changes, MAX_CHANGES):
         short = bounded(change)
-        left -= sum(len(_cut(_difference(values))) + 200 for values in short["fields"].values())
-        if left < 0 and shown:
+        left -= sum(len(_truncate(_difference(values))) + 200 for values in short["fields"].values())
+        if left < 0 and selected:
             break
-        shown.append(short)
-    return shown
+        selected.append(short)
+    return selected
 
 
 def summarise(rows: Iterable[Row]) -> Summary:
-    """Return the counts that the page shows, and the first rows for its table, as many as fit."""
+    """Return the counts for the page, and the first rows for its table, as many as fit."""
     summary = Summary()
     left = MAX_ROW_CHARACTERS
     for row in rows:
@@ -149,25 +149,25 @@ def summarise(rows: Iterable[Row]) -> Summary:
         for counter, name in ((summary.exclude_params, "exclude_params"), (summary.exclude_ips, "exclude_ips")):
             counter.update(set((row[name] or "").split("\n")) - {""})
         if len(summary.rows) < MAX_ROWS and left > 0:
-            shown = _in_words(row)
-            summary.rows.append(shown)
-            left -= sum(map(len, shown.values()))
+            cells = _table_cells(row)
+            summary.rows.append(cells)
+            left -= sum(map(len, cells.values()))
     return summary
 
 
 def chart(counts: list[tuple[date, int]]) -> str:
-    """Return a line chart of the number of websites over time as SVG; equal counts give equal text."""
+    """Return a line chart of the number of websites over time as SVG. Equal counts produce equal text."""
     drawing = io.StringIO()
-    grey = "#7a8594"  # to be seen on white and on black
+    gray = "#7a8594"  # readable on white and on black
     with rc_context(
         {
             "svg.hashsalt": "report",
             "svg.fonttype": "none",
-            "text.color": grey,
-            "axes.labelcolor": grey,
-            "axes.edgecolor": grey,
-            "xtick.color": grey,
-            "ytick.color": grey,
+            "text.color": gray,
+            "axes.labelcolor": gray,
+            "axes.edgecolor": gray,
+            "xtick.color": gray,
+            "ytick.color": gray,
         }
     ):
         figure = Figure(figsize=(9, 2.8), layout="constrained")
@@ -176,7 +176,7 @@ def chart(counts: list[tuple[date, int]]) -> str:
         axes.plot(days, [count for _, count in counts], marker="o", markersize=4, color="#3b82f6")
         axes.set_ylim(0, max(count for _, count in counts) * 1.15 or 1)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        # Labels of days that have a snapshot, at least a sixth of the time apart; the last one always.
+        # Label only days with a snapshot, at least a sixth of the time range apart, and always the last day.
         ticks: list[int] = []
         for place in range(len(days) - 1, -1, -1):
             if not ticks or days[ticks[-1]] - days[place] >= max((days[-1] - days[0]) / 6, 1):
@@ -190,8 +190,8 @@ def chart(counts: list[tuple[date, int]]) -> str:
     return text[text.index("<svg") :]
 
 
-def _in_words(row: Row) -> dict[str, str]:
-    """Return what the table shows of a row."""
+def _table_cells(row: Row) -> dict[str, str]:
+    """Return the cells of the table for a row."""
     reported = {None: "", 0: "", 1: "reports"}
     flags = [
         "favorite" if row["favorite"] else "",
@@ -199,8 +199,8 @@ def _in_words(row: Row) -> dict[str, str]:
         "bots counted" if row["exclude_bots"] == 0 else "",
     ]
     return {
-        "id": _cut(row["id"]),
-        "domain": _cut(row["domain"] or ""),
+        "id": _truncate(row["id"]),
+        "domain": _truncate(row["domain"] or ""),
         "privacy": _privacy(row["privacy"]),
         "flags": ", ".join(filter(None, flags)),
         "parameters": _lines(row["exclude_params"]),
@@ -217,22 +217,22 @@ def _privacy(value: object) -> str:
 def _lines(text: str | None) -> str:
     lines = (text or "").split("\n")
     more = len(lines) - MAX_LINES
-    return "\n".join([*map(_cut, lines[:MAX_LINES]), *([f"and {more} more"] if more > 0 else [])])
+    return "\n".join([*map(_truncate, lines[:MAX_LINES]), *([f"and {more} more"] if more > 0 else [])])
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return readable(text, MAX_CELL)
 
 
-def _word(value: object) -> str:
-    """Return a value as people say it."""
+def _display_value(value: object) -> str:
+    """Return a value as readers expect it: "none", "yes" or "no" instead of Python's names."""
     return {None: "none", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def _difference(values: dict[str, object]) -> str:
-    """Return the values of a field before and after as one text."""
+    """Return the values of a field before and after a change as one text."""
     before, after = values["before"], values["after"]
     if isinstance(before, list) or isinstance(after, list):
         lost, gained = list_difference(before, after)
         return ", ".join([f"+{entry}" for entry in gained] + [f"\u2212{entry}" for entry in lost])
-    return f"{_word(before)} \u2192 {_word(after)}"
+    return f"{_display_value(before)} \u2192 {_display_value(after)}"

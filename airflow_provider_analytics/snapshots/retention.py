@@ -1,4 +1,4 @@
-"""Which snapshots are kept, and the removal of the others."""
+"""Choose the snapshots to keep, and remove the others."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Retention:
-    """How many snapshots are kept: of each of so many days, ISO weeks and months that have one, the newest.
+    """The number of snapshots to keep. The newest snapshot of each counted day, ISO week and month is kept.
 
-    Counted are days, weeks and months that have a snapshot: after a pause of a year nothing expires.
+    Only days, weeks and months with a snapshot count. After a pause of a year, nothing expires.
 
     :param days: number of days.
     :param weeks: number of weeks.
@@ -35,7 +35,7 @@ class Retention:
     months: int = 0
 
     def kept(self, days: Iterable[date]) -> set[date]:
-        """Return the days that are kept; the newest always is."""
+        """Return the days to keep; they always include the newest."""
         newest_first = sorted(set(days), reverse=True)
         kept = set(newest_first[:1])
         periods = (
@@ -53,14 +53,14 @@ class Retention:
 
 @dataclass(frozen=True)
 class Pruning:
-    """What is kept and what is removed.
+    """The snapshots to keep, and the files to remove.
 
-    :param kept: days that are kept, newest first.
+    :param kept: days to keep, newest first.
     :param removed: days whose snapshot is removed, newest first.
-    :param damaged: days that are not whole, with what is wrong; kept unless they are in ``removed``.
-    :param leftovers: other days with files of dead runs that are removed, newest first.
-    :param unknown: days that are not touched, newest first: no manifest names their files, or they are behind a link.
-    :param files: the files that are removed, by day, in this order.
+    :param damaged: days with a damaged snapshot to its first problem; kept unless they are in ``removed``.
+    :param leftovers: other days from which files of dead runs are removed, newest first.
+    :param unknown: days that are not touched, newest first: no manifest lists their files, or they are behind a link.
+    :param files: the files to remove by day, in this order.
     """
 
     kept: list[date]
@@ -72,23 +72,23 @@ class Pruning:
 
     @property
     def count(self) -> int:
-        """Number of files that are removed."""
+        """Number of files to remove."""
         return sum(map(len, self.files.values()))
 
 
 def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remove_damaged: bool) -> Pruning:
-    """Return which snapshots a retention removes.
+    """Return the snapshots that a retention keeps and removes.
 
-    A damaged snapshot takes no place of a whole one. It is kept, since someone may be able to restore it, unless
-    ``remove_damaged`` is set and its day is not to be kept. Sizes show whether a snapshot is whole; if some are to be
-    removed, the SHA-256 of the others.
+    A damaged snapshot does not count toward the retention. It is kept, since a person may be able to restore it, unless
+    ``remove_damaged`` is set and the retention does not keep its day. Damage is detected by file size. If snapshots are
+    to be removed, the SHA-256 of the kept ones is verified, too.
 
-    :raises GuardError: if there are folders of days, and no manifest of any of them; or if the dataset is behind a
+    :raises GuardError: if there are folders of days but no manifest for any of them, or if the dataset is behind a
         link.
     :raises StorageError: if the storage fails.
     """
     every_day = dataset.days()
-    _check_is_ours(dataset, every_day)
+    _check_ownership(dataset, every_day)
     days = [day for day in every_day if not any(map(is_link, dataset.partition(day).folders))]
     found = [entry for entry in catalog.entries(dataset) if entry.day in days]
     every = [entry.day for entry in found]
@@ -115,22 +115,22 @@ def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remov
         removed=removed,
         damaged={day: damaged[day] for day in every if day in damaged},
         leftovers=[day for day in days if files[day] and day not in removed],
-        unknown=[day for day in others if _has_others(dataset.partition(day), files.get(day, ()))],
+        unknown=[day for day in others if _has_other_files(dataset.partition(day), files.get(day, ()))],
         files={day: found for day, found in files.items() if found},
     )
 
 
 def prune(dataset: Dataset, pruning: Pruning, *, dry_run: bool = False) -> None:
-    """Remove what a pruning removes, the oldest first, and log the files of each day.
+    """Remove the files of a pruning, oldest day first, and log the files of each day.
 
     :param dry_run: log only.
-    :raises StorageError: if the storage fails; what was removed stays removed, the rest is unchanged.
+    :raises StorageError: if the storage fails. Files already removed stay removed; the others are unchanged.
     """
     for day in sorted(pruning.files):
         files = pruning.files[day]
         if not dry_run:
             remove_files(dataset.partition(day), files)
-        what = "the snapshot" if day in pruning.removed else "what dead runs left"
+        what = "the snapshot" if day in pruning.removed else "leftover files"
         listed = readable(", ".join(path.name for path in files), MAX_MESSAGE)
         log.info("%s %s of %s: %s", "Would remove" if dry_run else "Removed", what, day, listed)
 
@@ -138,13 +138,14 @@ def prune(dataset: Dataset, pruning: Pruning, *, dry_run: bool = False) -> None:
 def remove_snapshot(
     base: StoragePath | str, day: date | str, dataset: str = DATASET, *, now: datetime | None = None
 ) -> list[StoragePath]:
-    """Remove the snapshot of a day, complete or damaged, and update ``_latest.json``. Return the removed files.
+    """Remove the snapshot of a day, whole or damaged, and update ``_latest.json``.
 
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
     :param day: the day, also as text: ``2026-11-20``.
     :param dataset: name of the dataset; default ``websites``.
+    :return: the removed files.
     :raises ValueError: if the day or the name is not allowed, or the day has no snapshot.
-    :raises StorageError: if the storage fails; what was removed stays removed.
+    :raises StorageError: if the storage fails. Files already removed stay removed.
     """
     found = dataset_of(base, dataset)
     partition = found.partition(parse_day(day) if isinstance(day, str) else day)
@@ -160,22 +161,22 @@ def remove_snapshot(
     return files
 
 
-def _check_is_ours(dataset: Dataset, days: Sequence[date]) -> None:
-    """Raise :class:`GuardError` unless manifests say what in a dataset is its own."""
+def _check_ownership(dataset: Dataset, days: Sequence[date]) -> None:
+    """Raise :class:`GuardError` if no manifest identifies the files of a dataset, or if it is behind a link."""
     linked = [folder for folder in (dataset.data, dataset.about) if is_link(folder)]
     if linked:
         raise GuardError(
-            f"{linked[0]} is a symbolic link. Nothing was removed, as what is behind it may belong to something else.",
+            f"{linked[0]} is a symbolic link. Nothing was removed: its target may not belong to this dataset.",
             "Set base_path to the folder itself, or remove the link.",
         )
     if days and not any(has_manifest(dataset.partition(day)) for day in days):
         raise GuardError(
             f"{dataset.data} has folders of {len(days):,} days, and {dataset.about} has no manifest of any of them. "
-            "Nothing was removed, as nothing shows which files are snapshots.",
+            "Nothing was removed: the files cannot be identified as snapshots.",
             f"If the data was copied, copy {dataset.about.name} as well. If it is another table, use another dataset. "
             "Otherwise remove the folders manually.",
         )
 
 
-def _has_others(partition: Partition, removed: Sequence[StoragePath]) -> bool:
+def _has_other_files(partition: Partition, removed: Sequence[StoragePath]) -> bool:
     return any(folder / name not in removed for folder in partition.folders for name in names(folder))

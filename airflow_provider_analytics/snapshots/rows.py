@@ -1,7 +1,7 @@
 """Convert website records to typed rows.
 
 Rows have the fields of docs/interface.md, Fields, with fixed names and types. A value that is missing or does not fit
-its type is null. The complete record is kept as JSON text in ``record``, without secrets.
+its type is null. ``record`` contains the complete record as JSON text, without secrets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import Redactor
 
 Row = dict[str, Any]
-#: Some rows as columns: the values of each column by its name, in the order of :data:`COLUMNS`.
+#: A block of rows as columns: column name to values, in the order of :data:`COLUMNS`.
 Columns = dict[str, list[Any]]
 
 #: Column name to type, in the order of the files. Ids are text, because the service may use text.
@@ -46,19 +46,19 @@ MEANINGS = {
     "snapshot_date": "day of the snapshot",
     "observed_at": "start of the reading, in UTC; the same in all rows",
 }
-#: How IP addresses are written: unchanged, each as its SHA-256, or not at all.
+#: Ways to write IP addresses: unchanged, each as its SHA-256, or not at all.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 
-#: What may be an IP address within a text. A longer row of digits and dots is none.
+#: A possible IP address within a text. A longer sequence of digits and dots does not match.
 _ADDRESS = re.compile(
     r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])"
     r"|(?<![\w:.])(?=[0-9A-Fa-f.]*:)[0-9A-Fa-f:.]{2,45}(?<!\.)(?![\w:])"
 )
-#: Records that become columns at once.
+#: Number of records that are converted to columns at once.
 _BLOCK = 100
-#: Types of which equal values are the same.
+#: Types whose equal values produce the same cell.
 _REPEATED = {bool, int, str}
-#: Equal records give equal text. A number that JSON does not know, such as NaN, is null.
+#: Equal records produce equal text. A number that JSON does not support, such as NaN, becomes null.
 _RECORD = msgspec.json.Encoder(order="sorted")
 
 
@@ -95,22 +95,21 @@ def typed_columns(
     report: FieldReport,
     secrets: Redactor | None = None,
 ) -> Iterator[Columns]:
-    """Yield the columns of some records at a time, in the same order, and update ``report``.
+    """Yield the columns of blocks of records, in the same order, and update ``report``.
 
     :param snapshot_date: YYYY-MM-DD.
     :param observed_at: when reading the list began, ISO 8601 in UTC.
     :param exclude_ips_as: ``keep``, ``hash`` (SHA-256 of each entry) or ``drop``.
-    :param secrets: those of the connection: a value that contains one is replaced, see :func:`without_secrets`.
+    :param secrets: secrets of the connection; a value that contains one is replaced, see :func:`without_secrets`.
     :raises StorageError: if a record has no usable id.
     """
     left = iter(records)
-    # Many records at a time: what is looked up or looked for is so once for all of them, and a value that many of them
-    # have becomes a cell once.
+    # Blocks save time: each lookup and each search runs once per block, and a repeated value is converted once.
     while block := list(islice(left, _BLOCK)):
         lines, names = _lines(block), set().union(*block)
-        if lines is None or lines.count(b"{") > len(block):  # with something nested
+        if lines is None or lines.count(b"{") > len(block):  # a record contains a nested object
             names = names_in(block)
-        if lines is None or may_hold_a_secret(lines, names, secrets):  # hardly ever
+        if lines is None or may_hold_a_secret(lines, names, secrets):  # rare
             block, lines = without_secrets(block, secrets), None
         report.websites += len(block)
         report.seen.update(map(_utf8, set().union(*block) - report.seen))
@@ -122,25 +121,25 @@ def typed_columns(
 
 
 def _columns(records: list[dict[str, Any]], lines: bytes | None, misfits: Counter[str]) -> list[list[Any]]:
-    """Return the columns of records that hold no secret: all that depend on the record.
+    """Return the columns that depend on the record, for records without secrets.
 
-    :param lines: the records as JSON, a line each; None: not known yet.
+    :param lines: the records as JSON, one per line; None if not encoded yet.
     """
     ids = [record.get("id") for record in records]
-    # Numbers, nearly always.
+    # Ids are nearly always numbers, so this case avoids a call.
     ids = [str(website_id) if type(website_id) is int else _id(website_id) for website_id in ids]
     lines = lines or _lines(records)
     if lines is None:
         records = _encodable(records)
         lines = _RECORD.encode_lines(records)
     fields = [_cells(name, [record.get(name) for record in records], misfits) for name in RECORD_FIELDS]
-    documents = lines.splitlines()  # JSON escapes the line breaks within
+    documents = lines.splitlines()  # JSON escapes line breaks within values
     hashes = [hashlib.sha256(document).hexdigest() for document in documents]
     return [ids, *fields, lines.decode().split("\n")[:-1], hashes]
 
 
 def _lines(records: list[dict[str, Any]]) -> bytes | None:
-    """Return records as JSON, a line each; None if UTF-8 cannot encode them."""
+    """Return records as JSON, one per line; None if UTF-8 cannot encode them."""
     try:
         return _RECORD.encode_lines(records)
     except UnicodeEncodeError:
@@ -149,7 +148,7 @@ def _lines(records: list[dict[str, Any]]) -> bytes | None:
 
 def _id(value: object) -> str:
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
-    # Two texts that UTF-8 cannot encode could become the same one in the file.
+    # Two texts that UTF-8 cannot encode could become equal in the file.
     if not text or not (text.isascii() or _utf8(text) == text):
         raise StorageError(f"a website record has no usable id: id={short_repr(value)}; allowed: a number or text")
     return text
@@ -172,8 +171,8 @@ def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
 def without_addresses(value: Any, how: str) -> Any:
     """Return a record with its IP addresses kept, hashed or dropped at any depth; see :data:`EXCLUDE_IPS_AS`.
 
-    The entries of ``exclude_ips`` are hashed as a whole, networks too. An address in any other text is replaced by its
-    hash; dropped is the whole text. The id and the domain of the record stay as they are.
+    Each entry of ``exclude_ips``, including networks, is hashed as a whole. In any other text, "hash" replaces each
+    address by its hash, and "drop" removes the whole text. The id and the domain of the record are unchanged.
     """
     return value if how == "keep" else _without_addresses(value, how, IDENTITY)
 
@@ -197,7 +196,7 @@ def _without_addresses(value: Any, how: str, kept: tuple[str, ...] = ()) -> Any:
 
 
 def has_address(value: object) -> bool:
-    """Return whether a value is a text with an IP address."""
+    """Return whether a value is a text that contains an IP address."""
     return isinstance(value, str) and _with_hashes(value) != value
 
 
@@ -223,7 +222,7 @@ def _hashed(value: Any) -> Any:
     if value is None or value == "":
         return value
     entries = normalise("exclude_ips", value)
-    # Anything but a list is hashed as a whole, since it may contain an address.
+    # A value that is not a list is hashed as a whole, since it may contain an address.
     texts = entries if isinstance(entries, tuple) else (json.dumps(value, sort_keys=True),)
     return "\n".join(map(_sha256, texts))
 
@@ -237,5 +236,5 @@ def _encodable(value: Any) -> Any:
 
 
 def _utf8(text: str) -> str:
-    """Replace what UTF-8 cannot encode: JSON may contain half of a surrogate pair."""
+    """Replace characters that UTF-8 cannot encode: JSON may contain half of a surrogate pair."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""The day that a list is filed under, and whether the list is late for it.
+"""Determine the day of a list, and whether the list is late for that day.
 
-A snapshot says what the list was on a day. The service returns only its current list, so a list is late if it was
-observed on another day than the one it is filed under. Days are those of the time zone of the DAG.
+A snapshot contains the list of a day. The service returns only its current list, so a list is late if it was observed
+on another day than the day of the snapshot. Days are in the time zone of the DAG.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pendulum
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import GuardError
 
-#: Run types that Airflow plans for a point in time. Whoever starts any other run wants the list of now.
+#: Run types that Airflow plans for a point in time. Any other run is meant for the current list.
 PLANNED_RUNS = ("scheduled", "backfill")
-#: Accepted difference between the clocks of two machines.
+#: Tolerated difference between the clocks of two machines.
 CLOCK_SKEW = timedelta(minutes=5)
 
 TimeZone: TypeAlias = str | pendulum.Timezone | pendulum.FixedTimezone
@@ -25,10 +25,10 @@ TimeZone: TypeAlias = str | pendulum.Timezone | pendulum.FixedTimezone
 
 @dataclass(frozen=True)
 class RunDay:
-    """The day that the list of a run is filed under.
+    """The day of a run's snapshot.
 
     :param day: the day.
-    :param named_by: what determined it, for messages.
+    :param named_by: the argument or property of the run that determined it, for messages.
     :param begins: start of the day.
     :param ends: end of the day.
     """
@@ -41,7 +41,7 @@ class RunDay:
     def is_late(self, now: datetime) -> bool:
         """Return whether a list observed now is late.
 
-        :raises GuardError: if the day has not begun yet.
+        :raises GuardError: if the day has not started yet.
         """
         if self.begins - now > CLOCK_SKEW:
             raise GuardError(
@@ -51,21 +51,21 @@ class RunDay:
         return now >= self.ends
 
     def refusal(self, now: datetime, *, tolerance: timedelta, is_published: bool) -> str | None:
-        """Return why a late list must not be filed under the day unless on purpose, or None if it may.
+        """Return why a late list must not be stored for the day by default, or None if it may.
 
-        :param tolerance: how long after the end of the day a list may be filed where the day has no snapshot.
+        :param tolerance: time after the end of the day in which a list may be stored if the day has no snapshot.
         :param is_published: whether the day has a snapshot.
         """
         if is_published:
             return (
-                f"{self.day} is over and has its snapshot, which the list of now would falsify (the clock says "
+                f"{self.day} is over and has its snapshot, which the current list would falsify (the clock says "
                 f"{now:%Y-%m-%d %H:%M} UTC, the day is that of the {self.named_by})."
             )
         if now - self.ends > tolerance:
             return (
-                f"{self.day} ended {_hours(now - self.ends)} ago, longer than late_tolerance={tolerance}: the list of "
-                f"now is not the list of that day (the clock says {now:%Y-%m-%d %H:%M} UTC, the day is that of the "
-                f"{self.named_by})."
+                f"{self.day} ended {_hours(now - self.ends)} ago, longer than late_tolerance={tolerance}: the "
+                f"current list is not the list of that day (the clock says {now:%Y-%m-%d %H:%M} UTC, the day is that "
+                f"of the {self.named_by})."
             )
         return None
 
@@ -81,20 +81,21 @@ def choose_day(
     logical_date: datetime | None = None,
     run_after: datetime | None = None,
 ) -> RunDay:
-    """Return the day of a run: the first of these that the run has.
+    """Return the day of a run: the first of these values that is set.
 
     1. the argument ``partition_date``;
     2. the partition date of the run;
-    3. of a scheduled run or a backfill, the end of the data interval, the logical date, or ``run_after``: the end of
-       the interval and not its start, because the list is read then. So a schedule means the same days on Airflow 2,
-       whose runs have a data interval, and on Airflow 3, whose runs have a point in time;
-    4. of any other run, today.
+    3. for a scheduled run or a backfill: the end of the data interval, the logical date, or ``run_after``;
+    4. for any other run: today.
+
+    The end of the interval is used, not its start, because the list is read at the end. A schedule therefore produces
+    the same days on Airflow 2 (runs with a data interval) and on Airflow 3 (runs with a point in time).
 
     :param timezone: time zone of the DAG.
     :param now: when reading the list begins.
     :param partition_date: a date, a date with a time, or the text of either. "" and "None", the output of an empty
-        template, mean: not given.
-    :param run_partition_date: partition date of the run, of the same forms.
+        template, count as not set.
+    :param run_partition_date: partition date of the run, in the same forms.
     :param run_type: type of the run, such as ``scheduled`` or ``manual``.
     :raises ValueError: if a text is not a date.
     """

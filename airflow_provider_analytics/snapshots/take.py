@@ -1,6 +1,6 @@
-"""Take a snapshot in four steps on values: read, check, describe, publish.
+"""Take a snapshot in four steps: read, check, describe, publish.
 
-Nothing is written to the target before the list is proven complete and has passed the guards.
+Nothing is written to the target until the list is proven complete and has passed the guards.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from airflow_provider_analytics.snapshots.reader import (
 from airflow_provider_analytics.storage import new_token, temporary_folder
 from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
-#: Maximum number of snapshots in a chart, the current one included.
+#: Maximum number of snapshots in a chart, including the current one.
 MAX_HISTORY = 60
 #: Maximum number of undocumented fields in a log line.
 MAX_NEW_FIELDS = 10
@@ -56,15 +56,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """Format and guards of a snapshot; the defaults are those of the operator.
+    """Format and guards of a snapshot, with the defaults of the operator.
 
     :param file_format: ``jsonl``, ``csv`` or ``parquet``.
     :param compression: None, ``gzip`` or ``zstd``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
     :param selection: the fields that count as changes.
     :param min_websites: smallest number of websites allowed.
-    :param max_loss_fraction: largest loss allowed: of websites, and of the values of a field.
-    :param accept: names of the guards that are not checked, see :data:`guards.GUARDS`.
+    :param max_loss_fraction: largest loss allowed, for websites and for the values of a field.
+    :param accept: names of the guards to override, see :data:`guards.GUARDS`.
     :param report: also write an HTML report.
     """
 
@@ -86,7 +86,7 @@ class Options:
         for name in self.accept:
             one_of("accept", name, guards.GUARDS)
         if self.report:
-            # Matplotlib logs its fonts on first use, which is noise in a task log.
+            # Matplotlib logs messages about fonts on first use, which do not belong in a task log.
             logging.getLogger("matplotlib").setLevel(logging.ERROR)
             for module in ("jinja2", "matplotlib"):
                 formats.need_extra(module, "report", "report=True")
@@ -94,13 +94,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Origin:
-    """What is read, and by whom.
+    """The list to read, and its source.
 
     :param make_listing: starts reading the list; called again if the list changed while it was read.
-    :param source: where the list comes from.
-    :param stats: what the client has done so far.
+    :param source: the source of the list.
+    :param stats: request counts of the client so far.
     :param filters: filters of the list.
-    :param secrets: those of the connection; a value that contains one is not stored.
+    :param secrets: secrets of the connection; a value that contains one is not stored.
     """
 
     make_listing: Callable[[], Listing]
@@ -112,11 +112,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What is published already.
+    """The snapshots that are already published.
 
     :param previous: the latest snapshot of an earlier day; None if there is none, or if its manifest is damaged.
-    :param last_good: manifest that the guards compare with: that of the same day, else of the latest earlier day whose
-        manifest can be read; None if there is none.
+    :param last_good: manifest that the guards compare with: that of the same day, or otherwise of the latest earlier
+        day with a readable manifest; None if there is none.
     :param is_first: whether no earlier day is published.
     :param replaced: the snapshot of the same day; None if there is none, or if its manifest is damaged.
     """
@@ -128,7 +128,7 @@ class Earlier:
 
     @property
     def baseline(self) -> list[Counted]:
-        """The snapshots whose numbers limit the loss."""
+        """The snapshots that limit the loss of websites."""
         if self.replaced:
             return self.replaced.manifest.baseline
         return [_counted(self.last_good)] if self.last_good else []
@@ -142,7 +142,7 @@ class Reading:
     :param count: number of websites.
     :param proof: the proof that the list is complete.
     :param fields: differences between the records and the documented fields.
-    :param observed_at: when reading began that was proven complete.
+    :param observed_at: when the reading that was proven complete began.
     :param finished_at: when the list was proven complete.
     """
 
@@ -159,8 +159,8 @@ class Description:
     """A manifest with the local files that it names.
 
     :param manifest: the manifest.
-    :param data: the data file; None if there is no website.
-    :param beside: name to local file of what belongs beside the manifest.
+    :param data: the data file; None if there are no websites.
+    :param beside: file name to local file, for the files stored next to the manifest.
     :param token: the unique part of the names.
     """
 
@@ -185,46 +185,46 @@ def take_snapshot(
 
     :param dataset: the dataset.
     :param day: day of the snapshot.
-    :param origin: what is read.
+    :param origin: the list to read.
     :param options: format and guards.
-    :param now: when every reading of the list begins; None: as the clock says then.
-    :param is_late: says of the time at which the reading began whether the list is late for the day, or raises that it
-        may not be filed; asked just before publishing.
+    :param now: start time of every reading of the list; None for the time of the clock.
+    :param is_late: called with the start time of the reading, just before publishing. Returns whether the list is late
+        for the day; raises an error if the list must not be stored for the day.
     :param clock: returns the current time.
-    :param writer: what all tries of a task of a run have in common: each removes what earlier ones left.
+    :param writer: identifies the task of the run; each try removes the files that earlier tries left behind.
     :raises ValueError: if an option is not allowed; nothing was written.
     :raises GuardError: if a guard trips; nothing was written.
-    :raises StorageError: if the storage fails, or the clock or the version of an earlier manifest is wrong; the last
+    :raises StorageError: if the storage fails, or the clock or the version of an earlier manifest is wrong. The last
         snapshot is unchanged.
     :raises IncompleteListError: if the list cannot be proven complete; nothing was written.
     """
     options.check()
     earlier = look_back(dataset, day, now or clock(), options)
-    if guards.applies("source", options.accept):  # before the list is read: it may be long
+    if guards.applies("source", options.accept):  # before reading the list, which may be long
         guards.check_source(origin.source, origin.filters, earlier.last_good)
     with temporary_folder() as temporary:
         reading = read(origin, day, temporary, now=now, options=options, clock=clock)
         check(reading, earlier, options)
         late = is_late(reading.observed_at)
         described = describe(reading, origin, earlier, dataset, day, options=options, late=late, writer=writer)
-        is_late(reading.observed_at)  # the comparison takes its time: another run may have been faster
+        is_late(reading.observed_at)  # another run may have published during the comparison
         return publish(
             dataset, described.manifest, described.data, described.beside, described.token, reading.finished_at
         )
 
 
 def look_back(dataset: Dataset, day: date, now: datetime, options: Options) -> Earlier:
-    """Return what is published already. Damage to an earlier snapshot is a warning: it does not stop this one.
+    """Return the snapshots that are already published. Damage to an earlier snapshot only logs a warning.
 
-    :raises StorageError: if an earlier manifest is from a newer version of this package, or was observed after now;
-        unless accepted.
+    :raises StorageError: if an earlier manifest is from a newer version of this package or was observed in the future,
+        unless the guard is overridden.
     """
     previous_day = newest_day(dataset, before=day)
-    replaced = _readable(dataset, day, options)
-    previous = _readable(dataset, previous_day, options) if previous_day else None
+    replaced = _read_or_warn(dataset, day, options)
+    previous = _read_or_warn(dataset, previous_day, options) if previous_day else None
     last_good = replaced or previous
     if last_good is None and previous_day:
-        older = (_readable(dataset, found, options) for found in published_days(dataset, before=previous_day))
+        older = (_read_or_warn(dataset, found, options) for found in published_days(dataset, before=previous_day))
         last_good = next((snapshot for snapshot in older if snapshot), None)
     if guards.applies("clock", options.accept):
         guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
@@ -288,8 +288,8 @@ def describe(
     late: bool,
     writer: str | None,
 ) -> Description:
-    """Return the manifest of a list with the changes since the snapshot before and, if asked for, the report."""
-    # Named only now, after reading: other runs infer from the age of a name whether its run may still be writing.
+    """Return the manifest of a list with the changes since the previous snapshot and, if requested, the report."""
+    # The token is created after reading, because other runs infer from its age whether this run may still be writing.
     token = new_token(reading.finished_at, writer)
     data = reading.data.rename(
         reading.data.with_name(formats.file_name(token, options.file_format, options.compression))
@@ -321,7 +321,7 @@ def describe(
         format=options.file_format,
         compression=options.compression,
         exclude_ips_as=options.exclude_ips_as,
-        # Readers that infer types fail on a file without rows.
+        # No file without rows: readers that infer types fail on it.
         files=[_file(data, dataset, day, reading.count)] if reading.count else [],
         columns=[Column(name=name, type=kind) for name, kind in rows.COLUMNS.items()],
         fields=Fields(new=reading.fields.new, missing=reading.fields.missing, misfits=dict(reading.fields.misfits)),
@@ -345,7 +345,7 @@ def describe(
 
 
 def history(dataset: Dataset, before: date) -> list[tuple[date, int]]:
-    """Return day and count of the last published snapshots before a day, oldest first; unreadable ones are gaps."""
+    """Return day and count of the last published snapshots before a day, oldest first, without unreadable ones."""
     counts = []
     for day in islice(published_days(dataset, before), MAX_HISTORY - 1):
         with suppress(StorageError):
@@ -355,7 +355,7 @@ def history(dataset: Dataset, before: date) -> list[tuple[date, int]]:
 
 
 def what_changed(manifest: Manifest) -> str:
-    """Return the changes since the snapshot before as text for a log line."""
+    """Return the changes since the previous snapshot as text for a log line."""
     found = []
     if replaced := manifest.replaced:
         found.append(
@@ -372,7 +372,7 @@ def what_changed(manifest: Manifest) -> str:
 
 
 def drift(fields: Fields) -> str | None:
-    """Return the differences between the records and the documented fields as one line; None if there are none."""
+    """Return the differences between the records and the documented fields as one line; None without differences."""
     misfits = ", ".join(f"{name} ({count:,})" for name, count in fields.misfits.items())
     more = len(fields.new) - MAX_NEW_FIELDS
     new = ", ".join(map(readable, fields.new[:MAX_NEW_FIELDS])) + (f" and {more:,} more" if more > 0 else "")
@@ -386,7 +386,7 @@ def _changes_since(previous: Snapshot | None, data: Path, options: Options, chan
     try:
         selection = options.selection.between(previous.manifest, options.exclude_ips_as)
         counts = write_changes(diff(previous.rows(), _stored_rows(data), selection), changes)
-    except (StorageError, ValueError) as error:  # ValueError: its format needs an extra that is not installed
+    except (StorageError, ValueError) as error:  # ValueError: the format needs an extra that is not installed
         log.warning("Not compared with the snapshot of %s: %s", previous.manifest.snapshot_date, error)
         return None
     counted = _counted(previous.manifest)
@@ -407,15 +407,15 @@ def _counts(since: Previous) -> dict[str, int]:
     return {name: getattr(since, name) for name in COUNTS}
 
 
-def _readable(dataset: Dataset, day: date, options: Options) -> Snapshot | None:
+def _read_or_warn(dataset: Dataset, day: date, options: Options) -> Snapshot | None:
     try:
         return read_partition(dataset.partition(day))
     except NewerVersionError as error:
         if guards.applies("version", options.accept):
             raise guards.refused("version", str(error)) from error
-        log.warning("Went on without the snapshot of %s, because version is accepted: %s", day, error)
+        log.warning("Continuing without the snapshot of %s, because version is accepted: %s", day, error)
     except StorageError as error:
-        log.warning("Went on without the snapshot of %s: %s", day, error)
+        log.warning("Continuing without the snapshot of %s: %s", day, error)
     return None
 
 

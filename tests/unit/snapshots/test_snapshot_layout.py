@@ -92,7 +92,7 @@ def test_a_day_that_has_not_begun_is_refused() -> None:
         (12, False, None),
         (13, False, "2026-11-20 ended 13 h ago, longer than late_tolerance=12:00:00"),
         (24 * 9, False, "2026-11-20 ended 9 days ago"),
-        (0, True, "2026-11-20 is over and has its snapshot, which the list of now would falsify"),
+        (0, True, "2026-11-20 is over and has its snapshot, which the current list would falsify"),
     ],
 )
 def test_a_late_list_is_filed_within_a_tolerance_where_nothing_is(

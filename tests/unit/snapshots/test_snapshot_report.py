@@ -97,9 +97,9 @@ def test_what_has_to_be_known_first_stands_first(take: Make, make_websites: Make
     notices = re.findall(r"<li>(.*?)</li>", text)
     assert notices == [
         "Late: the list was observed at 2026-11-22 12:00 UTC and filed under 2026-11-21.",
-        "The snapshot before is damaged: there is nothing to compare this one with.",
+        "The previous snapshot is damaged: there is nothing to compare this one with.",
         "3 values of privacy do not fit its type and are empty here.",
-        "The service no longer shows: favorite.",
+        "The service no longer returns: favorite.",
     ]
     assert '<p class="quiet">Fields that are not documented: colour.</p>' in text
     assert text.index("<ul") < text.index("<h2>")
