@@ -201,7 +201,9 @@ class Ledger:
 
     def _website(self, domain: str, website_id: str | None) -> OwnedWebsite | None:
         website = self.websites.get(website_id or domain_key(domain)) or self.websites.get(domain_key(domain))
-        return website if website and same_domain(website.domain, domain) else None
+        # A row without a domain is known by its id.
+        is_same = website and (same_domain(website.domain, domain) or not (domain and website.domain))
+        return website if is_same else None
 
     def missing(self, record: Mapping[str, Any]) -> Owned:
         """Return the owned entries that are missing in a record, by list field."""
@@ -276,14 +278,18 @@ class Ledger:
         websites = dict(self.websites)
         for record in records:
             domain, website_id = website_of(record)
-            owned = self.owned(record)
+            known = self._website(domain, website_id)
+            owned = known.owned if known else {}
             websites.pop(domain_key(domain), None)
-            websites[website_id] = OwnedWebsite(domain, {**owned, **_still_present(owned, record, fields)})
+            websites[website_id] = OwnedWebsite(
+                domain or (known.domain if known else ""), {**owned, **_still_present(owned, record, fields)}
+            )
         for change in sent:
             before = websites.pop(key_of(change), None) or websites.pop(domain_key(change.domain), None)
             if change.action != "delete":
                 owned = _owned_after(before.owned if before else {}, change, fields)
-                websites[key_of(change)] = OwnedWebsite(change.domain, owned)
+                domain = change.domain or (before.domain if before else "")
+                websites[key_of(change)] = OwnedWebsite(domain, owned)
         for record in after:
             website = websites.get(str(record["id"]))
             if website:
