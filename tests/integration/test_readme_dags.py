@@ -88,7 +88,7 @@ def test_every_night_of_the_table_is_here() -> None:
         (
             "The response to a create is lost",
             "succeeds with two websites",
-            "fails, then the retry succeeds: one website",
+            "the first try fails, the retry finds the website and succeeds",
         ),
         (
             "The service returns 30 of 60 websites",
@@ -96,7 +96,7 @@ def test_every_night_of_the_table_is_here() -> None:
             "fails with `IncompleteListError`, sends and publishes nothing",
         ),
         (
-            "Someone has added an address manually",
+            "Someone added an IP address manually",
             "succeeds, the address is gone",
             "succeeds, the address is kept",
         ),

@@ -495,13 +495,13 @@ def test_each_applied_change_is_audited(analytics_sandbox: SandboxServer, execut
 def test_a_thousand_websites_cost_the_arithmetic_minimum(analytics_sandbox: SandboxServer, execute: Execute) -> None:
     analytics_sandbox.seed(1000)
     execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"])
-    # The list, a show and an update for each website, and the list again.
-    assert operations(analytics_sandbox) == {"list": 24, "show": 1001, "update": 1000}
+    # The list, a show and an update for each website, and the list again. Two websites are tried alone before.
+    assert operations(analytics_sandbox) == {"list": 24, "show": 1002, "update": 1000}
     for website_id in range(1, 38):
         analytics_sandbox.change_website(website_id, exclude_ips="198.51.100.1")
     analytics_sandbox.clear_requests()
     result = execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"])
-    assert operations(analytics_sandbox) == {"list": 24, "show": 38, "update": 37}
+    assert operations(analytics_sandbox) == {"list": 24, "show": 39, "update": 37}
     assert (result["updates"], len(result["changes"]), result["changes_left_out"]) == (37, 20, 17)
 
 
@@ -511,8 +511,8 @@ def test_ten_thousand_websites_with_a_hundred_differences(analytics_sandbox: San
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], exclude_ips=None if website["id"] % 100 == 0 else "203.0.113.7")
     result = execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"])
-    # Two websites are tried alone, and looked at again at the end: together their records show every setting.
-    assert operations(analytics_sandbox) == {"list": 102, "show": 202, "update": 100}
+    # Three websites are tried alone, and looked at again at the end: together their records show every setting.
+    assert operations(analytics_sandbox) == {"list": 102, "show": 203, "update": 100}
     assert (result["websites"], result["applied"], result["unchanged"]) == (10_000, 100, 9_900)
     assert len(json.dumps(result)) < 3000
 
@@ -661,7 +661,7 @@ def test_what_ten_thousand_websites_cost(analytics_sandbox: SandboxServer, execu
     pages = 100 + 2  # the oldest websites, and the newest again
     result = execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"])
     assert (result["applied"], result["verified"]) == (500, True)
-    assert operations(analytics_sandbox) == {"list": 2 * pages, "show": 501, "update": 500}
+    assert operations(analytics_sandbox) == {"list": 2 * pages, "show": 502, "update": 500}
 
 
 def spoil_rows(distortion: Distortion, **shown: Any) -> None:
