@@ -246,9 +246,10 @@ class AnalyticsClient:
     def search_website(self, domain: str) -> Record | None:
         """Return the website that the service's search finds for a domain; None if the complete list is needed.
 
-        The interface does not document which websites a search matches. So the result counts only if it was read to its
-        proven end and contains exactly one website. The search text is the domain in mixed case, which no website has.
-        A case-sensitive search could find only one of two spellings: this way it finds none.
+        The interface does not document which websites a search matches, nor how old its index is. So the result counts
+        only if it was read to its proven end and contains exactly one website, and the record is that of show. The
+        search text is the domain in mixed case, which no website has. A case-sensitive search could find only one of
+        two spellings: this way it finds none.
         """
         wanted = check_domain(domain)
         found: dict[str, Record] = {}
@@ -265,7 +266,10 @@ class AnalyticsClient:
                     raise
                 log.info("The search for %s cannot be used: %s", spelling, error.text)
                 return None
-        return next(iter(found.values())) if len(found) == 1 else None
+        if len(found) != 1:
+            return None
+        shown = self.website_or_none(next(iter(found)))  # the search may use an old index
+        return shown if shown is not None and _has_domain(shown, domain_key(wanted)) else None
 
     @_with_location
     def look_up(self, domain: str) -> LookUp:

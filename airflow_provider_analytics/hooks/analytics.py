@@ -190,7 +190,7 @@ class AnalyticsHook(BaseHook):
     def find_website(self, domain: str) -> dict[str, Any] | None:
         """Return the website of exactly this domain, or None. Case, a trailing dot and punycode do not matter.
 
-        Sends one request if the service's search finds the website; otherwise reads the whole list.
+        Searches, and reads the website that was found. If the search is not conclusive, reads the whole list.
 
         :param domain: domain name, without scheme, port or path.
         :return: the website record, or None.

@@ -108,8 +108,8 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, w
     listed: Sequence[Mapping[str, Any]] | None = None
     if selectors is not None:
         selectors = list(dict.fromkeys(selectors))
-        requests = sum(1 if _is_an_id(one) else len(spellings(one)) for one in selectors)
-        if requests > 1:
+        requests = sum(1 if _is_an_id(one) else len(spellings(one)) + 1 for one in selectors)
+        if len(selectors) > 1:
             listed = client.list_websites_within(requests)
         if listed is None:
             found = _look_up(client, selectors, workers)

@@ -10,7 +10,6 @@ import base64
 import functools
 import re
 import secrets
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -176,10 +175,6 @@ class _Service:
         self._api_key = api_key
         self._options_for = options_for
         self._list_path = list_path
-        #: Copies of the store before each write, oldest first, with the number of reads that still return the copy.
-        self._earlier_stores: deque[tuple[Store, list[int]]] = deque()
-        #: Content of the search index.
-        self._index: Store | None = None
 
     async def list_websites(self, request: Request) -> Response:
         options = self._options_for(request)
@@ -256,15 +251,15 @@ class _Service:
     def _save_earlier(self, options: Options) -> None:
         """Copy the store before a write if later reads must return the old state."""
         if options.reads_behind:
-            self._earlier_stores.append((self._store.copy(), [options.reads_behind]))
+            self._store.earlier.append((self._store.copy(), [options.reads_behind]))
 
     def _readable_store(self) -> Store:
         """Return the store that a read uses, and count the read."""
-        while self._earlier_stores and not self._earlier_stores[0][1][0]:
-            self._earlier_stores.popleft()[0].close()
-        if not self._earlier_stores:
+        while self._store.earlier and not self._store.earlier[0][1][0]:
+            self._store.earlier.popleft()[0].close()
+        if not self._store.earlier:
             return self._store
-        store, left = self._earlier_stores[0]
+        store, left = self._store.earlier[0]
         left[0] -= 1
         return store
 
@@ -286,7 +281,7 @@ class _Service:
         store = self._readable_store()
         if options.search_matches == "late" and values.get("search"):
             # Each search uses the old index and then updates it.
-            store, self._index = self._index or Store(), store.copy()
+            store, self._store.index = self._store.index or Store(), store.copy()
         sort_by = "domain" if options.order == "domain" else values.get("sort_by", "id")
         find = functools.partial(
             store.page,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -61,6 +62,10 @@ class Store:
     def __init__(self, path: str = MEMORY) -> None:
         self._lock = threading.RLock()
         self._random = random.Random(0)  # noqa: S311 - drift must be repeatable, not secret
+        #: Copies before each write, oldest first, with the number of reads that still return the copy.
+        self.earlier: deque[tuple[Store, list[int]]] = deque()
+        #: Content of the search index; None before the first search.
+        self.index: Store | None = None
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
         try:
@@ -77,8 +82,10 @@ class Store:
             self._connection.close()
 
     def clear(self) -> None:
-        """Delete all websites and restart ids at 1."""
+        """Delete all websites and restart ids at 1. Nothing earlier is returned afterwards."""
         with self._lock:
+            self.earlier.clear()
+            self.index = None
             self._connection.execute("DELETE FROM website")
             self._connection.execute("DELETE FROM sqlite_sequence")
             self._random.seed(0)

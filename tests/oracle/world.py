@@ -478,8 +478,9 @@ class World:
         gone: set[str] = set()
         may_go: set[str] = set()
         if mode == "managed":
-            gone = self.added[goal.do, name].get(website_id, set()) - wanted
-            may_go = gone | self.open[goal.do, name].get(website_id, set())
+            owned = self.added[goal.do, name].get(website_id, set())
+            gone = owned & self._seen_entries(record[name]) - wanted
+            may_go = owned - wanted | self.open[goal.do, name].get(website_id, set())
         must = {one for one in before - untyped | kept if entry(one) not in may_go}
         allowed = before | typed | {one for one in there if entry(one) in wanted}
         return must <= there <= allowed and not (gone - {entry(one) for one in typed}) & entries(now[name])
@@ -488,6 +489,10 @@ class World:
         """Whether the service shows a list as null, or on one line that begins with a comment."""
         as_what = self.dialect.get("lists_as")
         return as_what == "null" or (as_what is not None and (value or "").startswith("#"))
+
+    def _seen_entries(self, value: str | None) -> set[str]:
+        """Return the entries that the service shows of a list: one that is cut without a mark looks whole."""
+        return entries((value or "")[:20] if self.dialect.get("lists_as") == "cut" else value)
 
     def _may_be_overwritten(self, edit: Edit) -> bool:
         """Whether an edit came between the show and the update of its website, or reads may not show it."""
@@ -651,6 +656,10 @@ class World:
                     else:
                         doubtful |= wanted | added
                         added.clear()
+                # What was not seen at a look belongs to somebody else from then on, or is the list's still.
+                unseen = added & there - self._seen_entries(after[website_id][name])
+                added -= unseen
+                doubtful |= unseen
                 added &= there
                 doubtful &= there | (wanted if not outcome.is_green else set())
 

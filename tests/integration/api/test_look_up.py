@@ -291,6 +291,20 @@ def test_a_delete_that_cannot_be_checked_counts_as_done(analytics_sandbox: Sandb
     assert DeleteWebsiteOperator(task_id="t", website_id=1).execute({})["deleted"] is True
 
 
+def test_a_search_with_an_old_index_finds_no_deleted_website(analytics_sandbox: SandboxServer) -> None:
+    """A deleted website in the index, and a new one of its domain: the delete found the deleted one, and was green."""
+    analytics_sandbox.add_website("a.example")
+    meta = {"total": 1, "current_page": 1, "last_page": 1, "per_page": 100}
+    index = {"data": [{"id": 1, "domain": "a.example", "privacy": 0}], "meta": meta}
+    analytics_sandbox.fault("list", body=index, times=2)
+    analytics_sandbox.remove_website(1)
+    analytics_sandbox.add_website("a.example")
+
+    result = DeleteWebsiteOperator(task_id="t", domain="a.example", ignore_missing=True).execute({})
+
+    assert (result["deleted"], domains(analytics_sandbox)) == (True, [])
+
+
 def test_a_search_that_finds_everything_is_not_read_to_its_end(
     client: AnalyticsClient, analytics_sandbox: SandboxServer
 ) -> None:

@@ -127,6 +127,17 @@ def test_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> N
     assert call("POST", "/websites", data={"domain": "a.example"}).json()["data"]["id"] == 1
 
 
+def test_a_reset_leaves_no_earlier_websites(call: Call, analytics_sandbox: SandboxServer) -> None:
+    for options in ({"reads_behind": 1}, {"search_matches": "late"}):
+        analytics_sandbox.configure(**options)
+        for domain in ("a.example", "b.example"):
+            call("POST", "/websites", data={"domain": domain})
+        call("GET", "/websites?search=a")
+        analytics_sandbox.reset()
+        analytics_sandbox.configure(**options)
+        assert call("GET", "/websites?search=a").json()["data"] == []
+
+
 @pytest.mark.parametrize("path", ["/_sandbox/reset", "/reset"])
 def test_the_control_endpoints_are_not_below_the_interface(
     call: Call, analytics_sandbox: SandboxServer, path: str
