@@ -201,13 +201,14 @@ class _Application:
         left = list(sites)
         covered: set[str] = set()
         verified = inconclusive = 0
+        is_settled = True
         while left and verified < MAX_FIRST and inconclusive < MAX_SILENT:
             doubt = None
             if doubted:
                 first, look = doubted[0]
                 doubt = (first, look.record or {}, look.differences)
             site = most_telling(left, telling, covered, doubt)
-            if verified and not telling[site.name].all - covered:
+            if verified and is_settled and not telling[site.name].all - covered:
                 break
             left.remove(site)
             self._send([site])
@@ -220,6 +221,7 @@ class _Application:
                 self._note(site, look)
                 covered |= telling[site.name].all
                 verified += 1
+                is_settled = True
             elif look.is_unread or look.by_others:
                 inconclusive += 1
                 self._inconclusive.append((site, look))
@@ -228,6 +230,7 @@ class _Application:
                 if len(doubted) > 1:
                     self._put_back(doubted)
                     raise _UnfaithfulError
+                is_settled = False
                 self._client.wait(SETTLE_SECONDS)  # if another process changes the websites, let it finish first
         if verified and not doubted:
             self._trusted.update(site.name for site in sites)

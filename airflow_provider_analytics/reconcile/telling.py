@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from airflow_provider_analytics.api.entries import line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise
 from airflow_provider_analytics.api.verification import COMPARED, shows
 from airflow_provider_analytics.reconcile.sending import Site
@@ -69,7 +70,16 @@ def telling_of(sites: Sequence[Site], records: Mapping[str, Mapping[str, Any]]) 
 
 
 def _line_kinds(name: str, lines: Iterable[str]) -> frozenset[str]:
-    return frozenset(f"{name} {sign}" for line in lines for sign in ("#", "/", "*") if sign in line)
+    """Return the kinds of lines that a service may drop or write in another way."""
+    key = LINE_FIELDS[name].key
+
+    def signs(line: str) -> Iterator[str]:
+        yield from (sign for sign in ("#", "/", "*") if sign in line)
+        for case, other in (("lower case", line.upper()), ("upper case", line.lower())):
+            if line_key(other, key) != line_key(line, key):
+                yield case
+
+    return frozenset(f"{name} {sign}" for line in lines for sign in signs(line))
 
 
 def _feature(kind: str, is_sent: bool) -> str:

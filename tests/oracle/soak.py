@@ -128,7 +128,7 @@ class Draw:
         return {"modes": modes, **config} if modes else config
 
     def hand(self) -> dict[str, Any]:
-        do = self.chance.choice(("set", "type", "type", "type", "untype", "add", "delete", "restore"))
+        do = self.chance.choice(("set", "type", "type", "type", "untype", "add", "delete", "restore", "rename"))
         edit: dict[str, Any] = {"do": do, "domain": self.chance.choice(self.domains)}
         if do == "set":
             name = self.chance.choice(("privacy", "email", "exclude_bots"))
@@ -136,6 +136,8 @@ class Draw:
         elif do in ("type", "untype"):
             name = self.chance.choice(LISTS)
             edit |= {"field": name, "value": self.chance.choice([*_LINES[name], *_ENTRIES[name]])}
+        elif do == "rename":
+            edit |= {"value": "renamed.example"}
         elif do == "add" and self.maybe(0.2):
             edit |= {"twice": True}
         return edit

@@ -43,6 +43,8 @@ GUARDED_FROM, MAX_LOSS = 10, 0.3
 REQUESTS, REQUESTS_PER_WEBSITE = 150, 30
 #: Tasks that have lists of their own.
 _MANAGING = ("sync", "apply")
+#: What somebody else does so that a domain comes or goes.
+_COMING = ("add", "delete", "rename")
 #: Tasks that ask for all of a run, or nothing.
 _OF_NO_RUN = ("snapshot", "compare", "prune")
 PASSWORD = "s3cret-page-{}"
@@ -52,8 +54,8 @@ Step = dict[str, Any]
 
 
 def lines(value: str | None) -> list[str]:
-    """Return the lines of a list that are not blank; an IPv6 address is the same in upper case."""
-    return [one.lower() if ":" in one else one for one in (value or "").split("\n") if one.strip()]
+    """Return the lines of a list without blanks around them; an IPv6 address is the same in upper case."""
+    return [one.lower() if ":" in one else one for line in (value or "").split("\n") if (one := line.strip())]
 
 
 def entry(line: str) -> str:
@@ -349,6 +351,12 @@ class World:
         name = edit.get("field", "")
         if do == "delete":
             self.sandbox._state.store.delete(website["id"], mark=True)
+        elif do == "rename":
+            if self.sandbox._state.store.find(edit["value"]):
+                return
+            new = (edit["value"], edit["value"], website["id"])
+            database = self.sandbox._state.store._connection
+            database.execute("UPDATE website SET domain = ?, domain_key = ? WHERE id = ?", new)
         elif do == "set":
             self.sandbox.change_website(website["id"], **{name: edit["value"]})
         elif do == "type":
@@ -391,14 +399,21 @@ class World:
             now = after.get(website_id)
             name = record["domain"]
             removed = any(one.do == "delete" for one in self.edits if one.website_id == website_id)
+            renamed = [one for one in self.edits if one.website_id == website_id and one.do == "rename"]
             if now is None:
-                if not goal.delete and not removed:
+                # A prune also deletes a website whose new domain the list showed.
+                lists = [number for number, one in enumerate(self._requests, 1) if one.operation == "list"]
+                is_pruned = bool(step.get("prune") and renamed) and renamed[-1].at <= max(lists, default=0)
+                if not (goal.delete or removed or is_pruned):
                     raise ViolationError(f"{name} was deleted, which nobody asked for")
+                may_be = not renamed or removed or is_pruned or any(self._may_be_overwritten(one) for one in renamed)
+                if not may_be:
+                    raise ViolationError(f"{name} was deleted, although it is {renamed[-1].value} by now")
                 continue
             if goal.delete and outcome.is_green and website_id not in edited and not self._says_gone(step):
                 raise ViolationError(f"{name} is still there after a green delete")
             # What was away for a moment may not have been in the list.
-            was_away = any(one.do in ("add", "delete") for one in self.edits if one.website_id == website_id)
+            was_away = any(one.do in _COMING for one in self.edits if one.website_id == website_id)
             wrong = []
             for one in FIELDS:
                 if one in LISTS and self.dialect.get("lists_as") == "null" and "updates" in self.dialect:
@@ -411,7 +426,7 @@ class World:
                     problem = not (as_before or as_wanted)
                 if problem:
                     wrong.append(f"{one}: before {record[one]!r}, wanted {goal.fields.get(one)!r}, now {now[one]!r}")
-            if now["domain"] != record["domain"]:
+            if now["domain"] != (renamed[-1].value if renamed else record["domain"]):
                 wrong.append(f"domain: {now['domain']}")
             if wrong:
                 ruined.append(f"{name} ({website_id}): {'; '.join(wrong)}")
@@ -504,7 +519,7 @@ class World:
             if request.path.endswith(f"/websites/{edit.website_id}")
         ]
         following = [operation for number, operation in own if number >= edit.at]
-        return bool(following) and following[0] == "update"
+        return bool(following) and following[0] in ("update", "delete")
 
     def _new_ones(
         self,
@@ -515,11 +530,11 @@ class World:
         outcome: Outcome,
     ) -> None:
         """No duplicates, and each new website is one that was asked for."""
-        by_others = {edit.website_id for edit in self.edits if edit.do == "add"}
+        by_others = {edit.website_id for edit in self.edits if edit.do in ("add", "rename")}
         new = [
             record for website_id, record in after.items() if website_id not in before and website_id not in by_others
         ]
-        deleted = {edit.website_id for edit in self.edits if edit.do == "delete"}
+        deleted = {edit.website_id for edit in self.edits if edit.do in ("delete", "rename")}
         domains = [_plain(record["domain"]) for record in new]
         for record in new:
             domain = _plain(record["domain"])
@@ -538,7 +553,7 @@ class World:
                 if one.operation == "create" and _key(dict(one.form).get("domain", "")) == domain
             ]
             seen = max([*lists, *created], default=0)  # whatever is there when it is created has to be seen
-            late = [one.website_id for one in self.edits if one.do in ("add", "delete") and one.at > seen]
+            late = [one.website_id for one in self.edits if one.do in _COMING and one.at > seen]
             if len(same) > 1 and not any(one["id"] in late for one in same):
                 raise ViolationError(f"green, and two websites of {domain}: {same}")
             own = [one for one in same if one["id"] not in by_others]
