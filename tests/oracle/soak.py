@@ -199,6 +199,11 @@ class Draw:
             rivals = [step["domain"]] if do == "create" else list(step["config"]["websites"])
             rival = {"do": "add", "domain": self.chance.choice(rivals), "settings": self.website()}
             meanwhile.append((self.chance.randint(1, 12), "hand", rival))
+        if (do == "delete" or step.get("prune")) and self.maybe(0.5):  # a website gets another domain before its delete
+            unwanted = [one for one in self.domains if one not in step.get("config", {}).get("websites", ())]
+            domain = step.get("domain") or self.chance.choice(unwanted or self.domains)
+            rename = {"do": "rename", "domain": domain, "value": "renamed.example"}
+            meanwhile.append((self.chance.randint(3, 9), "hand", rename))
         if meanwhile:
             step["meanwhile"] = meanwhile
         step["heal"] = self.maybe(0.4)

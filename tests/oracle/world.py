@@ -357,6 +357,8 @@ class World:
             new = (edit["value"], edit["value"], website["id"])
             database = self.sandbox._state.store._connection
             database.execute("UPDATE website SET domain = ?, domain_key = ? WHERE id = ?", new)
+            for one, added in self.added.items():  # a ledger knows a website by id and domain
+                self.open[one].setdefault(website["id"], set()).update(added.pop(website["id"], ()))
         elif do == "set":
             self.sandbox.change_website(website["id"], **{name: edit["value"]})
         elif do == "type":
@@ -702,6 +704,7 @@ def _may_stay_red(outcome: Outcome) -> bool:
         for part in (
             "websites have the domain",  # somebody else has made the second one
             "already exists, with id",  # if_exists="fail"
+            "create this one with the hook",  # the first try has stored another spelling
             "If the service writes it so",  # it has stored another spelling of the domain
             "DomainNotFoundError",
             "max_loss_fraction",
