@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from itertools import chain
 from typing import Any, ClassVar, TypeVar
 
 from airflow_provider_analytics.api.checks import one_of, refused, short_repr, text_list
+from airflow_provider_analytics.readable import readable
 
 Entries = tuple[str, ...]
 Read = TypeVar("Read")
@@ -201,7 +203,9 @@ def each_line(argument: str, value: Any, read: Callable[[Any], Read], allowed: s
         try:
             found.append(read(line))
         except ValueError as error:
-            problems.append((number, f"{short_repr(line)} {error}"))
+            # An entry with keys may contain a date, whose repr is Python.
+            text = readable(json.dumps(line, default=str)) if isinstance(line, Mapping) else short_repr(line)
+            problems.append((number, f"{text} {error}"))
     if problems:
         raise UnusableEntriesError(argument, place, problems, allowed)
     return found

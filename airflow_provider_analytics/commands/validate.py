@@ -39,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
     except ProblemsError as error:
         problems = error.problems
     sys.stdout.write(FORMATS[args.format](problems))
-    summary = f"{len(problems):,} problems" if problems else f"{number:,} websites, no problems"
+    plural = "" if len(problems) == 1 else "s"
+    summary = f"{len(problems):,} problem{plural}" if problems else f"{number:,} websites, no problems"
     sys.stderr.write(f"{args.path}: {summary}\n")
     return 1 if problems else 0
 

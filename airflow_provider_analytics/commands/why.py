@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         for row in table:
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             sys.stdout.write(f"{line.rstrip()}\n")
-    elif args.entry:
+    elif args.entry and not errors:
         where = "no ledger knows it" if args.conn_id is None else "no ledger knows it, and no website has it"
         hint = ": it was added manually, or does not exist; --conn-id checks the websites" if not args.conn_id else ""
         sys.stdout.write(f"{readable(args.entry)}: {where}{hint}\n")

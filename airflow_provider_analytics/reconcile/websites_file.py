@@ -500,6 +500,8 @@ def _check_shape(data: object, places: _Places) -> None:
             # The wrong value may contain a password.
             kind = "settings by name" if "object" in _expected(error) else "a list"
             places.problem(path, str(refused(where, NOT_SHOWN, kind)))
+        elif error.validator == "type" and "string" in _expected(error):
+            places.problem(path, f"{where}: {short_repr(error.instance)} is not text; put the value in quotes")
         elif error.validator == "pattern":
             places.problem(path, f"{where} {_NO_ENTRIES}")
         else:

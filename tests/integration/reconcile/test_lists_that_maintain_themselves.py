@@ -511,6 +511,8 @@ def test_why_an_address_is_there(
     assert "8.8.8.0/24  offices (exclude_ips)  3" in capsys.readouterr().out
     assert main(["why", "192.0.2.7", "--ledger", ledger]) == 2
     assert "192.0.2.7: no ledger knows it: it was added manually" in capsys.readouterr().out
+    assert main(["why", "192.0.2.7", "--ledger", f"{ledger}.moved"]) == 1
+    assert capsys.readouterr().out == ""  # what no ledger knows cannot be told without the ledger
     assert main(["why", "192.0.2.7", "--ledger", ledger, "--conn-id", "analytics_default"]) == 0
     assert "192.0.2.7  added manually (exclude_ips)  3" in capsys.readouterr().out
     assert main(["why", "--ledger", ledger]) == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -159,7 +160,14 @@ websites:
             id="password reference",
         ),
         pytest.param(
-            "websites: {a.example: {exclude_ips: [1:2:3:4:5:6:7:8]}}", "is not of type 'string'", id="sexagesimal"
+            "websites: {a.example: {exclude_ips: [{entry: 1.1.1.1, until: 2027-01-31}]}}",
+            re.escape('{"entry": "1.1.1.1", "until": "2027-01-31"} has a last day'),
+            id="a date",
+        ),
+        pytest.param(
+            "websites: {a.example: {exclude_ips: [1:2:3:4:5:6:7:8]}}",
+            "is not text; put the value in quotes",
+            id="sexagesimal",
         ),
         pytest.param("websites: {a.example: {exclude_ips: [10.0.0.0/24]}}", "is a network", id="network"),
     ],
