@@ -402,7 +402,7 @@ class AmbiguousWriteError(AnalyticsError):
 
     @property
     def _attempts(self) -> str:
-        return ""  # the earlier errors belong to different requests: the create and the look-up
+        return ""  # the earlier errors belong to different requests: the create and the lookup
 
     @property
     def problem(self) -> str:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""Client of the service: proven lists, domain look-up, and verified writes."""
+"""Client of the service: proven lists, domain lookup, and verified writes."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ class AnalyticsClient:
         """Return the record of the account that the API key belongs to."""
         return self.operations.account()
 
-    # Look-up
+    # Lookup
 
     @_with_location
     def find_website(self, domain: str) -> Record | None:

@@ -1,4 +1,4 @@
-"""Look-up of host names by the system resolver, within a limited time."""
+"""Lookup of host names by the system resolver, within a limited time."""
 
 from __future__ import annotations
 

@@ -103,6 +103,27 @@ def test_one_website_as_it_was(
     assert settings(analytics_sandbox)["other.example.com"]["privacy"] == 0
 
 
+def test_a_wrong_list_was_synced(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+) -> None:
+    connect()
+    for number in range(1, 13):
+        analytics_sandbox.add_website(f"{number}.example.com", exclude_ips=f"# Ann\n203.0.113.{number} # office")
+    take(execute, tmp_path)
+    before = settings(analytics_sandbox)
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", force=True)
+    for website in analytics_sandbox.websites():
+        analytics_sandbox.change_website(website["id"], email=1)  # what was changed since stays
+    recipe(2)
+    with (tmp_path / "lists.yaml").open("a") as file:
+        line = "defaults: {ignore: [privacy, email, exclude_bots, exclude_params, favorite]}"
+        assert f"`{line}`" in (Path(__file__).parents[3] / "docs" / "recovery.md").read_text(encoding="utf-8")
+        file.write(f"{line}\n")
+    done = recipe(3)
+    assert (done["plan"]["updates"], done["apply"]["applied"], done["apply"]["verified"]) == (12, 12, True)
+    assert settings(analytics_sandbox) == {domain: {**fields, "email": 1} for domain, fields in before.items()}
+
+
 def test_websites_move_to_another_instance(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
@@ -116,7 +137,7 @@ def test_websites_move_to_another_instance(
     with SandboxServer() as new:
         monkeypatch.setenv("AIRFLOW_CONN_NEW_INSTANCE", new.connection_json())
         new.add_website("7.client.example", privacy=0)
-        assert recipe(2)["apply"]["applied"] == 29
+        assert recipe(4)["apply"]["applied"] == 29
         found = settings(new)
     old = settings(analytics_sandbox)
     assert found.pop("7.client.example")["privacy"] == 0
@@ -128,10 +149,10 @@ def test_a_ledger_is_lost(
 ) -> None:
     connect()
     website = analytics_sandbox.add_website("a.example", exclude_ips="198.51.100.9")
-    recipe(3)
+    recipe(5)
     ledger = tmp_path / "ledger.json"
     ledger.unlink()
-    recipe(3)
+    recipe(5)
     assert json.loads(ledger.read_text())["websites"][str(website["id"])]["entries"]["exclude_ips"] == ["203.0.113.7"]
     execute(
         SyncExcludedIpsOperator,
@@ -150,11 +171,11 @@ def test_a_bad_snapshot_is_removed(
     analytics_sandbox.seed(3)
     take(execute, tmp_path)
     (tmp_path / "analytics" / "websites" / "of_others.txt").write_text("stays")
-    recipe(4)
+    recipe(6)
     assert list_snapshots(str(tmp_path / "analytics")) == []
     assert [path.name for path in (tmp_path / "analytics").rglob("*") if path.is_file()] == ["of_others.txt"]
     with pytest.raises(ValueError, match=f"No snapshot of {TODAY} is published"):
-        recipe(4)
+        recipe(6)
 
 
 def test_an_export_is_the_same_twice_and_loses_only_the_line_that_it_cannot_hold(
