@@ -491,12 +491,14 @@ class BulkError(AnalyticsError):
     :param not_tried: number of websites in ``failures`` that were not tried.
     :param permanent: whether a retry cannot help: the service refused all websites for a permanent reason, or changed
         values that were not sent.
+    :param besides: websites that were changed as planned, and values on them that others may have changed.
     """
 
     failures: Mapping[str, str]
     done: int = 0
     not_tried: int = 0
     permanent: bool = False
+    besides: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.failures = dict(self.failures)
@@ -529,6 +531,9 @@ class BulkError(AnalyticsError):
                 lines.append(f"And {len(by_reason) - len(lines) + 1:,} more reasons.")
                 break
             lines.append(line)
+        if self.besides:
+            text = readable("; ".join(self.besides), _MAX_REASON_LENGTH, breaks="fold")
+            lines.append(f"On other websites, another process may have changed values: {text}.")
         # Alerts quote the first line, so it must contain a reason.
         return "\n".join([" ".join(lines[:2]), *lines[2:]])
 

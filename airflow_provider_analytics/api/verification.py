@@ -90,7 +90,7 @@ class Expected:
             both = (*normalise(name, lost.sent[name]), *normalise(name, self.sent[name]))
             lines = {line_key(line, key): line for line in both}
             sent[name] = tuple(lines.values())
-        return replace(self, before=lost.before, sent=sent)
+        return replace(self, before=lost.before, sent=sent, compared=lost.compared)
 
     def compare(self, shown: Mapping[str, Any]) -> Comparison:
         """Return the differences between a record and the expected values."""

@@ -383,7 +383,7 @@ class _Application:
         if len(suspect) > EDITED_BY_PEOPLE or any(
             altered(site) or kept_nowhere_else(site, self._sites) for site in suspect
         ):
-            for site in suspect:
+            for site in sites:
                 site.result.state, site.result.why = State.FAILED, f"{_ALSO_CHANGED}: {_describe(site.result.besides)}."
         named = [site for site in sites if site.result.state is State.APPLIED]
         if named:

@@ -135,12 +135,11 @@ class Outcome:
     @property
     def besides(self) -> list[str]:
         """Changed websites on which fields changed that were not sent, with a phrase each; at most twenty."""
-        named = [
+        return [
             f"{one.website}: {'; '.join(f'{name} {how}' for name, how in one.besides.items())}"
             for one in self.results
-            if one.besides
-        ]
-        return named[:_MAX_NAMED]
+            if one.besides and one.is_good
+        ][:_MAX_NAMED]
 
     @property
     def is_verified(self) -> bool:
@@ -161,7 +160,7 @@ class Outcome:
             is_refused = not self.unread and all(one.state is State.REFUSED for one in failed)
             # A retry would find nothing to do, and hide the additional changes.
             permanent = is_refused or any(one.besides for one in failed)
-            raise BulkError(failures, self.applied, self.states[State.NOT_TRIED], permanent)
+            raise BulkError(failures, self.applied, self.states[State.NOT_TRIED], permanent, self.besides)
 
 
 def results_of(changes: Iterable[Change]) -> dict[str, Result]:

@@ -65,7 +65,7 @@ class Site:
 
     :param todo: what is left to change.
     :param result: its result.
-    :param before: its record immediately before the last update; None if it was not updated.
+    :param before: its record immediately before the first update; None if it was not updated.
     :param expected: the expected record; None if nothing was sent.
     :param lost: a change that failed but may have been applied.
     :param under_way: the change that is being sent.
@@ -210,14 +210,15 @@ class Sender:
     def _expect(self, site: Site, attempts: Sequence[tuple[Change, Mapping[str, Any]]]) -> None:
         """Note the expected record after some attempts, each with the record before it.
 
-        Only the last attempt has a response.
+        Only the last attempt has a response. What an earlier round expected is still expected: otherwise, the service
+        could lose a line in the first round, and the second one would not know it.
         """
-        expected: Expected | None = None
+        expected = site.expected
         for change, before in attempts:
             site.before = site.before or before
             this = Expected(before, self._settings(change), change.domain, shared=self._shared)
             expected = this.following(expected)
-        site.expected = expected or site.expected
+        site.expected = expected
 
     def _check_response_domain(self, site: Site, planned: Change, sent: Change, record: Mapping[str, Any]) -> None:
         """Raise :class:`ValueError` if the response to an update has another domain than the plan."""

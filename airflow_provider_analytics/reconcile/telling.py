@@ -168,7 +168,7 @@ def most_telling(
     def key(site: Site) -> tuple[int, int, int]:
         own = telling[site.name]
         if doubted is not None:
-            return len(own.lines & lost), len(own.values & set(doubted[2])), len(own.all - covered)
+            return len(own.lines & lost), len(own.values & set(doubted[2])), own.length
         return len(own.lines - covered), len(own.values - covered), own.length
 
     return max(sites, key=key)

@@ -26,6 +26,7 @@ from airflow_provider_analytics.operators.websites import (
 )
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.sandbox.state import RecordedRequest
 
 OWN = "10.0.0.1 # Ann\n10.1.0.0/16\n10.0.0.2"
 NEW = "203.0.113.7"
@@ -175,6 +176,27 @@ def test_an_entry_that_is_not_removed_is_seen_on_a_list_of_many_writers(
     analytics_sandbox.configure(ignored_fields=["exclude_ips"])
     with pytest.raises((AnalyticsError, AirflowFailException), match=f"has besides {NEW}"):
         execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.8"], **ours)
+
+
+def test_a_comment_that_is_lost_in_an_early_round_is_not_forgotten(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    """The service drops the line of one website only: the entry was added again without its comment, all green."""
+    for number in range(1, 9):
+        analytics_sandbox.add_website(f"{number}.example", exclude_ips=f"{NEW} # Ann\n192.0.2.{number}")
+    updates: list[int] = []
+
+    def drop(request: RecordedRequest) -> None:
+        if request.operation == "show" and updates == [6]:
+            analytics_sandbox.change_website(6, exclude_ips="192.0.2.6\n203.0.113.8")
+            updates.append(0)
+        if request.operation == "update" and request.path.endswith("/6"):
+            updates.append(6)
+
+    analytics_sandbox._meanwhile(drop)
+    result = execute(SyncExcludedIpsOperator, exclude_ips=[NEW, "203.0.113.8"], max_workers=1)
+    assert result["verified"] is False
+    assert [one for one in result["besides"] if "6.example" in one and f"lacks {NEW} # Ann" in one]
 
 
 def test_the_most_telling_website_is_changed_first(analytics_sandbox: SandboxServer, execute: Execute) -> None:
