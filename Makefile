@@ -23,7 +23,7 @@ export UV_DEFAULT_INDEX := $(PIP_INDEX)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: bench generate docs help install soak test test-fast test-oldest test-matrix test-distributed lint fault-matrix \
+.PHONY: bench generate docs help install soak test test-all test-rest test-fast test-oldest test-matrix test-distributed lint fault-matrix \
 	formats requests partitions coverage demo ui screenshots constraints dist release-check clean
 
 help:  ## List the targets
@@ -48,8 +48,14 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | .tools/bin/uv
 	@$(UV) pip install --python $(PY) --no-deps --editable .
 	@touch $@
 
-test: install .tools/recipes/.installed  ## Run the whole test suite on AIRFLOW
-	@$(PY) -m pytest $(PYTEST_FLAGS)
+test: install .tools/recipes/.installed  ## Run what holds each promise: quick tests, and some slow ones (AIRFLOW=...)
+	@$(PY) -m pytest $(PYTEST_FLAGS) --part chosen
+
+test-rest: install .tools/recipes/.installed
+	@$(PY) -m pytest $(PYTEST_FLAGS) --part rest
+
+test-all: test test-rest  ## Run the whole test suite
+	@:
 
 # About three minutes on two cores. A test that makes it much longer is quicker or marked before it lands.
 FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/oracle tests/security
@@ -85,7 +91,7 @@ lint: install  ## Check style, format and types
 SECONDS ?= 300
 
 soak: install  ## Let the oracle watch worlds drawn by chance for SECONDS (300); SEED=... begins at another
-	@$(PY) tests/oracle/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
+	@PYTHONPATH=tests/support $(PY) tests/oracle/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 fault-matrix: install  ## Try every way a list may be served, a write be taken and an answer be lost
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/fault_matrix.py --all

@@ -1,4 +1,4 @@
-"""``python -m airflow_provider_analytics COMMAND``."""
+"""``python -m airflow_provider_analytics COMMAND``, the same as the console script."""
 
 from __future__ import annotations
 

@@ -4,27 +4,18 @@
 
     AnalyticsError                    catch this for all of the following
         AnalyticsConfigError          correct the connection; no request was sent
-        AnalyticsApiError             any other error status: read ``status``, ``message`` and ``errors``
+        AnalyticsApiError             any error status: read ``status``, ``message`` and ``errors``
             AuthenticationError       401: correct the API key
-            PermissionDeniedError     403: use a key with the permission
-            BlockedError              401 or 403 by a proxy, firewall or login page: set ``headers``; retry later
             NotFoundError             404: check the website id and the base URL
-            ValidationError           422: correct the fields named in ``errors``
-            RateLimitError            429: retry after ``retry_after`` seconds, or set ``requests_per_minute``
-            ServerError               5xx: retry later
         AnalyticsConnectionError      check host, proxy and TLS; retry later if ``transient``
-            AnalyticsTimeoutError     retry later, or increase the extra ``timeout``
         UnexpectedResponseError       check the base URL: a login page or a proxy may respond there
         IncompleteListError           discard the records; read again if ``moved``, otherwise follow the message
-        DomainNotFoundError           check the domain; the complete list does not contain it
-        DuplicateWebsiteError         give a website id, or delete the duplicates
+        DomainError                   the domain does not select one website: see ``website_ids``
         AmbiguousWriteError           look up the domain before you create it again
-        OtherDomainError              use the service's spelling of the domain
         NotAppliedError               find out why the service accepts a value and does not store it
         GuardError                    review what would change, then follow the message
         StoppedError                  retry: the task was stopped, and the next try completes the work
         BulkError                     retry the websites in ``failures``
-        UnresolvedError               retry, or correct the host name in the list
         StorageError                  correct the storage or the file; published snapshots are intact
 
 A bad argument raises :class:`ValueError` before any request is sent.
@@ -49,7 +40,7 @@ from airflow_provider_analytics.readable import counted, readable
 #: Limits of a message: number of fields or websites, messages per field, characters of a reason and of a website.
 _MAX_LISTED = 10
 _MAX_LISTED_MESSAGES = 3
-_MAX_REASON_LENGTH = 250
+_MAX_REASON_LENGTH = 500
 _MAX_NAME_LENGTH = 80
 #: Bytes; with service and connection, a message stays below 4 KB.
 _MAX_MESSAGE_BYTES = 3500
@@ -72,6 +63,8 @@ class AnalyticsError(Exception):
     so_far: str = ""
     #: Errors of the attempts before the last one, if the request was retried.
     earlier: tuple[AnalyticsError, ...] = ()
+    #: Seconds of the header ``Retry-After``; None if the service did not send it.
+    retry_after: float | None = None
     #: Service and connection, such as ``https://stats.example.com/app, connection 'analytics_default'``; set by the
     #: client.
     where: str = ""
@@ -118,24 +111,33 @@ class AnalyticsConfigError(AnalyticsError):
     :param source: origin of the settings, such as ``connection 'analytics_default'``.
     """
 
-    problems: Sequence[str]
+    problems: list[str] | tuple[str, ...]
     source: str = "the connection"
 
     before_retry = "correct the connection first"
 
     def __post_init__(self) -> None:
         self.problems = tuple(self.problems)
-
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """All problems."""
         ended = [problem if problem.endswith(".") else f"{problem}." for problem in self.problems]
-        return " ".join(f"({n}) {one}" if len(ended) > 1 else one for n, one in enumerate(ended, start=1))
+        self.problem = " ".join(f"({n}) {one}" if len(ended) > 1 else one for n, one in enumerate(ended, start=1))
+        self.remedy = f"Correct {self.source}."
 
-    @property
-    def remedy(self) -> str:  # type: ignore[override]
-        """Advice to correct the connection."""
-        return f"Correct {self.source}."
+
+_RATE = "set the extra requests_per_minute, and parallel_requests if the limit is per second."
+#: Status to what happened, the recommended action, and the action needed before a retry.
+_TEXTS: Mapping[int, tuple[str, str, str]] = {
+    401: ("API key rejected", "Correct the API key of the connection.", "correct the API key first"),
+    403: (
+        "The API key does not have the permission for this request",
+        "Use the key of an account that has it.",
+        "change the permissions of the key first",
+    ),
+    407: ("The proxy requires a user name and a password", "Correct the extra proxies.", ""),
+    422: ("The service rejected {fields}", "", "correct the value first"),
+    429: ("The service limits the rate of requests", f"S{_RATE[1:]}", ""),
+    503: ("The service failed", f"If it limits the rate of requests, {_RATE}", ""),
+}
+_OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 
 
 @dataclass(eq=False)
@@ -148,6 +150,7 @@ class AnalyticsApiError(AnalyticsError):
     :param message: message of the service, readable.
     :param errors: field name to messages, if the response contains fields.
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
+    :param is_blocked: whether it is a web page: a proxy, a firewall or a login refused the request, not the service.
     """
 
     status: int
@@ -156,39 +159,25 @@ class AnalyticsApiError(AnalyticsError):
     message: str
     errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     facts: Sequence[str] = ()
-
-    #: Description of the error, as a clause.
-    happened: ClassVar[str] = "The service refused the request"
-    #: Recommended action, as whole sentences.
-    advice: ClassVar[str] = ""
+    is_blocked: bool = False
 
     def __post_init__(self) -> None:
         self.errors = {name: list(messages) for name, messages in self.errors.items()}
         self.facts = tuple(self.facts)
+        happened, self.remedy, self.before_retry = self._texts()
+        self.problem = f"{happened} ({', '.join((_status_text(self.status), *self.facts))})."
 
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """Description of the error, with the status."""
-        return f"{self._happened} ({', '.join((_status_text(self.status), *self.facts))})."
-
-    @property
-    def _happened(self) -> str:
-        return f"The service does not accept {self.method}" if self._is_refused_method else self.happened
-
-    @property
-    def _is_refused_method(self) -> bool:
-        return self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in ("PATCH", "PUT")
-
-    @property
-    def remedy(self) -> str:  # type: ignore[override]
-        """Recommended action."""
-        if self._is_refused_method:
-            return f"Set the extra update_method to {'PUT' if self.method == 'PATCH' else 'PATCH'}."
-        if self.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            return "The proxy requires a user name and a password. Correct the extra proxies."
+    def _texts(self) -> tuple[str, str, str]:
+        if self.is_blocked:
+            return "A web page refused the request", "Check the key and the firewall, see the extra 'headers'.", ""
+        if self.status == HTTPStatus.METHOD_NOT_ALLOWED and self.method in _OTHER_METHODS:
+            remedy = f"Set the extra update_method to {_OTHER_METHODS[self.method]}."
+            return f"The service does not accept {self.method}", remedy, ""
+        other = "The service failed" if self.status >= 500 else "The service refused the request"
+        happened, remedy, before_retry = _TEXTS.get(self.status, (other, "", ""))
         if "favorite" in self.errors:
-            return "Set the extra boolean_format to the format of favorite: true/false or 1/0."
-        return self.advice
+            remedy = "Set the extra boolean_format to the format of favorite: true/false or 1/0."
+        return happened.format(fields=", ".join(sorted(self.errors)) or "a value"), remedy, before_retry
 
     @property
     def detail(self) -> str:
@@ -208,65 +197,13 @@ class AnalyticsApiError(AnalyticsError):
 class AuthenticationError(AnalyticsApiError):
     """Status 401: the key is missing, wrong or expired. A retry does not help."""
 
-    happened = "API key rejected"
-    advice = "Correct the API key of the connection."
-    before_retry = "correct the API key first"
-
-
-class PermissionDeniedError(AnalyticsApiError):
-    """Status 403: the key does not have the permission. A retry does not help."""
-
-    happened = "The API key does not have the permission for this request"
-    advice = "Use the key of an account that has it."
-    before_retry = "change the permissions of the key first"
-
-
-class BlockedError(AnalyticsApiError):
-    """Status 401 or 403 as an HTML page: a proxy, firewall or login in front of the service blocked the request."""
-
-    happened = "A web page refused the request"
-    advice = "Check the key and the firewall, see the extra 'headers'."
-
 
 class NotFoundError(AnalyticsApiError):
     """Status 404 or 410: the website does not exist, or the service is not at this base URL."""
 
-    happened = "Not found"
-
-    @property
-    def remedy(self) -> str:  # type: ignore[override]
-        """Advice to check the id and the base URL."""
+    def _texts(self) -> tuple[str, str, str]:
         website_id = self.path.partition("/websites/")[2]
-        return f"Check {f'website id {website_id} and ' if website_id else ''}the Base URL."
-
-
-class ValidationError(AnalyticsApiError):
-    """Status 422: the service rejected a value; see the fields in ``errors``. A retry does not help."""
-
-    before_retry = "correct the value first"
-
-    @property
-    def _happened(self) -> str:
-        return f"The service rejected {', '.join(sorted(self.errors)) or 'a value'}"
-
-
-class RateLimitError(AnalyticsApiError):
-    """Status 429 after all retries, or with a ``Retry-After`` that is too long to wait for within a task."""
-
-    #: Seconds of ``Retry-After``; None if the service did not send it.
-    retry_after: float | None = None
-
-    happened = "The service limits the rate of requests"
-    advice = "Set the extra requests_per_minute."
-
-
-class ServerError(AnalyticsApiError):
-    """Status 5xx after all retries, or 503 with a ``Retry-After`` that is too long to wait for."""
-
-    #: Seconds of ``Retry-After``; None if the service did not send it.
-    retry_after: float | None = None
-
-    happened = "The service failed"
+        return "Not found", f"Check {f'website id {website_id} and ' if website_id else ''}the Base URL.", ""
 
 
 @dataclass(eq=False)
@@ -278,6 +215,8 @@ class AnalyticsConnectionError(AnalyticsError):
     :param path: path of the request below the base URL.
     :param status: HTTP status; None without response headers.
     :param excerpt: beginning of the body, readable.
+    :param sent: False if the service certainly did not receive the request.
+    :param transient: False if a retry cannot help.
     """
 
     problem: str
@@ -285,25 +224,16 @@ class AnalyticsConnectionError(AnalyticsError):
     path: str = ""
     status: int | None = None
     excerpt: str = ""
+    sent: bool = True
+    transient: bool = True
 
-    #: False if the service certainly did not receive the request.
-    sent = True
-    #: False if a retry cannot help.
-    transient = True
+    def __post_init__(self) -> None:
+        self.before_retry = "" if self.transient else "correct the connection first"
 
     @property
     def detail(self) -> str:
         """The request, and the beginning of the response."""
         return _request(self.method, self.path, self.status, self.excerpt)
-
-    @property
-    def before_retry(self) -> str:  # type: ignore[override]
-        """Action needed before a retry."""
-        return "" if self.transient else "correct the connection first"
-
-
-class AnalyticsTimeoutError(AnalyticsConnectionError):
-    """The service did not accept the connection, or did not respond, within ``timeout`` seconds."""
 
 
 @dataclass(eq=False)
@@ -342,49 +272,27 @@ class IncompleteListError(AnalyticsError):
     seen: str
     moved: bool = False
 
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """Failed check and observation."""
-        return f"The list may be incomplete, by the check {self.check!r}: {self.seen}"
+    def __post_init__(self) -> None:
+        self.problem = f"The list may be incomplete, by the check {self.check!r}: {self.seen}"
 
 
 @dataclass(eq=False)
-class DomainNotFoundError(AnalyticsError):
-    """No website of the complete list has the domain.
+class DomainError(AnalyticsError):
+    """A domain that does not select one website: none has it, several have it, or the website has another domain.
 
-    :param domain: domain that was looked up.
+    :param problem: what was found.
+    :param website_ids: ids of the websites; empty if the complete list has none of the domain.
+    :param remedy: recommended action.
+    :param before_retry: action needed before a retry; empty if a retry may succeed.
     """
 
-    domain: str
-
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """Problem, with the domain."""
-        return f"No website has the domain {self.domain!r}. The complete list was read."
-
-
-@dataclass(eq=False)
-class DuplicateWebsiteError(AnalyticsError):
-    """Several websites have the domain that was looked up, so none of them can be chosen.
-
-    :param domain: domain that was looked up.
-    :param website_ids: ids of the websites.
-    """
-
-    domain: str
-    website_ids: Sequence[str]
-
-    remedy = "Give website_id, or delete all but one of them."
-    before_retry = "resolve the duplicates first"
+    problem: str
+    website_ids: Sequence[str] = ()
+    remedy: str = ""
+    before_retry: str = ""
 
     def __post_init__(self) -> None:
         self.website_ids = tuple(self.website_ids)
-
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """Problem, with the domain and the ids."""
-        ids = ", ".join(self.website_ids)
-        return f"{len(self.website_ids)} websites have the domain {self.domain!r}: ids {ids}."
 
 
 @dataclass(eq=False)
@@ -400,37 +308,12 @@ class AmbiguousWriteError(AnalyticsError):
     reason: str
     domain: str
 
+    def __post_init__(self) -> None:
+        self.problem = f"Website {self.domain!r} may or may not have been created: {self.reason}"
+
     @property
     def _attempts(self) -> str:
         return ""  # the earlier errors belong to different requests: the create and the lookup
-
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """Problem, with the reason why the outcome is unknown."""
-        return f"Website {self.domain!r} may or may not have been created: {self.reason}"
-
-
-@dataclass(eq=False)
-class OtherDomainError(AnalyticsError):
-    """A website whose domain in the response differs from the one sent. A retry does not help.
-
-    :param domain: domain that was sent.
-    :param shown: domain in the response.
-    :param website_id: id in the response.
-    :param remedy: domain to use instead, if it may be the service's spelling.
-    """
-
-    domain: str
-    shown: str
-    website_id: str
-    remedy: str = ""
-
-    before_retry = "correct the domain first"
-
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """Problem, with both domains."""
-        return f"Website id {self.website_id} has the domain {self.shown!r}, not {self.domain!r}."
 
 
 @dataclass(eq=False)
@@ -448,16 +331,11 @@ class NotAppliedError(AnalyticsError):
     remedy: str = ""
     permanent: bool = False
 
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """Problem, with the fields."""
+    def __post_init__(self) -> None:
         listed = "; ".join(f"{name} {difference}" for name, difference in self.fields.items())
-        return f"The service accepted the write, but website {self.website_id} is not as it should be: {listed}."
-
-    @property
-    def before_retry(self) -> str:  # type: ignore[override]
-        """Action needed before a retry."""
-        return "find out what the service does with updates first" if self.permanent else ""
+        what = f"website {self.website_id} is not as it should be: {listed}."
+        self.problem = f"The service accepted the write, but {what}"
+        self.before_retry = "find out what the service does with updates first" if self.permanent else ""
 
 
 @dataclass(eq=False)
@@ -489,32 +367,27 @@ class BulkError(AnalyticsError):
     :param failures: website (domain or id) to its error, including the websites that were not tried.
     :param done: number of websites for which the operation succeeded.
     :param not_tried: number of websites in ``failures`` that were not tried.
-    :param permanent: whether a retry cannot help: the service refused all websites for a permanent reason, or changed
-        values that were not sent.
-    :param besides: websites that were changed as planned, and values on them that others may have changed.
+    :param permanent: whether a retry cannot help: the service refused all websites for a permanent reason, or values
+        were lost that were not sent.
     """
 
     failures: Mapping[str, str]
     done: int = 0
     not_tried: int = 0
     permanent: bool = False
-    besides: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.failures = dict(self.failures)
+        self.problem = self._by_reason()
+        self.before_retry = "review these websites first" if self.permanent else ""
 
-    @property
-    def before_retry(self) -> str:  # type: ignore[override]
-        """Action needed before a retry."""
-        return "review these websites first" if self.permanent else ""
-
-    @property
-    def problem(self) -> str:  # type: ignore[override]
-        """Failures by reason, with the first websites of each, in less than 4 KB."""
+    def _by_reason(self) -> str:
+        """Return the failures by reason, with the first websites of each, in less than 4 KB."""
         by_reason: dict[str, list[str]] = {}
         for website, why in self.failures.items():
             # For the same reason, messages differ in the path of the request and in the website.
-            reason = re.sub(r" Request: \S+ \S+\.", "", why).replace(website, "the website")
+            reason = re.sub(r" Request: \S+ \S+\.", "", why)
+            reason = re.sub(rf"(Website )?'?{re.escape(website)}'?", "the website", reason)
             by_reason.setdefault(reason, []).append(website)
         not_tried = f"{self.not_tried:,} were not tried, " if self.not_tried else ""
         failed = len(self.failures) - self.not_tried
@@ -526,20 +399,14 @@ class BulkError(AnalyticsError):
         ):
             more = f" and {len(websites) - named:,} more" if len(websites) > named else ""
             listed = ", ".join(readable(website, _MAX_NAME_LENGTH) for website in websites[:named])
-            line = f"{readable(why, _MAX_REASON_LENGTH, breaks='fold').rstrip('.')}: {listed}{more}."
+            reason = readable(why, _MAX_REASON_LENGTH, breaks="fold")
+            line = f"{reason if reason.endswith('...') else reason.rstrip('.')}: {listed}{more}."
             if len(lines) > _MAX_LISTED or len("\n".join([*lines, line]).encode()) > _MAX_MESSAGE_BYTES:
                 lines.append(f"And {len(by_reason) - len(lines) + 1:,} more reasons.")
                 break
             lines.append(line)
-        if self.besides:
-            text = readable("; ".join(self.besides), _MAX_REASON_LENGTH, breaks="fold")
-            lines.append(f"On other websites, another process may have changed values: {text}.")
         # Alerts quote the first line, so it must contain a reason.
         return "\n".join([" ".join(lines[:2]), *lines[2:]])
-
-
-class UnresolvedError(AnalyticsError):
-    """A host name of a list does not resolve, and no earlier result is still valid. Nothing was sent."""
 
 
 class StorageError(AnalyticsError):

@@ -36,7 +36,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         "requests_per_minute": {
             "label": "Requests per minute",
             "description": "Maximum number of requests in any 60 s, at least 2. If empty: no limit.",
-            "schema": {"type": ["integer", "null"], "minimum": 2},
+            "schema": {"type": ["integer", "null"], "minimum": 2, "maximum": 100000},
         },
         "verify": {
             "label": "Verify TLS",
@@ -60,7 +60,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         },
         "parallel_requests": {
             "label": "Parallel requests",
-            "description": "Pages of the list requested at the same time, 1 to 16. If empty: 4.",
+            "description": "Requests at the same time, 1 to 16. If empty: 8.",
             "schema": {"type": ["integer", "null"], "minimum": 1, "maximum": 16},
         },
         "page_parameter": {
@@ -124,7 +124,9 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": modules("hooks", "analytics"),
-        "operators": modules("operators", "account", "exclusions", "snapshots", "websites", "websites_as_code"),
+        "operators": modules(
+            "operators", "account", "approvals", "exclusions", "snapshots", "websites", "websites_as_code"
+        ),
         "connection-types": [CONNECTION_TYPE],
         "asset-uris": [ASSET_URIS],
         "dataset-uris": [ASSET_URIS],  # their name in Airflow 2

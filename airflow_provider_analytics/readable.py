@@ -1,25 +1,21 @@
-r"""Safe text for people: one function decodes, redacts, escapes and cuts it, in this order.
+r"""Safe text for people: one function masks secrets, escapes invisible characters, and cuts, in this order.
 
 All text of the service, of users and of files passes :func:`readable` before it appears in a log line, an error,
-Markdown or HTML. The order makes it safe. Secrets are masked before the text is cut, so that no part of a secret
-remains. They are also masked before invisible characters are escaped, so that these cannot split a secret.
+Markdown or HTML. Secrets are masked before the text is cut, so that no part of a secret remains.
 
-A secret is found in plain form, with invisible characters or line breaks inside, and in any nesting of
-percent-encoding, HTML entities and backslash escapes.
+A secret is found in plain form, and as URLs, JSON, HTML and the Basic scheme write it, but not if these are nested: a
+service that has a secret can always write it in a form that nobody expects.
 """
 
 from __future__ import annotations
 
+import base64
 import html
 import json
-import os
 import re
-import threading
-import unicodedata
 import weakref
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import AnyStr, Literal, NamedTuple
+from typing import Literal
+from urllib.parse import quote, quote_plus
 
 MASK = "***"
 #: Default maximum length of a text.
@@ -31,91 +27,40 @@ MIN_IN_DATA = 8
 
 #: Number of characters that are processed, if only the beginning of a text is returned.
 _MAX_PROCESSED = 16 * 1024
-#: Maximum number of nested encodings that are decoded.
-_DEPTH = 8
 
-_INVISIBLE = r"(?P<others>[^ -~\t-\r\x1c-\x1e\x85\u2028\u2029]+)"
-_HIDDEN = (
-    # A line break with the indentation around it. The match begins at the first of several blanks, so that a long run
-    # of blanks is scanned once.
-    r"(?P<line_break>(?<! ) *+[\t-\r\x1c-\x1e\x85\u2028\u2029]\s*+)"
-    rf"|{_INVISIBLE}"
-)
-_ESCAPED = (
-    r"&#0*(?P<decimal>[0-9]{1,7});?"
-    r"|&#[xX]0*(?P<hex>[0-9a-fA-F]{1,6});?"
-    r"|(?P<entity>&[A-Za-z][A-Za-z0-9]{1,31};?)"
-    r"|(?P<percent>(?:%[0-9a-fA-F]{2})+)"
-    r"|(?P<units>(?:\\u[0-9a-fA-F]{4})+)"
-    r"|\\x(?P<byte>[0-9a-fA-F]{2})"
-    r"|\\(?P<short>.?)"
-)
-#: Decoding steps. Invisible characters are first, because one may separate a line break from its indentation. Line
-#: breaks are next, because one may split an escape. Each further step decodes one level of nested escapes.
-_LEVELS = (re.compile(_INVISIBLE), re.compile(_HIDDEN), *[re.compile(f"{_ESCAPED}|{_HIDDEN}", re.DOTALL)] * _DEPTH)
-#: A text without a match needs no decoding.
-_ENCODED = re.compile(r"[&%+\\]|[^ -~]")
-#: An escape that a cut may have split.
-_SPLIT_ESCAPE = re.compile(r"(?:&#?[0-9A-Za-z]{0,32}|%[0-9a-fA-F]?|\\(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?)\Z")
 #: Invisible characters that Python considers printable: joiners, fillers, variation selectors, an empty Braille cell.
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
-#: Categories of control characters, invisible characters, surrogates and separators.
-_NO_GLYPH = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
-_ASCII = bytes(range(128))
-_NOT_ASCII = re.compile(r"[^ -~]+")
 #: Only character sets: some other codecs of Python take minutes, or warn.
 _CHARSET = re.compile(
     r"charset\s*=\s*[\"']?((?:utf|us-|ascii|iso|latin|windows|cp|ibm|mac|koi|euc|shift|gb|big)[\w:-]*)", re.IGNORECASE
 )
-
-
-class _Forms(NamedTuple):
-    """Search forms of secrets.
-
-    :param plain: secrets, unchanged.
-    :param decoded: secrets without blanks, with all escapes decoded.
-    :param joined: secrets with blanks, decoded and with the blanks removed: text may have a line break at any of them.
-    """
-
-    plain: tuple[str, ...] = ()
-    decoded: tuple[str, ...] = ()
-    joined: tuple[str, ...] = ()
-
-    def of(self, secret: str, shortest: int) -> _Forms:
-        """Return these forms with the forms of another secret added."""
-        if len(secret) < shortest:
-            return self
-        *_, meant = _decoded_texts(secret)
-        meant = meant.replace("+", " ")
-        plain, decoded, joined = {*self.plain, secret}, {*self.decoded}, {*self.joined}
-        # If a secret consists of escapes, the decoded form may be too short to search for.
-        if len(meant.replace(" ", "")) >= shortest // 2:
-            (joined if " " in meant else decoded).add(meant.replace(" ", ""))
-        return _Forms(tuple(plain), tuple(decoded), tuple(joined))
+_PERCENT = re.compile("%[0-9A-F]{2}")
+#: How Go writes these characters in JSON; PHP escapes slashes.
+_GO = {ord(character): f"\\u{ord(character):04x}" for character in "&<>"}
 
 
 class Redactor:
     """Secrets of a connection or a client. :func:`readable` masks them as long as this object exists."""
 
     def __init__(self) -> None:
-        self._in_text = self._in_data = _Forms()
-        #: Bytes of which a JSON document with a secret contains at least one.
-        self._marks: tuple[bytes, ...] = ()
-        with _lock:
-            _register(self)
+        # Dicts, because several threads may add secrets while others read.
+        self._secrets: dict[str, None] = {}
+        self._in_text: dict[str, None] = {}
+        #: Each form, and how it is written within a JSON document.
+        self._in_data: dict[str, bytes] = {}
+        _redactors[id(self)] = self
 
     def add(self, secret: str) -> None:
         """Mask this text from now on; ignore it if it is shorter than :data:`MIN_IN_TEXT`."""
-        if secret in self._in_text.plain:
+        if len(secret) < MIN_IN_TEXT or secret in self._secrets:
             return
-        with _lock:
-            self._in_text = self._in_text.of(secret, MIN_IN_TEXT)
-            self._in_data = self._in_data.of(secret, MIN_IN_DATA)
-            plain, decoded, joined = self._in_data
-            marks = ("&", "%", "\\", "\x7f", *plain, *decoded, *joined, *(("+",) if joined else ()))
-            self._marks = tuple(mark.encode("utf-8", "replace") for mark in marks)
+        for form in _forms(secret):
+            self._in_text[form] = None
+            if len(secret) >= MIN_IN_DATA:
+                self._in_data[form] = json.dumps(form, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+        self._secrets[secret] = None
 
     def __call__(self, text: str) -> str:
         """Return the whole text, made :func:`readable`."""
@@ -124,63 +69,19 @@ class Redactor:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets that are masked in text."""
-        return self._in_text.plain
+        return tuple(self._secrets)
 
     def finds(self, text: str) -> bool:
         """Return whether a value of data contains a secret of at least :data:`MIN_IN_DATA` characters."""
-        plain, decoded, joined = self._in_data
-        if _contains_any(plain, text):
-            return True
-        if not _ENCODED.search(text):
-            return False
-        lines = text.replace("\n", "")
-        if " " not in lines and not _ENCODED.search(lines):  # an exclusion list
-            return _contains_any(plain, lines) or _contains_any(joined, lines)
-        for meant in _decoded_texts(text):
-            blank = meant.replace("+", " ")
-            if (
-                _contains_any(plain, meant)
-                or _contains_any(decoded, blank)
-                or _contains_any(joined, blank.replace(" ", ""))
-            ):
-                return True
-        return False
-
-    def is_one(self, text: str) -> bool:
-        """Return whether a text is a secret of at least :data:`MIN_IN_DATA` characters."""
-        return text in self._in_data.plain
+        return any(map(text.__contains__, tuple(self._in_data)))
 
     def may_be_in(self, document: bytes) -> bool:
         """Return whether any text in a JSON document may contain a secret; a quick check of all of them."""
-        if not self._in_data.plain:
-            return False
-        # Exclusion lists have line breaks, which may split a secret. Any other backslash may begin an escape. Splitting
-        # and joining is faster than replacing, and most records contain no blank.
-        joined = b"".join(document.split(b"\\n"))
-        if _contains_any(self._marks, joined) or (b" " in joined and (b"\\n " in document or b" \\n" in document)):
-            return True
-        if self._in_data.joined and b" " in joined and _contains_any(self._marks, joined.replace(b" ", b"")):
-            return True
-        others = b"" if joined.isascii() else joined.translate(None, _ASCII)
-        return not is_plain(others.decode("utf-8", "replace"))
+        return any(map(document.__contains__, tuple(self._in_data.values())))
 
 
-_lock = threading.Lock()
-#: All redactors. The tuple is replaced as a whole, so that readers need no lock.
-_redactors: tuple[weakref.ref[Redactor], ...] = ()
-
-
-def _register(redactor: Redactor) -> None:
-    global _redactors  # one list per process, like that of Airflow's own masking
-    _redactors = (*(known for known in _redactors if known() is not None), weakref.ref(redactor))
-
-
-def _after_fork() -> None:
-    global _lock  # a thread of the parent that no longer exists may hold it
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+#: All redactors. It is only read by ``valuerefs``, which other threads do not disturb.
+_redactors: weakref.WeakValueDictionary[int, Redactor] = weakref.WeakValueDictionary()
 
 
 def readable(
@@ -204,18 +105,20 @@ def readable(
     :param content_type: value of the header ``Content-Type``, for bytes.
     """
     least = MIN_IN_TEXT if is_part else 0
-    if isinstance(text, bytes):
-        # A character has at most four bytes.
-        prefix = text if limit is None else text[: 4 * _MAX_PROCESSED]
-        least = 1 if len(prefix) < len(text) else least
-        text = decoded(prefix, content_type)
     if limit is not None and len(text) > _MAX_PROCESSED:
         text, least = text[:_MAX_PROCESSED], 1
-    text = _redact(text, least)
+    if isinstance(text, bytes):
+        text = decoded(text, content_type)
+    text = _mask(text, least)
     if breaks == "fold":
         text = " ".join(text.split())
-    text = "\n".join(map(_escape, text.split("\n"))) if breaks == "keep" else _escape(text)
-    return text if limit is None or len(text) <= limit else f"{text[: limit - 3]}..."
+    if not is_plain(text):
+        text = text.translate(_EXCEPT_LINE_BREAKS if breaks == "keep" else _EVERY)
+    if limit is None or len(text) <= limit:
+        return text
+    cut = text[: limit - 3]
+    # Between two words, if there is a blank near the end.
+    return f"{cut[: max(cut.rfind(' ', limit * 3 // 4), 0) or None]}..."
 
 
 def counted(number: int, noun: str) -> str:
@@ -232,16 +135,12 @@ def code_span(text: str, limit: int | None = EXCERPT_LENGTH) -> str:
 
 
 def decoded(raw: bytes, content_type: str = "") -> str:
-    """Return bytes as text, as UTF-16 or UTF-32 if detected, else the charset of ``Content-Type``, else UTF-8."""
-    encoding = json.detect_encoding(raw)
+    """Return bytes as text, with the charset of ``Content-Type`` if Python knows it, else as UTF-8."""
     named = _CHARSET.search(content_type)
-    for name in (encoding if encoding != "utf-8" else "", named[1] if named else ""):
-        try:
-            if name:
-                return raw.decode(name, "replace")
-        except (LookupError, ValueError):  # unknown, or not a text encoding
-            continue
-    return raw.decode("utf-8", "replace")
+    try:
+        return raw.decode(named[1] if named else "utf-8-sig", "replace")
+    except (LookupError, ValueError):  # unknown, or not a text encoding
+        return raw.decode("utf-8-sig", "replace")
 
 
 def is_plain(text: str) -> bool:
@@ -249,135 +148,51 @@ def is_plain(text: str) -> bool:
     return text.isprintable() and (text.isascii() or not _IGNORABLE.search(text))
 
 
-def _contains_any(parts: Iterable[AnyStr], text: AnyStr) -> bool:
-    for part in parts:  # noqa: SIM110 - any() takes three times as long, which counts in a snapshot
-        if part in text:
-            return True
-    return False
+def _forms(secret: str) -> set[str]:
+    """Return a secret as texts write it: plain, in URLs, in JSON, in HTML, and as Basic credentials."""
+    in_urls = {quote(secret, safe=safe, errors="replace") for safe in ("", "/", "!'()*~")}
+    in_urls.add(quote_plus(secret, errors="replace"))
+    in_urls |= {_PERCENT.sub(lambda code: code[0].lower(), one) for one in in_urls}
+    in_json = {json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+    in_json |= {one.translate(_GO) for one in in_json}
+    in_json |= {one.replace("/", "\\/") for one in in_json}
+    in_html = {html.escape(secret, quote=is_quoted) for is_quoted in (True, False)}
+    in_html |= {one.replace("&#x27;", number) for one in in_html for number in ("&#39;", "&#039;")}
+    in_html |= {one.replace("&quot;", "&#34;") for one in in_html}
+    pairs = (f":{secret}", f"{secret}:")
+    basic = {base64.b64encode(pair.encode("utf-8", "replace")).decode().rstrip("=") for pair in pairs}
+    return {secret} | in_urls | in_json | in_html | basic
 
 
-def _redact(text: str, least: int) -> str:
+def _mask(text: str, least: int) -> str:
     """Return a text with each secret replaced by :data:`MASK`.
 
     :param least: minimum length of a secret's beginning that is also replaced at the end of the text; 0 for never.
     """
-    known = [redactor._in_text for reference in _redactors if (redactor := reference())]
-    plain = {secret for forms in known for secret in forms.plain}
-    if not plain:
-        return text
-    spans = _find_spans(text, range(len(text) + 1), plain, least)
-    if _ENCODED.search(text):
-        decoded = {form for forms in known for form in forms.decoded}
-        joined = {form for forms in known for form in forms.joined}
-        for meant, places in _decoding_steps(text, is_cut=least > 0):
-            spans += _find_spans(meant, places, plain, least)
-            blank = meant.replace("+", " ")
-            spans += _find_spans(blank, places, decoded, least)
-            if joined:
-                kept = [place for place, character in zip(places, blank, strict=False) if character != " "]
-                found = _find_spans(blank.replace(" ", ""), [*kept, places[-1]], joined, least)
-                # A span ends at the next character that was kept, so it includes the blanks before that.
-                spans += [(begin, begin + len(text[begin:end].rstrip(" "))) for begin, end in found]
-    return _mask_spans(text, spans) if spans else text
-
-
-def _find_spans(text: str, places: Sequence[int], secrets: Iterable[str], least: int) -> list[tuple[int, int]]:
-    """Return where secrets begin and end in the original text.
-
-    :param places: position in the original, for each character of the text and for its end.
-    """
-    found = []
-    for secret in secrets:
-        at = text.find(secret)
-        while at >= 0:
-            end = at + len(secret)
-            # Several characters may come from one escape, which ends where the next position begins.
-            after = min(bisect_right(places, places[end - 1]), len(places) - 1)
-            found.append((places[at], places[after]))
-            at = text.find(secret, end)
-        at = text.find(secret[:least], max(0, len(text) - len(secret) + 1)) if least else -1
-        while at >= 0:
-            if secret.startswith(text[at:]):
-                found.append((places[at], places[-1]))
+    known = [redactor for reference in _redactors.valuerefs() if (redactor := reference())]
+    # The longest first, because a secret may contain another one.
+    forms = sorted({form for redactor in known for form in tuple(redactor._in_text)}, key=len, reverse=True)
+    for form in forms:
+        text = text.replace(form, MASK)
+    for form in forms if least else ():
+        for length in range(min(len(form) - 1, len(text)), least - 1, -1):
+            if text.endswith(form[:length]):
+                text = text[:-length] + MASK
                 break
-            at = text.find(secret[:least], at + 1)
-    return found
+    return text
 
 
-def _mask_spans(text: str, spans: list[tuple[int, int]]) -> str:
-    parts, done = [], 0
-    for begin, end in sorted(spans):
-        if begin >= done:
-            parts += [text[done:begin], MASK]
-        done = max(done, end)
-    return "".join([*parts, text[done:]])
+class _Escapes:
+    """Table of ``str.translate`` that escapes each invisible character in Python syntax."""
+
+    def __init__(self, kept: str) -> None:
+        self._kept = kept
+
+    def __getitem__(self, code: int) -> str:
+        character = chr(code)
+        if character == self._kept or is_plain(character):
+            return character
+        return character.encode("unicode_escape").decode("ascii")
 
 
-def _decoding_steps(text: str, *, is_cut: bool) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield a text after each step of :data:`_LEVELS`, with the original position of each character and of the end.
-
-    :param is_cut: whether the text may end within an escape.
-    """
-    places: Sequence[int] = range(len(text) + 1)
-    for level in _LEVELS:
-        before = text
-        if is_cut:
-            text = _SPLIT_ESCAPE.sub("", text)
-            places = [*places[: len(text)], places[-1]]
-        parts, now, done = [], list[int](), 0
-        for escape in level.finditer(text):
-            begin, end = escape.span()
-            plain = _decode_escape(escape)
-            parts += [text[done:begin], plain]
-            now += places[done:begin]
-            now += [places[begin]] * len(plain)
-            done = end
-        text, places = "".join([*parts, text[done:]]), [*now, *places[done:]]
-        if text == before and level is _LEVELS[-1]:
-            return
-        yield text, places
-
-
-def _decoded_texts(text: str) -> Iterator[str]:
-    """Yield only the texts of :func:`_decoding_steps`."""
-    for level in _LEVELS:
-        before, text = text, level.sub(_decode_escape, text)
-        if text == before and level is _LEVELS[-1]:
-            return
-        yield text
-
-
-def _decode_escape(escape: re.Match[str]) -> str:
-    """Return the decoded text of an escape."""
-    kind, text = str(escape.lastgroup), escape[str(escape.lastgroup)]
-    if kind == "others":
-        text = "".join(character for character in text if unicodedata.category(character) not in _NO_GLYPH)
-        return _IGNORABLE.sub("", text)
-    if kind == "entity":
-        return html.unescape(text)
-    if kind == "percent":
-        return bytes.fromhex(text.replace("%", "")).decode("utf-8", "replace")
-    if kind == "units":  # a character above U+FFFF is two of them
-        return bytes.fromhex(text.replace("\\u", "")).decode("utf-16-be", "replace")
-    if kind == "decimal":
-        return _character(int(text))
-    if kind in ("hex", "byte"):
-        return _character(int(text, 16))
-    if kind == "line_break" or text in ("", "b", "f", "t"):
-        return ""
-    return "\n" if text in ("n", "r") else text
-
-
-def _character(number: int) -> str:
-    return chr(number) if number <= 0x10FFFF else ""
-
-
-def _escape(text: str) -> str:
-    """Return a text with each invisible character escaped in Python syntax."""
-    if is_plain(text):
-        return text
-    return _NOT_ASCII.sub(lambda run: "".join(map(_escape_character, run[0])), text)
-
-
-def _escape_character(character: str) -> str:
-    return character if is_plain(character) else character.encode("unicode_escape").decode("ascii")
+_EVERY, _EXCEPT_LINE_BREAKS = _Escapes(""), _Escapes("\n")

@@ -17,8 +17,8 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +35,9 @@ OBJECT_STORES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", 
 TEMPORARY = ".tmp"
 #: Permissions of files on a local disk: readable by others, as the umask allows, or private.
 SHARED, PRIVATE = 0o666, 0o600
+
+#: Maximum size of a file that people wrote, and of all files of a folder together.
+MAX_TEXT_BYTES = 10_000_000
 
 #: Hours after which the temporary folder of a process that no longer exists is removed.
 ABANDONED_AFTER_HOURS = 6
@@ -131,11 +134,10 @@ def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
 
     :param mode: permissions of a file in it, on a local disk; existing directories keep theirs.
     """
-    if mode != SHARED and is_local(directory):
+    if mode == PRIVATE and is_local(directory):
         folder = Path(directory.path)
         for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
-            # Users who may read a file must be able to enter its folder.
-            missing.mkdir(mode=mode | (mode & 0o444) >> 2, exist_ok=True)
+            missing.mkdir(mode=0o700, exist_ok=True)
     elif not OBJECT_STORES.intersection(_protocols(directory)):
         directory.fs.makedirs(directory.path, exist_ok=True)
 
@@ -180,6 +182,67 @@ def read_bytes(path: StoragePath) -> bytes | None:
         return cast(bytes, path.fs.cat_file(path.path))
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+class UnreadableFileError(ValueError):
+    """A file of a user that is not read; the message is the reason.
+
+    :param path: the file.
+    """
+
+    def __init__(self, path: StoragePath, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+def read_texts(
+    place: StoragePath, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
+) -> dict[str, str]:
+    """Return the names and texts of files that people wrote: one file, or files of a folder; empty if there are none.
+
+    :param choose: takes a folder and its file names, and returns the names to read; None: a folder is not allowed.
+    :raises UnreadableFileError: if a file is not text, or no regular file, or all are larger than
+        :data:`MAX_TEXT_BYTES`.
+    """
+    files = [place]
+    if choose and place.fs.isdir(place.path):
+        files = [place / name for name in choose(place.url, names(place))]
+    texts: dict[str, str] = {}
+    left = MAX_TEXT_BYTES
+    for file in files:
+        try:
+            content = _read_at_most(file, left)
+            left -= len(content)
+            texts[file.name] = content.decode("utf-8-sig")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (IsADirectoryError, PermissionError) as error:
+            raise UnreadableFileError(file, f"{error.strerror or error}; allowed: a file that can be read") from error
+        except UnicodeDecodeError as error:
+            raise UnreadableFileError(file, f"{error.reason}; allowed: a text file in UTF-8") from error
+    return texts
+
+
+def _read_at_most(path: StoragePath, limit: int) -> bytes:
+    """Return the content of a file; read no more than one byte above the limit."""
+    if is_local(path):
+        file = Path(path.path)
+        # Otherwise the author of a link chooses a file whose content is shown in messages.
+        if not file.resolve().is_relative_to(file.parent.resolve()):
+            raise UnreadableFileError(path, "it is a link that leads outside its folder; allowed: a file in the folder")
+        # Without this flag, opening a FIFO waits for a writer.
+        with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UnreadableFileError(path, "it is a device or a pipe; allowed: a regular file")
+            content = stream.read(limit + 1)
+    else:
+        path.fs.invalidate_cache()
+        # A storage may refuse to return a part of an empty file.
+        content = path.fs.cat_file(path.path, end=limit + 1) if path.fs.size(path.path) else b""
+    if len(content) > limit:
+        allowed = f"at most {MAX_TEXT_BYTES:,} bytes, in all files of a folder together"
+        raise UnreadableFileError(path, f"it is too large; allowed: {allowed}")
+    return content
 
 
 def open_to_read(path: StoragePath | Path) -> IO[bytes]:
@@ -230,24 +293,18 @@ def _is_in_use(folder: Path) -> bool:
 def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
     """Open a file for reading bytes after verifying the SHA-256 of its content.
 
-    A local file is read twice. Any other file is first copied to a temporary file, so that the caller reads the
-    verified content.
+    The file is read twice: this reveals accidents, and not someone who replaces it in between.
 
     :raises StorageError: if the content has another SHA-256.
     """
-    with ExitStack() as stack:
-        stored = stack.enter_context(open_to_read(path))
-        copy = None if is_local(path) else stack.enter_context(tempfile.TemporaryFile(prefix=_TEMPORARY_PREFIX))
+    with open_to_read(path) as stored:
         digest = hashlib.sha256()
         while block := stored.read(1 << 20):
             digest.update(block)
-            if copy:
-                copy.write(block)
         if digest.hexdigest() != sha256:
             raise StorageError(f"{path} is damaged: its SHA-256 is {digest.hexdigest()}, the manifest says {sha256}")
-        verified = copy or stored
-        verified.seek(0)
-        yield verified
+        stored.seek(0)
+        yield stored
 
 
 def put_bytes(target: StoragePath, content: bytes, token: str, mode: int = SHARED) -> None:
@@ -268,7 +325,7 @@ class Stored:
     """State of a small file at the time it was read.
 
     :param content: its content; None if it does not exist.
-    :param version: version that the storage reports; if it differs later, the content may differ.
+    :param version: its version on S3, which a conditional write names; None on other storage.
     """
 
     content: bytes | None
@@ -277,42 +334,27 @@ class Stored:
 
 def read_stored(path: StoragePath) -> Stored:
     """Return the current state of a small file."""
-    if is_local(path):
-        try:
-            with Path(path.path).open("rb") as file:
-                return Stored(file.read(), _version_of_open(file))
-        except (FileNotFoundError, NotADirectoryError):
-            return Stored(None, None)
     # Read the version first: if the file changes in between, the version is outdated, which is detected later.
-    version = version_of(path)
-    content = None if version is None else read_bytes(path)
-    return Stored(content, None if content is None else version)
+    version = _etag(path) if _is_s3(path) else None
+    return Stored(read_bytes(path), version)
 
 
-def version_of(path: StoragePath) -> str | None:
-    """Return the version of a file, see :class:`Stored`, without reading it; None if it does not exist."""
+def _etag(path: StoragePath) -> str | None:
+    path.fs.invalidate_cache()
     try:
-        if is_local(path):
-            # Open the file instead of calling stat: this makes a network disk check with its server.
-            with Path(path.path).open("rb") as file:
-                return _version_of_open(file)
-        path.fs.invalidate_cache()
-        if _is_s3(path):
-            return path.fs.info(path.path).get("ETag")  # type: ignore[no-any-return]  # a folder has none
-        return str(path.fs.ukey(path.path))
-    except (FileNotFoundError, NotADirectoryError):
+        return path.fs.info(path.path).get("ETag")  # type: ignore[no-any-return]  # a folder has none
+    except FileNotFoundError:
         return None
 
 
-def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, mode: int = SHARED) -> Stored | None:
-    """Write a small file atomically if it has not changed; return its new state, or None if it has changed.
+def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str) -> Stored | None:
+    """Write a small private file atomically if it has not changed; return its new state, or None if it has changed.
 
     On local disks and on S3, no other process can write in between. Other storage has no conditional write. There, the
     file is compared before the write and read again after it.
 
     :param seen: state of the file that must not have changed.
     :param token: unique part for the name of the temporary file.
-    :param mode: permissions of the file on a local disk.
     """
     if _is_s3(path):
         condition = {"mode": "create"} if seen.version is None else {"IfMatch": seen.version}
@@ -329,20 +371,20 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str, 
                 put_bytes(path, content, token)  # the server has no conditional write
         now = read_stored(path)
     else:
-        with _locked(path, mode) as is_ours:
+        with _locked(path) as is_ours:
             if read_stored(path).content != seen.content:
                 return None
             if not is_local(path):
                 put_bytes(path, content, token)
-            elif not _replace_local(Path(path.path), content, token, mode, is_ours):
+            elif not _replace_local(Path(path.path), content, token, is_ours):
                 return None
             now = read_stored(path)  # before another process may write
     return now if now.content == content else None
 
 
-def _replace_local(target: Path, content: bytes, token: str, mode: int, is_ours: Callable[[], bool]) -> bool:
+def _replace_local(target: Path, content: bytes, token: str, is_ours: Callable[[], bool]) -> bool:
     """Write a file atomically, unless the lock was lost; return whether it was written."""
-    with suppress(_LockLostError), _replacement_of(target, token, mode, is_ours) as file:
+    with suppress(_LockLostError), _replacement_of(target, token, PRIVATE, is_ours) as file:
         file.write(content)
         return True
     return False
@@ -353,7 +395,7 @@ class _LockLostError(Exception):
 
 
 @contextmanager
-def _locked(path: StoragePath, mode: int) -> Iterator[Callable[[], bool]]:
+def _locked(path: StoragePath) -> Iterator[Callable[[], bool]]:
     """Prevent other processes from replacing the file: on this machine, and if possible on those that share its disk.
 
     Yields a function that returns whether the other processes still wait.
@@ -366,7 +408,7 @@ def _locked(path: StoragePath, mode: int) -> Iterator[Callable[[], bool]]:
     lock_path = Path(path.path).with_name(f".{path.name}.lock")
     end = time.monotonic() + LOCK_SECONDS
     while True:
-        with open_own(lock_path, os.O_APPEND, mode) as lock:
+        with open_own(lock_path, os.O_APPEND, PRIVATE) as lock:
             if _try_lock(lock, lock_path) or time.monotonic() > end:
                 locked_at = time.monotonic()
                 try:
@@ -390,11 +432,6 @@ def _try_lock(lock: IO[bytes], lock_path: Path) -> bool:
         return False
     except OSError:  # a network disk without locks
         return True
-
-
-def _version_of_open(file: IO[bytes]) -> str:
-    found = os.fstat(file.fileno())
-    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
 
 
 def put_file(source: Path, target: StoragePath, token: str) -> None:
@@ -468,6 +505,11 @@ def is_local(path: StoragePath) -> bool:
 
 def _is_s3(path: StoragePath) -> bool:
     return bool({"s3", "s3a"}.intersection(_protocols(path)))
+
+
+def has_conditional_writes(path: StoragePath) -> bool:
+    """Return whether :func:`replace_stored` can exclude that another process writes at the same time."""
+    return is_local(path) or _is_s3(path)
 
 
 def _protocols(path: StoragePath) -> set[str]:

@@ -1,7 +1,8 @@
 """After each snapshot, send an e-mail if a statistics page became public. The e-mail lists the domains.
 
 A new website whose page is public counts too. The task ``check`` fails, so that the alert is also visible in Airflow.
-Several snapshots of one day repeat the alert: each is compared with the day before.
+Several snapshots of one day repeat the alert: each is compared with the day before. A manual run checks the newest
+snapshot.
 
 Copy this file to the folder of ``nightly_website_snapshot.py``. It runs after each snapshot of that DAG. Requires a
 connection ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
@@ -11,25 +12,24 @@ Slack Incoming Webhook, and ``pip install apache-airflow-providers-slack``.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import AirflowFailException, ObjectStoragePath, Param, dag, task
+from airflow.providers.common.compat.sdk import AirflowFailException, ObjectStoragePath, dag, task
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 
 from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
-DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
+FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+)
 #: Connection of the object storage, if it needs one.
 STORAGE_CONN_ID = None
 #: Connection to Slack, such as "slack_default".
 SLACK_CONN_ID = None
-#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
-ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", DATA.as_uri()).split()
-BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
 
 
 def notifiers() -> list[Any]:
@@ -43,7 +43,12 @@ def notifiers() -> list[Any]:
         return [mail]
     from airflow.providers.slack.notifications.slack_webhook import SlackWebhookNotifier
 
-    return [mail, SlackWebhookNotifier(slack_webhook_conn_id=SLACK_CONN_ID, text="{{ exception }}")]
+    slack = SlackWebhookNotifier(
+        slack_webhook_conn_id=SLACK_CONN_ID,
+        # Escaped, because a domain such as <!channel> would notify everybody.
+        text="{{ exception | string | replace('&', '&amp;') | replace('<', '&lt;') | replace('>', '&gt;') }}",
+    )
+    return [mail, slack]
 
 
 @dag(
@@ -52,36 +57,26 @@ def notifiers() -> list[Any]:
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
-    params={
-        "base_path": Param(
-            ROOTS[0],
-            type="string",
-            pattern=BELOW_A_ROOT,
-            description="Base path of the snapshots. A manual run checks the newest one",
-        ),
-    },
     tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def alert_on_public_pages() -> None:
     @task(on_failure_callback=notifiers())
-    def check(base_path: str, **context: Any) -> None:
+    def check(**context: Any) -> None:
         from airflow_provider_analytics.readable import readable
-        from airflow_provider_analytics.snapshots.catalog import list_snapshots
+        from airflow_provider_analytics.snapshots.catalog import newest_snapshot
+        from airflow_provider_analytics.snapshots.reader import read_snapshot
         from airflow_provider_analytics.storage import StoragePath
 
         # Airflow 2 calls assets datasets.
         events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
-        # The changes of a first snapshot are None.
-        files = {event.extra["changes"] for found in events.values() for event in found} - {None}
-        if not events:
-            newest = list_snapshots(StoragePath.of(ObjectStoragePath(base_path, conn_id=STORAGE_CONN_ID)))[:1]
-            taken = [entry.snapshot for entry in newest if entry.snapshot and entry.snapshot.manifest.changes]
-            files = {str(snapshot.partition.about / snapshot.manifest.changes) for snapshot in taken}
+        # Only the day of an event counts: who may send one would else choose what is read.
+        days = {event.extra.get("snapshot_date") for found in events.values() for event in found} - {None}
+        base = StoragePath.of(ObjectStoragePath(FOLDER, conn_id=STORAGE_CONN_ID))
+        snapshots = [read_snapshot(base, day) for day in sorted(days)] if days else [newest_snapshot(base)]
         public = []
-        for file in sorted(files):
-            for line in ObjectStoragePath(file, conn_id=STORAGE_CONN_ID).read_text(encoding="utf-8").splitlines():
-                change = json.loads(line)
+        for snapshot in filter(None, snapshots):
+            for change in snapshot.changes():
                 privacy = change["fields"].get("privacy")
                 if change["change"] != "removed" and privacy and privacy["after"] == "public":
                     public.append(readable(change["domain"] or f"website {change['id']}"))
@@ -90,7 +85,7 @@ def alert_on_public_pages() -> None:
             first = ", ".join(public[:3]) + (", ..." if len(public) > 3 else "")
             raise AirflowFailException("\n".join([f"{len(public)} {pages} became public: {first}", *public]))
 
-    check("{{ params.base_path }}")
+    check()
 
 
 alert_on_public_pages()

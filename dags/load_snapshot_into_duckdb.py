@@ -1,8 +1,8 @@
 """After each snapshot, load new snapshots into DuckDB and query them with SQL.
 
 Copy this file to the folder of ``nightly_website_snapshot.py``; it runs after each snapshot of that DAG. Requires
-``pip install duckdb``. It loads every format from every base path, by the manifests: one run catches up on all earlier
-ones, a replaced snapshot is loaded again, a damaged one is skipped, and a repeated run changes nothing.
+``pip install duckdb``. It loads every format from each of ``SOURCES``, by the manifests: one run catches up on all
+earlier ones, a replaced snapshot is loaded again, a damaged one is skipped, and a repeated run changes nothing.
 
 The table ``websites`` has a row per website and day of each source, ``snapshots`` a row per day, also of a day without
 websites, and the view ``website_history`` a row per version of a website, with the days from which and until which it
@@ -18,16 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import ObjectStoragePath, Param, dag, task
+from airflow.providers.common.compat.sdk import ObjectStoragePath, dag, task
 
 from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
-DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
+FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+)
+#: Base paths of the snapshots. Not taken from the event: who may send one would choose what is loaded.
+SOURCES = [FOLDER]
 #: Connection of the object storage, if it needs one.
 STORAGE_CONN_ID = None
-#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
-ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", DATA.as_uri()).split()
-BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
+#: File of the DuckDB database, on a disk.
+DATABASE = f"{FOLDER.removeprefix('file://')}/websites.duckdb"
 
 CREATE = """
 CREATE TABLE IF NOT EXISTS snapshots (
@@ -104,41 +108,26 @@ GROUP BY ALL ORDER BY night DESC, source LIMIT 10;
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=1)},
-    params={
-        "base_path": Param(ROOTS[0], type="string", pattern=BELOW_A_ROOT, description="Base path of the snapshots"),
-        "database": Param(
-            str(DATA / "websites.duckdb"),
-            type="string",
-            pattern=BELOW_A_ROOT.replace("^(", f"^({DATA}|").replace("file://", ""),
-            description="File of the DuckDB database",
-        ),
-    },
     tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def load_snapshot_into_duckdb() -> None:
     @task
-    def load(base_path: str, database: str, **context: Any) -> list[str]:
+    def load() -> list[str]:
         import duckdb
 
         from airflow_provider_analytics.exceptions import StorageError
         from airflow_provider_analytics.snapshots.catalog import list_snapshots
         from airflow_provider_analytics.storage import StoragePath
 
-        # A run started by an event has default Params, so the path comes from the event. Airflow 2 calls assets
-        # datasets.
-        events = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}
-        extras = [event.extra for found in events.values() for event in found]
-        wanted = {(extra["path"].rsplit("/", 2)[0], extra["dataset"]) for extra in extras} or {(base_path, "websites")}
         loaded = []
-        Path(database).parent.mkdir(parents=True, exist_ok=True)
-        with duckdb.connect(database) as connection:
+        Path(DATABASE).parent.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect(DATABASE) as connection:
             connection.execute(CREATE)
-            for base, dataset in sorted(wanted):
-                source = f"{base.removeprefix('file://')}/{dataset}"
-                path = StoragePath.of(ObjectStoragePath(base, conn_id=STORAGE_CONN_ID))
+            for source in SOURCES:
+                path = StoragePath.of(ObjectStoragePath(source, conn_id=STORAGE_CONN_ID))
                 known = dict(connection.execute(KNOWN, {"source": source}).fetchall())
-                for entry in reversed(list_snapshots(path, dataset)):
+                for entry in reversed(list_snapshots(path)):
                     snapshot = entry.snapshot
                     if snapshot is None or not entry.is_whole:
                         print(f"Not loaded, as it is not whole: {entry.day}: {', '.join(entry.problems)}")
@@ -155,16 +144,15 @@ def load_snapshot_into_duckdb() -> None:
         return loaded
 
     @task
-    def answer(database: str) -> list[dict[str, Any]]:
+    def answer() -> list[dict[str, Any]]:
         import duckdb
 
-        with duckdb.connect(database, read_only=True) as connection:
+        with duckdb.connect(DATABASE, read_only=True) as connection:
             cursor = connection.execute(ANSWER)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-    database = "{{ params.database }}"
-    load("{{ params.base_path }}", database) >> answer(database)
+    load() >> answer()
 
 
 def store(connection: Any, source: str, snapshot: Any) -> None:

@@ -2,14 +2,14 @@
 per client.
 
 The instances are the Airflow Variable ``analytics_instances``: the ids of their connections as a JSON array, such as
-``["client_a", "client_b"]``. Each has a folder of its own for its snapshots and its ledger, named like its connection,
+``["client_a", "client_b"]``. Each has a folder of its own for its snapshots and its state, named like its connection,
 so a connection may be added, moved or removed anywhere in the array. The addresses are the Variable ``exclude_ips``:
 one per line, ``#`` starts a comment. An instance is synced after its snapshot. If the snapshot fails, the instance is
 not changed.
 
 An instance that fails does not stop the others. **Read the task ``summary`` first**: it fails if an instance failed,
 and its log lists the failed instances with their reasons. To repeat some, trigger the DAG with their ids in ``only``.
-To override their safety checks, set ``force`` too.
+To override their safety checks, set ``accept`` too.
 
 A DAG that awaits the asset of the snapshots, ``snapshot_asset("many_instances")``, may be started once per instance:
 on Airflow 3.4 each event starts a run (``[scheduler] batch_asset_events=False``). For one run, await
@@ -35,10 +35,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Param, dag
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator, snapshot_asset
 
-STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
-#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
-ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
-BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
+#: Folder of all files, with one per instance: shared by all workers and durable, such as s3://bucket/path.
+FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+)
 #: In each folder that is named like a connection: no other characters, so that no instance reaches that of another.
 CONNECTION_ID = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 
@@ -60,7 +60,7 @@ def keep_reason(context):
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
-    max_active_runs=1,  # concurrent runs must not write the ledgers
+    max_active_runs=1,
     default_args={
         "retries": 2,
         "retry_delay": pendulum.duration(minutes=5),
@@ -68,13 +68,6 @@ def keep_reason(context):
         "on_failure_callback": keep_reason,
     },
     params={
-        "base_path": Param(
-            ROOTS[0],
-            type="string",
-            pattern=BELOW_A_ROOT,
-            description="Folder for all files, with one per instance: shared by all workers and durable, "
-            "such as s3://bucket/path",
-        ),
         "only": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
@@ -82,10 +75,11 @@ def keep_reason(context):
             description="Connections to run. If empty: all in the Variable",
         ),
         "dry_run": Param(False, type="boolean", description="Take the snapshots, and only plan the sync"),
-        "force": Param(
-            False,
-            type="boolean",
-            description="Override the safety checks of the selected instances",
+        "accept": Param(
+            [],
+            type=["array", "null"],
+            items={"type": "string", "enum": ["count", "fields", "source", "empty", "loss"]},
+            description="Safety checks of the selected instances to override in this run",
         ),
     },
     tags=["analytics", "example"],
@@ -118,17 +112,14 @@ def many_instances():
             raise AirflowFailException(
                 f"only has {', '.join(unknown)}; allowed: connections of the Variable analytics_instances"
             )
-        if params["force"] and not params["only"]:
-            raise AirflowFailException("force without only is not allowed; allowed: force with the instances in only")
-        folders = {conn_id: f"{params['base_path'].rstrip('/')}/{conn_id}" for conn_id in conn_ids if conn_id in only}
+        if params["accept"] and not params["only"]:
+            raise AirflowFailException("accept without only is not allowed; allowed: accept with the instances in only")
+        folders = {conn_id: f"{FOLDER.rstrip('/')}/{conn_id}" for conn_id in conn_ids if conn_id in only}
         return [
             {
                 "conn_id": conn_id,
                 "base_path": f"{folder}/snapshots",
-                "ledger_path": f"{folder}/excluded_ips_ledger.json",
-                "audit_path": f"{folder}/audit",
-                # Without a name the ledger is that of a position in the array.
-                "list_name": f"exclude_ips of {conn_id}",
+                "state_path": folder,
             }
             for conn_id, folder in folders.items()
         ]
@@ -136,7 +127,7 @@ def many_instances():
     # A group that is mapped keeps the instances apart. Two mapped tasks would not: if one instance failed in the first,
     # the second would be run for none.
     @task_group
-    def instance(conn_id, base_path, ledger_path, audit_path, list_name):
+    def instance(conn_id, base_path, state_path):
         common = {
             "analytics_conn_id": conn_id,
             "pool": "website_analytics",
@@ -146,18 +137,17 @@ def many_instances():
             task_id="snapshot",
             base_path=base_path,
             asset=snapshot_asset("many_instances"),  # one for all: the event has the path
-            force="{{ params.force and not params.dry_run }}",  # what is published is what the next night compares with
+            # What is published is what the next night compares with.
+            accept="{{ '' if params.dry_run else (params.accept or []) | join(',') }}",
             **common,
         )
         sync = SyncExcludedIpsOperator(
             task_id="sync",
             exclude_ips="{{ var.value.exclude_ips }}",
-            mode="managed",
-            ledger_path=ledger_path,
-            list_name=list_name,
-            audit_path=audit_path,
+            state_path=state_path,
+            list_name="exclude_ips",
             dry_run="{{ params.dry_run }}",
-            force="{{ params.force }}",
+            accept="{{ (params.accept or []) | join(',') }}",
             **common,
         )
         snapshot >> sync

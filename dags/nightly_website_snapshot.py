@@ -19,14 +19,12 @@ from airflow_provider_analytics.operators.snapshots import (
     CompareSnapshotsOperator,
     PruneSnapshotsOperator,
     SnapshotWebsitesOperator,
-    snapshot_asset,
 )
 
-DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
-#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
-ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", DATA.as_uri()).split()
-BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
-BASE_PATH = "{{ params.base_path }}"
+#: Folder of the snapshots: shared by all workers and durable, such as s3://bucket/path.
+FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+)
 
 
 @dag(
@@ -37,12 +35,6 @@ BASE_PATH = "{{ params.base_path }}"
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
-        "base_path": Param(
-            ROOTS[0],
-            type="string",
-            pattern=BELOW_A_ROOT,
-            description="Base path of the snapshots: shared by all workers and durable, such as s3://bucket/path",
-        ),
         "accept": Param(
             [],
             type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
@@ -50,7 +42,6 @@ BASE_PATH = "{{ params.base_path }}"
             examples=["count", "source", "fields", "clock", "version"],
             description="Safety checks to override in this run",
         ),
-        "force": Param(False, type="boolean", description="Override all safety checks"),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),
     },
     tags=["analytics", "example"],
@@ -59,20 +50,18 @@ BASE_PATH = "{{ params.base_path }}"
 def nightly_website_snapshot():
     snapshot = SnapshotWebsitesOperator(
         task_id="snapshot",
-        base_path=BASE_PATH,
+        base_path=FOLDER,
         accept="{{ (params.accept or []) | join(',') }}",
-        force="{{ params.force }}",
-        asset=snapshot_asset(),  # named here, since the base path is known at run time only
     )
     # The pair that this run wrote, even if another run publishes at the same time.
     compare = CompareSnapshotsOperator(
         task_id="compare",
-        base_path=BASE_PATH,
+        base_path=FOLDER,
         current="{{ ti.xcom_pull('snapshot')['snapshot_date'] }}",
         previous="{{ ti.xcom_pull('snapshot')['previous'] }}",
     )
     prune = PruneSnapshotsOperator(
-        task_id="prune", base_path=BASE_PATH, keep_days=90, keep_months=36, dry_run="{{ not params.prune }}"
+        task_id="prune", base_path=FOLDER, keep_days=90, keep_months=36, dry_run="{{ not params.prune }}"
     )
 
     @task

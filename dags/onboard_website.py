@@ -12,7 +12,7 @@ import pendulum
 from airflow.providers.common.compat.sdk import Param, dag, task
 
 from airflow_provider_analytics.api.domains import same_domain
-from airflow_provider_analytics.api.kinds import parse_privacy
+from airflow_provider_analytics.api.fields import same_setting
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     GetWebsiteOperator,
@@ -43,8 +43,8 @@ def onboard_website():
     def verify(website: dict, params: dict | None = None) -> None:
         if not same_domain(website["domain"], params["domain"]):
             raise ValueError(f"website {website['id']} is {website['domain']}")
-        if parse_privacy(website["privacy"]) != parse_privacy(params["privacy"]):
-            raise ValueError(f"{website['domain']} is {parse_privacy(website['privacy']).label}")
+        if not same_setting("privacy", website["privacy"], params["privacy"]):
+            raise ValueError(f"{website['domain']} has privacy {website['privacy']}")
 
     mark = UpdateWebsiteOperator(task_id="mark_as_favorite", website_id=website_id, favorite=True)
     create >> read >> verify(read.output) >> mark

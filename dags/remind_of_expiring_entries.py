@@ -5,7 +5,7 @@ and the last day of an address::
 
     203.0.113.7  # office Berlin, owner=it@example.com, until=2027-01-31
 
-Nothing is changed: to do that, use ``sync_excluded_ips.py``, with the same ``state_path``.
+Nothing is changed: to do that, use ``sync_excluded_ips.py``, with the same folder.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics, a connection
 ``smtp_default`` of type SMTP with the address of the sender (``from_email``), and the Variable
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import Param, dag, task
+from airflow.providers.common.compat.sdk import dag, task
 from airflow.providers.smtp.operators.smtp import EmailOperator
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
-STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
-#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
-ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
-BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
+#: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
+FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+)
 
 
 @dag(
@@ -36,11 +36,6 @@ BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
-    params={
-        "state_path": Param(
-            ROOTS[0], type="string", pattern=BELOW_A_ROOT, description="state_path of sync_excluded_ips.py"
-        ),
-    },
     tags=["analytics", "example"],
     doc_md=__doc__,
 )
@@ -48,8 +43,7 @@ def remind_of_expiring_entries():
     plan = SyncExcludedIpsOperator(
         task_id="plan",
         exclude_ips="{{ var.value.exclude_ips }}",
-        mode="managed",
-        ledger_path="{{ params.state_path }}/excluded_ips_ledger.json",
+        state_path=FOLDER,
         list_name="sync_excluded_ips.sync",
         dry_run=True,
     )

@@ -1,8 +1,9 @@
 """Sync the excluded IP addresses of all websites with one list.
 
-The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment. Addresses that this DAG
-added are removed when they are no longer in the list. Addresses added manually stay. If the lists would lose too many
-entries, the task fails and lists them. If that is intended, trigger the DAG once with ``force``.
+The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment. The list owns its
+addresses, whoever typed them first: what leaves it is removed from all websites. Lines with a comment on a website, and
+addresses of other lists in the same folder, stay. If too much leaves the list, the task fails and says what. If that is
+intended, trigger the DAG once with ``loss`` in ``accept``.
 
 Copy this file to your DAG folder. Requires a connection ``analytics_default`` of type Website Analytics.
 """
@@ -17,10 +18,10 @@ from airflow.providers.common.compat.sdk import Param, dag
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
-STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
-#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
-ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
-BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
+#: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
+FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
+)
 
 
 @dag(
@@ -28,18 +29,16 @@ BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
-    max_active_runs=1,  # concurrent runs must not write the ledger
+    max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
-        "state_path": Param(
-            ROOTS[0],
-            type="string",
-            pattern=BELOW_A_ROOT,
-            description="Folder for ledger and audit trail: shared by all workers and durable, such as "
-            "s3://bucket/path",
-        ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Apply the plan even if it exceeds the removal limit"),
+        "accept": Param(
+            [],
+            type=["array", "null"],  # without null, the form of Airflow 2 asks for a value
+            items={"type": "string", "enum": ["empty", "loss"]},
+            description="Safety checks to override in this run",
+        ),
     },
     tags=["analytics", "example"],
     doc_md=__doc__,
@@ -48,11 +47,9 @@ def sync_excluded_ips():
     SyncExcludedIpsOperator(
         task_id="sync",
         exclude_ips="{{ var.value.exclude_ips }}",
-        mode="managed",
-        ledger_path="{{ params.state_path }}/excluded_ips_ledger.json",
-        audit_path="{{ params.state_path }}/audit",
+        state_path=FOLDER,
         dry_run="{{ params.dry_run }}",
-        force="{{ params.force }}",
+        accept="{{ (params.accept or []) | join(',') }}",
     )
 
 

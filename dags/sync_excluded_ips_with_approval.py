@@ -1,7 +1,7 @@
-"""Sync the excluded IP addresses of all websites with one list, after the plan was approved.
+"""Sync the excluded IP addresses of all websites with one list, after a person approved the plan.
 
-As in ``websites_as_code.py``, the plan waits for approval under Required Actions in Airflow's UI, and is applied whole
-or not at all. Plan and apply are the same operator: one has ``dry_run``, the other the digest that was approved.
+As in ``websites_as_code.py``, the plan waits under Required Actions in Airflow's UI, and is applied whole or not at
+all.
 
 The list is the Airflow Variable ``exclude_ips``: one address per line, ``#`` starts a comment.
 
@@ -12,101 +12,44 @@ DAG) and a connection ``analytics_default`` of type Website Analytics.
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from contextlib import suppress
 from pathlib import Path
 
 import pendulum
-from airflow.providers.common.compat.sdk import (
-    AirflowFailException,
-    AirflowOptionalProviderFeatureException,
-    AirflowSkipException,
-    Param,
-    dag,
-    task,
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException, Param, dag
+
+from airflow_provider_analytics.operators import approvals
+
+#: Folder of lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
+FOLDER = os.environ.get("WEBSITE_ANALYTICS_FOLDER") or str(
+    Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics"
 )
-
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-
-try:
-    from airflow.providers.standard.operators.hitl import ApprovalOperator
-except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow 3.1, or without the standard provider
-    ApprovalOperator = None
-else:
-
-    class Approval(ApprovalOperator):
-        """An approval that ends as skipped, with the reason, if the plan is rejected."""
-
-        def execute_complete(self, context, event):
-            if event.get("chosen_options") == [self.REJECT]:
-                user = (event.get("responded_by_user") or {}).get("name") or "an unknown user"
-                raise AirflowSkipException(f"Rejected by {user}. Nothing was changed.")
-            return super().execute_complete(context, event)
-
-
-STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
-#: Whoever triggers a run chooses one of these folders, or one in it, and no other place.
-ROOTS = os.environ.get("WEBSITE_ANALYTICS_ROOTS", STATE.as_uri()).split()
-BELOW_A_ROOT = rf"^({'|'.join(ROOTS).replace('.', '[.]')})(/[\w-][\w.-]*)*/?$(?!\n)"
-
-
-def show_digest(context):
-    """Show the digest of the plan in the form: the answer then says which plan was approved."""
-    digest = context["ti"].xcom_pull(task_ids="plan")["digest"]
-    context["task"].params["digest"] = Param(digest, type="string", description="Plan to approve")
 
 
 @dag(
     description="Sync the excluded IP addresses of all websites after a person approved the plan",
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-    max_active_runs=1,  # concurrent runs must not write the ledger
+    max_active_runs=1,
     params={
-        "state_path": Param(
-            ROOTS[0],
-            type="string",
-            pattern=BELOW_A_ROOT,
-            description="Folder for ledger, plans and audit trail: shared by all workers and durable, "
-            "such as s3://bucket/path",
+        "accept": Param(
+            [],
+            type=["array", "null"],
+            items={"type": "string", "enum": ["empty", "loss"]},
+            description="Safety checks to override in this run; the approver decides",
         ),
-        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Plan even if a safety check fails; the approver decides"),
     },
     tags=["analytics", "example"],
     doc_md=__doc__,
 )
 def sync_excluded_ips_with_approval():
-    arguments = {
-        "exclude_ips": "{{ var.value.exclude_ips }}",
-        "mode": "managed",
-        "list_name": "office",
-        "ledger_path": "{{ params.state_path }}/office_ledger.json",
-        "plan_path": "{{ params.state_path }}/plans/{{ run_id }}.json",
-    }
-    plan = SyncExcludedIpsOperator(task_id="plan", dry_run=True, force="{{ params.force }}", **arguments)
-
-    @task.short_circuit
-    def anything_to_approve(planned: dict, params: dict | None = None) -> bool:
-        if planned["unsafe"] and not planned["force"]:
-            raise AirflowFailException(f"{planned['unsafe']} If this is intended, trigger the DAG with force.")
-        return bool(planned["changes"]) and not params["dry_run"]
-
-    approve = Approval(
-        task_id="approve",
-        subject="Change the excluded IP addresses?",
-        body="{{ ti.xcom_pull(task_ids='plan')['markdown'] }}",
-        pre_execute=show_digest,
-        response_timeout=timedelta(days=1),  # Airflow 3.3 does not accept a pendulum.duration here
+    approvals.exclusion_list(
+        "office",
+        exclude_ips="{{ var.value.exclude_ips }}",
+        state_path=FOLDER,
+        accept="{{ (params.accept or []) | join(',') }}",
     )
-    apply = SyncExcludedIpsOperator(
-        task_id="apply",
-        expected_digest=approve.output,  # None if the task was only marked as success: then nothing is applied
-        refuse_own_approval=False,  # True: the person who started a run cannot approve it (Airflow 3.2 or newer)
-        audit_path="{{ params.state_path }}/audit",
-        retries=2,
-        **arguments,
-    )
-    anything_to_approve(plan.output) >> approve >> apply
 
 
-if ApprovalOperator is not None:
+with suppress(AirflowOptionalProviderFeatureException):
     sync_excluded_ips_with_approval()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from local_airflow import CHECKOUT, airflow, environment, own_temporary_folder, stop_on_signals
 
-from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DAG_ID = "nightly_website_snapshot"
@@ -53,13 +53,13 @@ def main() -> int:
                 {
                     **sandbox.connection_env,
                     **own_temporary_folder(Path(home)),
-                    "WEBSITE_ANALYTICS_ROOTS": OUTPUT.as_uri(),
+                    "WEBSITE_ANALYTICS_FOLDER": str(OUTPUT),
                 },
             )
             say("Setting up a fresh Airflow: airflow db migrate")
             run(env, "db", "migrate")
             say(f"Running the DAG: airflow dags test {DAG_ID}")
-            run(env, "dags", "test", DAG_ID, "--conf", json.dumps({"base_path": OUTPUT.as_uri()}))
+            run(env, "dags", "test", DAG_ID)
             say(f"Airflow reports: {run_state(Path(home))}")
         show_snapshot()
     except DemoError as error:

@@ -1,6 +1,6 @@
-"""What the documentation site has besides the pages of docs/: hooks of MkDocs, and what its reader of Python lacks.
+"""Hooks of MkDocs: the pages of the site that are no files of docs/.
 
-``mkdocs.yml`` names this file twice. It runs in the environment of ``make docs``, without Airflow and this package.
+It runs in the environment of ``make docs``, without Airflow and this package.
 """
 
 # ruff: noqa: ARG001 - MkDocs hands over its arguments by name
@@ -13,7 +13,6 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-import griffe
 from mkdocs.structure.files import File, Files
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -88,35 +87,3 @@ def first_sentence(html: str) -> str:
         raise ValueError("A page needs a paragraph whose first sentence says what it is about.")
     text = " ".join(unescape(re.sub(r"<[^>]+>", "", found[1])).split())
     return re.split(r"(?<=[.:]) (?=[A-Z])", text, maxsplit=1)[0].rstrip(":")
-
-
-class Markdown(griffe.Extension):  # type: ignore[misc,unused-ignore]
-    """Turns the reStructuredText of docstrings into the Markdown that the site is made of."""
-
-    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Change the docstring of a module, class, function or attribute."""
-        if not obj.docstring:
-            return
-        text = as_markdown(obj.docstring.value)
-        if obj.is_class and "execute" in obj.all_members:
-            # What an operator returns stands in its class, where no annotation tells the type.
-            returned = obj.all_members["execute"].returns
-            text = re.sub(r"^:return:", f":rtype: {returned}\n:return:", text, flags=re.MULTILINE)
-        obj.docstring.value = text
-
-
-def as_markdown(text: str) -> str:
-    """Return a docstring as Markdown."""
-    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
-    # What is written from docstrings are the pages in reference/.
-    text = re.sub(r"docs/(\w+)\.md", r"[\1](../\1.md)", text)
-
-    def fenced(found: re.Match[str]) -> str:
-        before, language, block = found.groups()
-        lines = [line.removeprefix("    ").replace("``", "") for line in block.strip("\n").splitlines()]
-        return "\n".join([f"{before}:\n" if before else "", f"```{language or 'text'}", *lines, "```", "", ""])
-
-    # A block of code after ".. code-block:: LANGUAGE", or after "::" at the end of a line or alone in it.
-    return re.sub(
-        r"^(?:\.\. code-block|(.*))::(?: (\w+))?\n\n((?:    .*\n|\n)+)", fenced, f"{text}\n", flags=re.MULTILINE
-    ).rstrip()

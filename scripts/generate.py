@@ -14,6 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import reference
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -21,12 +22,15 @@ sys.path.insert(0, str(CHECKOUT / "tests" / "contract"))
 
 import contract_table  # noqa: E402 - needs the path above
 
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS  # noqa: E402
-from airflow_provider_analytics.api.kinds import Secret  # noqa: E402
+from airflow_provider_analytics.api.fields import (  # noqa: E402
+    FIELDS,
+    LINE_FIELDS,
+    WEBSITE_FIELDS,
+    Secret,
+)
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
 from airflow_provider_analytics.api.stats import COUNTED, METRICS_PREFIX, TIMERS  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
-from airflow_provider_analytics.probe.unknowns import UNKNOWNS  # noqa: E402
 from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
@@ -40,7 +44,7 @@ def columns() -> Iterator[str]:
     yield "|---|---|---|"
     for name, kind in COLUMNS.items():
         field = FIELDS.get(name)
-        meaning = f"{field.meaning}{field.kind.in_a_column}" if field else MEANINGS[name]
+        meaning = f"{field.meaning}{field.in_a_column}" if field else MEANINGS[name]
         yield f"| `{name}` | {kind} | {meaning} |"
 
 
@@ -50,8 +54,8 @@ def settings_of_a_file() -> Iterator[str]:
     yield "|---|---|---|"
     for field in WEBSITE_FIELDS:
         if field.on_update:
-            name = f"{field.name}_from" if isinstance(field.kind, Secret) else field.name
-            yield f"| `{name}` | {field.kind.in_a_file} | {field.meaning} |"
+            name = f"{field.name}_from" if isinstance(field, Secret) else field.name
+            yield f"| `{name}` | {field.in_a_file} | {field.meaning} |"
             if field.name in LINE_FIELDS:
                 yield f"| `also_{name}` | a list | further entries |"
 
@@ -149,43 +153,6 @@ def metrics() -> Iterator[str]:
         yield f"| `{METRICS_PREFIX}.{name}` | {'timer' if name in TIMERS else 'counter'} | {meaning} |"
 
 
-def unknowns() -> Iterator[str]:
-    """Yield the rows of the table of open questions whose answers need an extra, for docs/connection.md."""
-    yield "| Question | If the service does this | set |"
-    yield "|---|---|---|"
-    for unknown in UNKNOWNS:
-        for value in unknown.values:
-            if value.effect == "extra":
-                yield f"| {unknown.question} | {value.name} | `{unknown.extra}` |"
-
-
-def conditions() -> Iterator[str]:
-    """Yield the rows of the table of conditions of the promises, for docs/internals/assumptions.md."""
-    yield "| Condition | If it is not met | Promise |"
-    yield "|---|---|---|"
-    for unknown in UNKNOWNS:
-        if unknown.promises:
-            yield f"| {unknown.needs} | {unknown.noticed} | {'; '.join(unknown.promises)} |"
-
-
-def assumptions() -> Iterator[str]:
-    """Yield the rows of the table of assumptions, for docs/internals/assumptions.md."""
-    yield "| Question | Assumed | Others, and the option that plays them |"
-    yield "|---|---|---|"
-    for unknown in UNKNOWNS:
-        others = ", ".join(
-            f"{value.name.replace('<', '&lt;')} (`{_options(value.options)}`)"
-            for value in unknown.values
-            if value.options
-        )
-        yield f"| {unknown.question} | {', '.join(unknown.assumed)} | {others} |"
-
-
-def _options(options: Mapping[str, Any]) -> str:
-    shown = {name: sorted(value) if isinstance(value, (set, frozenset)) else value for name, value in options.items()}
-    return ", ".join(f"{name}={value!r}" for name, value in shown.items())
-
-
 BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "columns": columns,
     "settings": settings_of_a_file,
@@ -194,9 +161,9 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "keys": keys_of_a_file,
     "policy": policy,
     "metrics": metrics,
-    "unknowns": unknowns,
-    "conditions": conditions,
-    "assumptions": assumptions,
+    "operators": reference.operators,
+    "hook": reference.hook,
+    "exceptions": reference.raised,
 }
 
 

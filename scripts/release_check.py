@@ -62,10 +62,8 @@ ENTRIES = {
     "sandbox",
     "snapshots",
     "storage.py",
-    "thresholds.py",
+    "guards.py",
 }
-#: Made from ``dags`` while the wheel is built; a test of the wheel holds the one to the other.
-SAMPLES = "example_dags"
 #: All files of the package that are no Python.
 DATA_FILES = {
     "py.typed",
@@ -76,6 +74,7 @@ DATA_FILES = {
 TESTS = re.compile(r"(^|/)(tests?|test_\w+\.py|conftest\.py)(/|$)")
 METADATA_FILES = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 ENTRY_POINTS = {
+    "console_scripts": {"airflow-provider-analytics": f"{PACKAGE}.commands:main"},
     "apache_airflow_provider": {"provider_info": f"{PACKAGE}.get_provider_info:get_provider_info"},
     "pytest11": {"analytics_sandbox": f"{PACKAGE}.sandbox.pytest_plugin"},
 }
@@ -272,12 +271,12 @@ def content_problems(wheel: Path) -> list[str]:
             points.read_string(archive.read(f"{about}/entry_points.txt").decode())
         description = archive.read(f"{about}/METADATA").decode() if "METADATA" in described else ""
     top = {name.partition("/")[0] for name in package}
-    data = {name for name in package if not name.endswith(".py") and not name.startswith(f"{SAMPLES}/")}
+    data = {name for name in package if not name.endswith(".py")}
     urls = set(re.findall(r"^Project-URL: (\w+), https://", description, re.MULTILINE))
     given = {section: dict(points[section]) for section in points.sections()}
     compared: dict[str, tuple[set[str], set[str]]] = {
         "the wheel": ({name.partition("/")[0] for name in names}, {PACKAGE, about}),
-        "the package": (top - {SAMPLES}, ENTRIES),
+        "the package": (top, ENTRIES),
         "files that are no Python": (data, DATA_FILES),
         "tests": (
             {name for name in package if re.search(r"(^|/)(tests?|test_\w+\.py|conftest\.py)(/|$)", name)},

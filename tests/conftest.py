@@ -10,16 +10,20 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import hypothesis
 import pytest
+import thinning
 from dag_runs import DagOutcome, RunDag, TaskOutcome
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG
+    from zoo import Zoo
 
 # Airflow reads its settings while it is imported, so they are set before any test module can import it.
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="airflow-home-"))
@@ -27,16 +31,6 @@ atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
 for name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
     del os.environ[name]
 os.environ["AIRFLOW_HOME"] = str(AIRFLOW_HOME)
-# Where the samples may keep files: by default in a folder that nobody had before, else in the folders of the tests.
-_TEMPORARY = Path(tempfile.gettempdir()).resolve()
-_ROOTS = (
-    (AIRFLOW_HOME / "website_analytics").as_uri(),
-    _TEMPORARY.as_uri(),
-    str(_TEMPORARY),
-    "s3://aws_default@analytics",
-    "s3://bucket",
-)
-os.environ["WEBSITE_ANALYTICS_ROOTS"] = " ".join(_ROOTS)
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS"] = "False"
 # Airflow 2 warns of its own default, and of the SQLAlchemy that it pins.
@@ -65,12 +59,21 @@ gc.disable()
 gc.set_threshold(10_000, 20, 20)
 
 
+@pytest.fixture(scope="session")
+def _analytics_sandbox_server() -> Iterator[Zoo]:
+    """Run the server of the fixture ``analytics_sandbox``, which in these tests can play other services, too."""
+    from zoo import Zoo
+
+    with Zoo() as server:
+        yield server
+
+
 @pytest.fixture(autouse=True)
 def forget_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test hide the secrets of an earlier one, such as a password "example": what had them may still live."""
     from airflow_provider_analytics import readable
 
-    monkeypatch.setattr(readable, "_redactors", readable._redactors)
+    monkeypatch.setattr(readable, "_redactors", WeakValueDictionary(readable._redactors))
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +84,16 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.listing.AT_ONCE", 0)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the sample DAGs that a test runs in the report of the run."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", choices=("chosen", "rest"), help="what `make test` runs, or what it leaves out")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `make test` does, and name the sample DAGs that a test runs in the report of the run."""
+    if part := config.getoption("part"):
+        chosen, rest = thinning.divided(items)
+        items[:], left_out = (chosen, rest) if part == "chosen" else (rest, chosen)
+        config.hook.pytest_deselected(items=left_out)
     for item in items:
         item.user_properties.extend(("sample", mark.args[0]) for mark in item.iter_markers("sample"))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,9 +13,11 @@ from airflow_provider_analytics.readable import readable
 
 Choice = TypeVar("Choice")
 
-_BOOLEAN_TEXTS = {"true": True, "1": True, "false": False, "0": False}
-
-
+#: Length of a name, and number of known names, up to which a similar name is suggested.
+_MAX_COMPARED = 100
+#: Python's spelling of None or a list, unlike the glob ``[ab]``.
+_PYTHON = re.compile(r"None|[\[({].*('|None).*[\])}]", re.DOTALL)
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 #: Placeholder for a value that may be a secret.
 NOT_SHOWN = object()
 
@@ -29,7 +32,9 @@ def refused(name: str, value: object, allowed: str) -> ValueError:
 
 
 def refused_together(allowed: str, **values: object) -> ValueError:
-    """Return the error for values that are not allowed together."""
+    """Return the error for values that are not allowed together, or of which one is needed."""
+    if all(value is None for value in values.values()):
+        return ValueError(f"{' and '.join(values)} are missing; allowed: {allowed}")
     shown = " and ".join(f"{name}={short_repr(value)}" for name, value in values.items())
     return ValueError(f"{shown} are not allowed together; allowed: {allowed}")
 
@@ -52,10 +57,13 @@ def one_of(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most similar to ``name``, or None."""
+    """Return the known name that is most similar to ``name``; None without one, or if it takes long to find."""
     import difflib  # imported late: operator modules import this module, and few need it
 
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
+    names = list(known)
+    if max(len(name), len(names)) > _MAX_COMPARED:
+        return None
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=cutoff)), None)
 
 
 def flag(name: str, value: object) -> bool:
@@ -63,22 +71,21 @@ def flag(name: str, value: object) -> bool:
 
     :raises ValueError: for any other value.
     """
-    if isinstance(value, (bool, int, str)):
-        meant = _BOOLEAN_TEXTS.get(str(value).strip().lower())
-        if meant is not None:
-            return meant
-    raise refused(name, value, "True or False")
+    found = _FLAGS.get(str(value).strip().lower()) if isinstance(value, (int, str)) else None
+    if found is None:
+        raise refused(name, value, "True or False")
+    return found
 
 
 def whole_number(name: str, value: object, *, at_least: int) -> int:
-    """Parse a whole number, given as int or text.
+    """Parse a whole number, given as number or text.
 
     :raises ValueError: for any other value, and below ``at_least``.
     """
-    text = str(value).strip() if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
-    if not (text.isascii() and text.removeprefix("-").isdigit()) or int(text) < at_least:
+    number = _number(value)
+    if not number.is_integer() or number < at_least:
         raise refused(name, value, f"a whole number, {at_least} or more")
-    return int(text)
+    return int(number)
 
 
 def fraction(name: str, value: object) -> float:
@@ -86,27 +93,18 @@ def fraction(name: str, value: object) -> float:
 
     :raises ValueError: for any other value.
     """
-    try:
-        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else -1.0
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= 1:  # NaN compares false
+    number = _number(value)
+    if not 0 <= number <= 1:
         raise refused(name, value, "0 to 1, such as 0.3")
     return number
 
 
-def positive_number(name: str, value: object, example: str = "24", at_most: float = 1e6) -> float:
-    """Parse a number above 0, given as number or text.
-
-    :raises ValueError: for any other value, and above ``at_most``.
-    """
-    try:
-        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else 0.0
-    except ValueError:
-        number = 0.0
-    if not 0 < number <= at_most:
-        raise refused(name, value, f"a number above 0, at most {at_most:g}, such as {example}")
-    return number
+def _number(value: object) -> float:
+    """Return a number that is given as number or text; NaN, which is in no range, for any other value."""
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            return float(value)
+    return math.nan
 
 
 def text_list(name: str, text: str) -> list[Any] | None:
@@ -120,21 +118,9 @@ def text_list(name: str, text: str) -> list[Any] | None:
             found = json.loads(plain)
             if isinstance(found, list):
                 return found
-    if _is_python_literal(plain):
+    if _PYTHON.fullmatch(plain):
         raise refused(name, text, "a list, or its JSON text: use the filter tojson in the template")
     return None
-
-
-def _is_python_literal(text: str) -> bool:
-    """Return whether a text is the Python spelling of a list, tuple, set or None, unlike the glob ``[ab]``."""
-    if text == "None":
-        return True
-    if text[:1] + text[-1:] not in ("[]", "()", "{}"):
-        return False
-    try:
-        return isinstance(ast.literal_eval(text), (list, tuple, set))
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return "'" in text
 
 
 def once(value: object) -> Any:
@@ -153,13 +139,11 @@ def names(name: str, value: object) -> tuple[str, ...]:
 
     :raises ValueError: for any other value.
     """
-    if value is None:
-        return ()
     if isinstance(value, str):
         listed = text_list(name, value)
-        value = value if listed is None else listed
-    if isinstance(value, str):
-        return tuple(part for part in map(str.strip, value.split(",")) if part)
+        value = [part for part in map(str.strip, value.split(",")) if part] if listed is None else listed
+    if value is None:
+        return ()
     if isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
         found = tuple(value)
         if all(isinstance(part, str) and part.strip() for part in found):

@@ -1,6 +1,7 @@
 """All assumptions about what the interface does not document (docs/interface.md, Not documented).
 
-The table of ``probe/unknowns.py`` lists the alternatives, and how a task detects each of them.
+docs/internals/assumptions.md lists the promises that depend on them, and how a task detects that one is wrong. The
+options of ``tests/support/zoo.py`` play the alternatives.
 
 =============================================  =====================================  ====================
 assumption                                     here                                   changed by the extra
@@ -8,8 +9,8 @@ assumption                                     here                             
 how a page is selected                         the link to the next page, or          ``page_parameter``
                                                :data:`PAGE_PARAMETER`
 format of a boolean in query and form          :data:`BOOLEAN_FORMATS`                ``boolean_format``
-update method that every proxy passes          :data:`UPDATE_METHODS`                 ``update_method``
-separator of the entries of a list             a line feed, in :mod:`kinds`           none
+update method that every proxy passes          PATCH                                  ``update_method``
+separator of the entries of a list             a line feed, in :mod:`fields`          none
 statuses that mean success                     :data:`SUCCESS`                        none
 place of the list                              :func:`page`                           ``list_key``
 place of records and page metadata             :func:`record`, :func:`page`           none
@@ -25,15 +26,12 @@ The rule for all of them: parse tolerantly, but never accept a response as a suc
 from __future__ import annotations
 
 import html
-import json
-import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
@@ -50,12 +48,11 @@ PAGE_PARAMETER = "page"
 CURSOR_PARAMETER = "cursor"
 #: Format name to its texts for false and true.
 BOOLEAN_FORMATS = {"true/false": ("false", "true"), "1/0": ("0", "1")}
-UPDATE_METHODS = ("PATCH", "PUT")
 #: Without 202, which means that the service has not applied the request yet.
 SUCCESS = frozenset({200, 201, 204})
 #: Statuses that services return for a page after the last one, instead of an empty page.
 NO_SUCH_PAGE = frozenset({400, 404, 410, 416, 422})
-#: Statuses of an update that do not report its outcome: the website is fetched instead.
+#: Statuses of a write that do not report its outcome: it counts as sent, and the website is fetched.
 UNCONFIRMED = frozenset({202, 203, 205, 206})
 #: Maximum number of fields of an error response, and of messages per field.
 MAX_MESSAGES = 50
@@ -63,40 +60,33 @@ MAX_MESSAGES = 50
 MAX_VALUES = 2_000_000
 #: Maximum length of an id: no server accepts a longer one in a path.
 MAX_ID_LENGTH = 10_000
-#: Number of bytes at the beginning of a page that are searched for its title.
-_TITLE_SEARCH_BYTES = 16 * 1024
 
 #: A reset above this number is a Unix timestamp; otherwise it is a number of seconds.
 _MIN_TIMESTAMP = 1_000_000_000
+_LIMIT_PREFIXES = ("RateLimit", "X-RateLimit", "X-Rate-Limit")
 #: Headers that announce a rate limit.
-LIMIT_HEADERS = tuple(
-    f"{prefix}-{name}"
-    for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
-    for name in ("Limit", "Remaining", "Reset")
-)
+LIMIT_HEADERS = tuple(f"{prefix}-{name}" for prefix in _LIMIT_PREFIXES for name in ("Limit", "Remaining", "Reset"))
 #: Headers in which proxies and services return the id of a request.
-_REQUEST_ID_HEADERS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
+_REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
 _JSON_TYPE = re.compile(r"^(application|text)/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
 #: Keys of other lists that a response may contain besides the list of websites.
 _OTHER_LISTS = ("links", "errors")
 #: Keys that describe a response. A response without any other key contains no account.
 _MESSAGE_KEYS = frozenset({"code", "detail", "message", "status", "success", "title"})
-#: Keys that may mark a website as deleted, and the values of ``status`` that do.
-_DELETED_KEYS = frozenset({"deleted", "is_deleted", "deleted_at", "trashed", "trashed_at", "status"})
-_DELETED_STATUSES = ("deleted", "trashed")
-#: Values of the other keys that mean "not deleted": no, and the empty dates of MySQL, PHP and Go.
-_NOT_DELETED = re.compile(r"(0|f|false|n|no|off|null|none|-?000[01]-.*)?", re.IGNORECASE)
+#: Keys that mark a website as deleted, and values of them that do not: no, and the empty date of MySQL.
+_DELETED_KEYS = ("deleted", "deleted_at")
+_NOT_DELETED = re.compile(r"(0|false|no|none|null|0000-.*)?", re.IGNORECASE)
 #: Keys that identify an account, the best first.
 ACCOUNT_NAMES = ("id", "uuid", "email", "username", "name")
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+#: Mark at the beginning of a UTF-8 text.
+_BOM = b"\xef\xbb\xbf"
+_TITLE = re.compile(r"<title\b[^>]*>([^<]*)</title", re.IGNORECASE)
+#: Number of bytes at the beginning of a page that are searched for its title.
+_TITLE_SEARCH_BYTES = 4096
 
 
-class _TooManyValuesError(Exception):
-    """A response that would take too much memory."""
-
-
-_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _TooManyValuesError)
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -134,42 +124,49 @@ class Selection:
     :param value: its value, a page number or a cursor.
     """
 
-    parameter: str | None
-    value: str | None
+    parameter: str | None = None
+    value: str | None = None
 
 
 @dataclass(frozen=True)
 class Page:
     """A page of the list, with the metadata of the service; None for missing metadata.
 
-    :param first: selection of the first page, taken from a link; None if there is no such link.
-    :param following: selection of the next page; None if there is none, or if the service does not link pages.
+    :param following: selection of the next page; None if there is none, or if the service does not link pages; empty if
+        the link does not say how.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[Record]
     total: int | None = None
     current_page: int | None = None
-    first: Selection | None = None
     following: Selection | None = None
 
 
-def record(answer: Answer) -> dict[str, Any]:
+def is_success(answer: Answer) -> bool:
+    """Return whether the service carried out the request, or, for a write, at least received it."""
+    return answer.status in SUCCESS or (answer.method != "GET" and answer.status in UNCONFIRMED)
+
+
+# Records
+
+
+def record(answer: Answer) -> Record:
     """Return the website record of a response; it must have an id.
 
     The record is the whole body, or the value of ``data``, or of the only key besides a message.
     """
-    found = _object(answer)
-    website_id(found, answer)
-    _reject_api_key(_domains([found]), answer)
+    found = record_or_none(answer)
+    if found is None:
+        raise answer.unexpected("The response is empty, or contains no website record with a usable id.")
     return found
 
 
-def record_or_none(answer: Answer) -> dict[str, Any] | None:
-    """Return the website record of a response to a write, or None if there is none: an empty body, a message.
+def record_or_none(answer: Answer) -> Record | None:
+    """Return the website record of a response to a write, or None if it contains none: an empty body, a message, 202.
 
     :raises UnexpectedResponseError: for a response that is not JSON, or that reports a failure.
     """
-    if is_empty(answer):
+    if not answer.body.strip() or answer.status in UNCONFIRMED:
         return None
     found = _unwrapped(document(answer))
     if not isinstance(found, dict) or not _is_valid_id(found.get("id")):
@@ -178,145 +175,32 @@ def record_or_none(answer: Answer) -> dict[str, Any] | None:
     return found
 
 
-def account(answer: Answer) -> dict[str, Any]:
+def account(answer: Answer) -> Record:
     """Return the account record of a response: the body, or its ``data``. Its fields are not documented."""
-    found = _object(answer)
-    if found.keys() <= _MESSAGE_KEYS:
+    found = _unwrapped(document(answer))
+    if not isinstance(found, dict) or found.keys() <= _MESSAGE_KEYS:
         raise answer.unexpected("The response contains no account record.")
     _reject_api_key([account_id(found) or ""], answer)
     return found
 
 
-def account_id(found: Mapping[str, Any]) -> str | None:
+def account_id(found: Record) -> str | None:
     """Return the id of an account, or else the first of :data:`ACCOUNT_NAMES` that the record has."""
     return next((str(found[name]) for name in ACCOUNT_NAMES if found.get(name) not in (None, "")), None)
 
 
-def is_deleted(found: Mapping[str, Any]) -> bool:
+def is_deleted(found: Record) -> bool:
     """Return whether a record marks its website as deleted."""
-    texts = {name: str(found[name] or "").strip() for name in _DELETED_KEYS & found.keys()}
-    status = texts.pop("status", "").lower()
-    return status in _DELETED_STATUSES or not all(_NOT_DELETED.fullmatch(text) for text in texts.values())
+    return not all(_NOT_DELETED.fullmatch(str(found.get(name) or "").strip()) for name in _DELETED_KEYS)
 
 
-def not_deleted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def not_deleted(rows: list[Record]) -> list[Record]:
     """Return the records of websites that are not deleted."""
     # The first condition saves a call for most records: a list may have 100,000 of them.
-    return [row for row in rows if _DELETED_KEYS.isdisjoint(row) or not is_deleted(row)]
+    return [row for row in rows if not (row.get("deleted_at") or row.get("deleted")) or not is_deleted(row)]
 
 
-def is_empty(answer: Answer) -> bool:
-    """Return whether the body is empty or blank."""
-    return not answer.body.strip()
-
-
-def acknowledged(answer: Answer) -> None:
-    """Accept a response without a record as a success: an empty one, or a JSON object that reports no error.
-
-    :raises UnexpectedResponseError: for any other response.
-    """
-    if is_empty(answer):
-        return
-    found = document(answer)
-    inner = _unwrapped(found)
-    if not isinstance(found, dict) or any(
-        part.get("deleted") is False for part in (found, inner) if isinstance(part, dict)
-    ):
-        raise answer.unexpected("The response does not confirm the request.")
-
-
-def page(answer: Answer, url: str, list_key: str | None = None) -> Page:
-    """Return the rows and the page metadata of a list response.
-
-    The rows are the whole body, the value of ``data``, or the only other list. They may be nested in the same way in an
-    object under ``data``. The metadata are next to the rows or under ``meta``. Numbers may be text.
-
-    :param url: URL of the request without its query; only links to this address are used.
-    :param list_key: key of the list, with dots for nested objects; None: as described.
-    """
-    found = document(answer)
-    if isinstance(found, list):
-        return Page(_rows(found, answer))
-    rows, around = _find_list(found, answer, list_key)
-    meta: dict[str, Any] = {}
-    for place in around:
-        nested = place.get("meta")
-        meta |= {**place, **nested} if isinstance(nested, dict) else place
-    return Page(
-        rows=_rows(rows, answer),
-        total=number(meta.get("total")),
-        current_page=number(meta.get("current_page")),
-        first=_first(meta, url),
-        following=_following(meta, url),
-    )
-
-
-def _first(meta: Mapping[str, Any], url: str) -> Selection | None:
-    """Return the selection of the first page, from ``links.first`` or ``first_page_url``."""
-    link = _linked(meta, "first") or meta.get("first_page_url")
-    return selection(link, url) if isinstance(link, str) and link else None
-
-
-def _following(meta: Mapping[str, Any], url: str) -> Selection | None:
-    """Return the selection of the next page, from ``links.next``, ``next_page_url``, ``next`` or ``next_cursor``.
-
-    The client never follows a link. It reads only the query, and only if the link has the address of the request. A
-    link to another address, as behind some proxies, means only that there is a next page.
-    """
-    for link in (_linked(meta, "next"), meta.get("next_page_url"), meta.get("next")):
-        if isinstance(link, str) and link:
-            return selection(link, url)
-    cursor = meta.get("next_cursor")
-    return Selection(None, str(cursor)) if isinstance(cursor, (str, int)) and cursor != "" else None
-
-
-def _linked(meta: Mapping[str, Any], name: str) -> Any:
-    links = meta.get("links")
-    return links.get(name) if isinstance(links, dict) else None
-
-
-def selection(link: str, url: str) -> Selection:
-    """Return how a link selects a page; an empty selection if the link has another address."""
-    try:
-        target, base = urlsplit(urljoin(url, link)), urlsplit(url)
-    except ValueError:
-        return Selection(None, None)
-    if (target.scheme, target.netloc.lower(), target.path) != (base.scheme, base.netloc.lower(), base.path):
-        return Selection(None, None)
-    others = [(name, value) for name, value in parse_qsl(target.query) if name not in ListFilters.__annotations__]
-    return Selection(*others[0]) if len(others) == 1 else Selection(None, None)
-
-
-def _find_list(found: Any, answer: Answer, list_key: str | None) -> tuple[list[Any], list[Mapping[str, Any]]]:
-    """Return the list of websites, and the objects that contain it, the outermost first."""
-    around: list[Mapping[str, Any]] = []
-    if list_key is not None:
-        for name in list_key.split("."):
-            if isinstance(found, dict):
-                around.append(found)
-            found = found.get(name) if isinstance(found, dict) else None
-        if not isinstance(found, list):
-            raise answer.unexpected(
-                f"The response contains no list under {list_key!r}, which the extra list_key names."
-            )
-        return found, around
-    while isinstance(found, dict):
-        around.append(found)
-        lists = {key: value for key, value in found.items() if isinstance(value, list)}
-        if "data" in lists:
-            return lists["data"], around
-        named = [key for key in lists if key not in _OTHER_LISTS]
-        if len(named) == 1:
-            return lists[named[0]], around
-        if named or not isinstance(found.get("data"), dict):
-            raise answer.unexpected(
-                "The response contains no list of websites, or more than one: the extra list_key names the right one."
-            )
-        found = found["data"]
-    raise answer.unexpected("The response is not a list of websites.")
-
-
-def website_id(row: Mapping[str, Any], answer: Answer) -> str:
+def website_id(row: Record, answer: Answer) -> str:
     """Return the id of a website record as text."""
     found = row.get("id")
     if not _is_valid_id(found):
@@ -333,7 +217,7 @@ def _is_valid_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _domains(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def _domains(rows: Iterable[Record]) -> list[str]:
     return [domain for row in rows if type(domain := row.get("domain")) is str]
 
 
@@ -348,67 +232,122 @@ def _reject_api_key(names: list[str], answer: Answer) -> None:
         )
 
 
+# Lists
+
+
+def page(answer: Answer, list_key: str | None = None) -> Page:
+    """Return the rows and the page metadata of a list response.
+
+    The rows are the whole body, the value of ``data``, or the only other list. They may be nested in the same way in an
+    object under ``data``. The metadata are next to the rows or under ``meta``. Numbers may be text.
+
+    :param list_key: key of the list, with dots for nested objects; None: as described.
+    """
+    rows, around = _find_list(answer, list_key)
+    if not set(map(type, rows)) <= {dict}:
+        raise answer.unexpected("The list contains items that are not website records.")
+    _reject_api_key(_domains(rows), answer)
+    meta: Record = {}
+    for place in around:
+        for part in (place, place.get("meta")):
+            if isinstance(part, dict):
+                # Without lists: Laravel's ``meta.links`` is a list of labels, and must not hide the object ``links``.
+                meta |= {name: value for name, value in part.items() if not isinstance(value, list)}
+    return Page(rows, number(meta.get("total")), number(meta.get("current_page")), _following(meta, answer.path))
+
+
+def _find_list(answer: Answer, list_key: str | None) -> tuple[list[Any], list[Record]]:
+    """Return the list of websites, and the objects that contain it, the outermost first."""
+    found = document(answer)
+    around: list[Record] = []
+    keys = list_key.split(".") if list_key else None
+    while isinstance(found, dict) and keys != []:
+        around.append(found)
+        found = found.get(keys.pop(0) if keys else _key_of_list(found))
+    if isinstance(found, list) and not keys:
+        return found, around
+    if list_key:
+        raise answer.unexpected(f"The response contains no list under {list_key!r}, which the extra list_key names.")
+    raise answer.unexpected(
+        "The response contains no list of websites, or more than one: the extra list_key names the right one."
+    )
+
+
+def _key_of_list(found: Record) -> str:
+    lists = [key for key, value in found.items() if isinstance(value, list) and key not in _OTHER_LISTS]
+    if "data" in lists or not lists:
+        return "data"
+    return lists[0] if len(lists) == 1 else ""
+
+
+def _following(meta: Record, path: str) -> Selection | None:
+    """Return the selection of the next page, from ``links.next``, ``next_page_url``, ``next`` or ``next_cursor``.
+
+    The client never follows a link: it reads only the query. The first one that selects a page counts.
+    """
+    named = meta.get("links")
+    links = (named.get("next") if isinstance(named, dict) else None, meta.get("next_page_url"), meta.get("next"))
+    found = [selection(link, path) for link in links if isinstance(link, str) and link]
+    cursor = meta.get("next_cursor")
+    if isinstance(cursor, (str, int)) and cursor != "":
+        found.append(Selection(value=str(cursor)))
+    return next((one for one in found if one.value is not None), found[0] if found else None)
+
+
+def selection(link: str, path: str) -> Selection:
+    """Return how a link selects a page; an empty selection if it does not.
+
+    A service behind a proxy may see another scheme, host and prefix than the client. So a link counts if its path ends
+    with the path of the list. It may repeat the filters of the request.
+
+    :param path: path of the list, from ``/api/v1`` on.
+    """
+    try:
+        target = urlsplit(urljoin(path, link))
+    except ValueError:
+        return Selection()
+    others = [(name, value) for name, value in parse_qsl(target.query) if name not in ListFilters.__annotations__]
+    is_list = target.path.endswith(path) and len(others) == 1
+    return Selection(*others[0]) if is_list else Selection()
+
+
+# Errors
+
+
 def error_details(answer: Answer) -> tuple[str, dict[str, list[str]]]:
     """Return the message of an error response, or its excerpt, and the messages by field; all readable."""
     try:
         found = _decode(answer.body)
-    except _DECODE_ERRORS:
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         return (page_title(answer) or answer.excerpt() or "(empty response)"), {}
-    errors: dict[str, list[str]] = {}
-    for name, messages in _by_field(found.get("errors")):
-        if len(errors) < MAX_MESSAGES or name in errors:
-            kept = errors.setdefault(_one_line(name), [])
-            kept += [_one_line(message) for message in messages[: MAX_MESSAGES - len(kept)]]
-    for key in ("message", "error", "detail", "title"):
-        if isinstance(found.get(key), str) and found[key].strip():
-            return _one_line(found[key]), errors
-    return answer.excerpt(), errors
-
-
-def _by_field(errors: object) -> Iterator[tuple[str, list[object]]]:
-    """Yield each field of an error response with its messages, from an object or a list of objects."""
-    if isinstance(errors, dict):
-        yield from ((name, _as_list(messages)) for name, messages in errors.items())
-    for entry in errors if isinstance(errors, list) else ():
-        if isinstance(entry, dict):
-            name = next((entry[key] for key in ("field", "param", "name", "source") if key in entry), None)
-            message = next((entry[key] for key in ("message", "detail", "msg", "title") if key in entry), "")
-            if isinstance(name, str):
-                yield name, [message]
+    texts = [found.get(key) for key in ("message", "error", "detail", "title")]
+    message = next((text for text in texts if isinstance(text, str) and text.strip()), None)
+    errors = {}
+    listed = found.get("errors")
+    if isinstance(listed, dict):
+        for name, messages in islice(listed.items(), MAX_MESSAGES):
+            each = messages if isinstance(messages, list) else [messages]
+            errors[_one_line(name)] = [_one_line(one) for one in each[:MAX_MESSAGES]]
+    return (_one_line(message) if message else answer.excerpt()), errors
 
 
 def error_facts(answer: Answer) -> list[str]:
     """Return facts from the headers of an error response: when to retry, rate limits, request ids for support."""
     facts = []
-    for name in ("Retry-After", "RateLimit", "RateLimit-Policy", *LIMIT_HEADERS, *_REQUEST_ID_HEADERS):
+    for name in ("Retry-After", "RateLimit", "RateLimit-Policy", *LIMIT_HEADERS, *_REQUEST_IDS):
         if value := answer.headers.get(name, "").strip():
-            seconds = number(value) if name == "Retry-After" or name.endswith("-Reset") else None
-            if seconds is not None and seconds > _MIN_TIMESTAMP:
-                facts.append(f"{name} {_time_of_day(seconds)}")
-            elif seconds is not None:
-                facts.append(f"{name} {seconds} s, until {_time_of_day(time.time() + seconds)}")
-            else:
-                facts.append(f"{name} {_one_line(value, 60)}")
+            unit = " s" if name == "Retry-After" and value.isdigit() else ""
+            facts.append(f"{name} {_one_line(value, 60)}{unit}")
     return facts
-
-
-def _time_of_day(timestamp: float) -> str:
-    try:
-        return f"{datetime.fromtimestamp(timestamp, UTC):%H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):
-        return "an unknown time"
 
 
 def page_title(answer: Answer) -> str:
     """Return the title of an HTML page, readable; empty for any other response."""
     head = decoded(answer.body[:_TITLE_SEARCH_BYTES], answer.headers.get("Content-Type", ""))
-    _, _, rest = re.split(r"<title\b", head, maxsplit=1, flags=re.IGNORECASE)[-1].partition(">")
-    title, *closed = re.split("</title", rest, maxsplit=1, flags=re.IGNORECASE)
-    # One entity at a time: Python raises an error for a number of thousands of digits.
-    plain = _ENTITY.sub(lambda entity: html.unescape(entity[0]), title)
-    return readable(plain, breaks="fold", is_part=True) if closed else ""
+    title = _TITLE.search(head)
+    return readable(html.unescape(title[1]), breaks="fold", is_part=True) if title else ""
 
 
 def is_html(answer: Answer) -> bool:
@@ -435,17 +374,17 @@ def pause(headers: Mapping[str, str]) -> float:
     ``X-Rate-Limit-``. The reset is a number of seconds or a Unix timestamp. Also reads the header ``RateLimit`` with
     ``r=`` and ``t=``. Returns 0 without a reset.
     """
-    if not any("rate" in name.lower() for name in headers):
-        return 0.0
-    combined = headers.get("RateLimit", "")
-    remaining = _parameter(combined, "r")
-    reset = _parameter(combined, "t")
-    for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit"):
-        remaining = number(headers.get(f"{prefix}-Remaining")) if remaining is None else remaining
-        reset = number(headers.get(f"{prefix}-Reset")) if reset is None else reset
-    if remaining != 0 or reset is None:
-        return 0.0
-    return max(0.0, reset - time.time()) if reset > _MIN_TIMESTAMP else float(reset)
+    combined = dict(re.findall(r"[;,]\s*([rt])=(\d+)", headers.get("RateLimit", "")))
+    limits = [(combined.get("r"), combined.get("t"))]
+    limits += [(headers.get(f"{prefix}-Remaining"), headers.get(f"{prefix}-Reset")) for prefix in _LIMIT_PREFIXES]
+    for remaining, reset in limits:
+        seconds = number(reset)
+        if number(remaining) == 0 and seconds is not None:
+            return max(0.0, seconds - time.time()) if seconds > _MIN_TIMESTAMP else float(seconds)
+    return 0.0
+
+
+# Bodies
 
 
 def document(answer: Answer) -> Any:
@@ -453,60 +392,33 @@ def document(answer: Answer) -> Any:
 
     :raises UnexpectedResponseError: if it is not JSON, or reports a failure.
     """
-    if is_empty(answer):
+    if not answer.body.strip():
         raise answer.unexpected("The response is empty.")
     kind = answer.headers.get("Content-Type", "").strip()
     if kind and not _JSON_TYPE.match(kind):
-        page = " It is a web page: of a login, or of a wrong Base URL." if is_html(answer) else ""
+        page = " It is a web page: of a maintenance, a login or a wrong Base URL." if is_html(answer) else ""
         raise answer.unexpected(f"The response is not JSON.{page} Its type is '{_one_line(kind, 60)}'.")
     try:
         found = _decode(answer.body)
-    except _TooManyValuesError:
-        raise answer.unexpected(f"The response has more than {MAX_VALUES:,} values.") from None
-    except _DECODE_ERRORS as error:
-        raise answer.unexpected(f"The response is not JSON ({error}).") from None
+    except ValueError as error:
+        raise answer.unexpected(str(error)) from None
     if isinstance(found, dict) and _reports_failure(found):
         raise answer.unexpected("The response reports a failure, although its status means success.")
     return found
 
 
 def _decode(body: bytes) -> Any:
+    """Return the JSON of a body.
+
+    :raises ValueError: if it is not JSON, or would take too much memory; the message is a sentence.
+    """
     # Each value except the first follows one of these characters. Those within text are counted as well.
     if len(body) > MAX_VALUES and sum(map(body.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
-        raise _TooManyValuesError
-    plain = body.removeprefix(b"\xef\xbb\xbf")
+        raise ValueError(f"The response has more than {MAX_VALUES:,} values.")
     try:
-        return msgspec.json.decode(plain)
-    except msgspec.DecodeError:
-        # Half a surrogate pair and a number too large for a float are valid JSON, but cannot be stored or sent.
-        with suppress(ValueError):
-            found = json.loads(
-                plain.decode(), parse_float=_finite, parse_constant=_reject_constant, object_hook=_require_encodable_id
-            )
-            return msgspec.json.decode(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
-        raise
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
-def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _require_encodable_id(found: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of a response; raise if its id cannot be encoded: replacing characters could make ids equal."""
-    str(found.get("id")).encode()
-    return found
-
-
-def _object(answer: Answer) -> dict[str, Any]:
-    found = _unwrapped(document(answer))
-    if not isinstance(found, dict):
-        raise answer.unexpected("The response contains no record.")
-    return found
+        return msgspec.json.decode(body.removeprefix(_BOM))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"The response is not JSON ({error}).") from None
 
 
 def _unwrapped(found: Any) -> Any:
@@ -519,21 +431,14 @@ def _unwrapped(found: Any) -> Any:
     return held[0] if len(held) == 1 and isinstance(held[0], dict) else found
 
 
-def _rows(found: list[Any], answer: Answer) -> list[dict[str, Any]]:
-    if not set(map(type, found)) <= {dict}:
-        raise answer.unexpected("The list contains items that are not website records.")
-    _reject_api_key(_domains(found), answer)
-    return found
-
-
-def _reports_failure(found: Mapping[str, Any]) -> bool:
+def _reports_failure(found: Record) -> bool:
     """Return whether a body reports an error despite a success status."""
-    status = number(found.get("status"))
+    status = found.get("status")
     return (
         bool(found.get("error") or found.get("errors"))
         or str(found.get("success", True)).lower() in ("false", "0")
-        or str(found.get("status")).lower() in ("error", "fail", "failed")
-        or (status is not None and status >= 400)
+        or str(status).lower() in ("error", "fail", "failed")
+        or (number(status) or 0) >= 400
     )
 
 
@@ -545,16 +450,7 @@ def number(value: object) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
-def _parameter(header: str, name: str) -> int | None:
-    found = re.search(rf"[;,]\s*{name}=(\d+)", header)
-    return number(found[1]) if found else None
-
-
 def _one_line(message: object, limit: int = EXCERPT_LENGTH) -> str:
     """Return a text of a response as one readable line; the service may have cut it."""
     text = message if isinstance(message, str) else msgspec.json.encode(message)
     return readable(text, limit, breaks="fold", is_part=True)
-
-
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]

@@ -14,6 +14,7 @@ from airflow_provider_analytics.readable import is_plain
 _ALLOWED = "a domain name such as www.example.com, without scheme, port, path or spaces"
 _NOT_IN_A_DOMAIN = re.compile(r"[\s\x00-\x20\x7f/\\:@?#%&=,;\"'<>()\[\]{}|^`]")
 _AROUND_A_DOMAIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://|(:[0-9]*)?(/.*)?$", re.DOTALL)
+_GLOB = re.compile(r"[*?\[]")
 _MAX_LENGTH = 254
 
 
@@ -38,21 +39,23 @@ def same_domain(one: str, other: str) -> bool:
 
 def spellings(domain: str) -> list[str]:
     """Return the spellings that a service may use for a domain: as given, as A-labels, as U-labels."""
-    key = domain_key(domain)
-    try:
+    given, key = domain.removesuffix("."), domain_key(domain)
+    unicode = key
+    with suppress(idna.IDNAError):
         unicode = idna.decode(key)
-    except idna.IDNAError:
-        unicode = key
-    return (
-        list(dict.fromkeys((domain.removesuffix("."), key, unicode))) if key != unicode else [domain.removesuffix(".")]
-    )
+    return [given] if key == unicode else list(dict.fromkeys((given, key, unicode)))
 
 
 def matches(pattern: str, domain: str) -> bool:
     """Return whether a glob such as ``*bücher.example`` matches a domain, in any spelling of both."""
-    forms = {one.lower() for one in (*spellings(domain), domain_key(domain))}
+    forms = {*map(str.lower, spellings(domain)), domain_key(domain)}
     globs = {pattern.lower().removesuffix("."), domain_key(pattern)}
     return any(fnmatch.fnmatchcase(form, glob) for form in forms for glob in globs)
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether a text is a glob such as ``*.example.com``."""
+    return _GLOB.search(text) is not None
 
 
 def may_become(domain: str) -> set[str]:
@@ -62,20 +65,9 @@ def may_become(domain: str) -> set[str]:
     """
     own = domain_key(domain)
     keys = {own}
-    if not domain.isascii():
-        with suppress(UnicodeError):
-            keys.add(domain.encode("idna").decode().lower().removesuffix("."))  # Python's codec follows IDNA 2003
-    return (keys | {key.removeprefix("www.") for key in keys} | {f"www.{key}" for key in keys}) - {own}
-
-
-def is_variant(domain: str, shown: str) -> bool:
-    """Return whether a service may write a domain as ``shown``: as a subdomain or parent, or by :func:`may_become`."""
-    try:
-        check_domain(shown)
-    except ValueError:
-        return False
-    one, other = domain_key(domain), domain_key(shown)
-    return other in may_become(domain) or one.endswith(f".{other}") or other.endswith(f".{one}")
+    with suppress(UnicodeError):
+        keys.add(domain_key(domain.encode("idna").decode()))  # Python's codec follows IDNA 2003
+    return {other for key in keys for other in (key, key.removeprefix("www."), f"www.{key}")} - {own}
 
 
 def domain_key(domain: str) -> str:
@@ -88,13 +80,12 @@ def domain_key(domain: str) -> str:
     """
     if ":" in domain or "/" in domain:
         domain = _AROUND_A_DOMAIN.sub("", domain)
+    domain = domain.lower().rstrip(".")
     if domain.isascii():
-        return domain.lower().rstrip(".")
-    try:
-        mapped = idna.uts46_remap(domain, std3_rules=False)
-    except idna.IDNAError:
-        mapped = domain.lower()
-    return ".".join(map(_to_a_label, mapped.split("."))).rstrip(".")
+        return domain
+    with suppress(idna.IDNAError):
+        domain = idna.uts46_remap(domain, std3_rules=False)
+    return ".".join(map(_to_a_label, domain.split("."))).rstrip(".")
 
 
 def _to_a_label(label: str) -> str:

@@ -10,9 +10,8 @@ import functools
 import ipaddress
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from airflow_provider_analytics.api.checks import one_of, refused, short_repr, text_list
@@ -20,6 +19,7 @@ from airflow_provider_analytics.readable import readable
 
 Entries = tuple[str, ...]
 Read = TypeVar("Read")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: Ways to handle a network: the interface documents single addresses only.
 NETWORKS = ("reject", "expand", "send")
@@ -37,6 +37,7 @@ _WILDCARD = re.compile(r"(?=[^*]*\*)(([0-9]{1,3}|\*)(\.([0-9]{1,3}|\*)){1,3}|[0-
 _NOT_IN_A_WORD = re.compile(r"[\s,;<>\"']|\.\.\.$|\u2026")
 
 
+@dataclass(eq=False)
 class UnusableEntriesError(ValueError):
     """Invalid entries of a list.
 
@@ -46,12 +47,10 @@ class UnusableEntriesError(ValueError):
     :param allowed: allowed entries.
     """
 
-    def __init__(self, argument: str, place: str, problems: Sequence[tuple[int, str]], allowed: str) -> None:
-        self.argument = argument
-        self.place = place
-        self.problems = tuple(problems)
-        self.allowed = allowed
-        super().__init__(argument, place, self.problems, allowed)
+    argument: str
+    place: str
+    problems: Sequence[tuple[int, str]]
+    allowed: str
 
     def __str__(self) -> str:
         listed = "; ".join(f"{self.place} {number}: {problem}" for number, problem in self.problems[:_MAX_LISTED])
@@ -59,31 +58,37 @@ class UnusableEntriesError(ValueError):
         return f"{self.argument} has {len(self.problems):,} unusable entries: {listed}{more}; allowed: {self.allowed}"
 
 
-class EntryType(ABC):
-    """Type of the entries of a list: how to parse and compare them."""
+class EntryType:
+    """Type of the entries of a list: how to parse and compare them. This class is for words, case-sensitive."""
 
     #: Allowed entries, for messages.
-    allowed: ClassVar[str]
+    allowed: ClassVar[str] = "one query parameter per line or entry"
 
-    def parse(self, argument: str, value: Iterable[str] | str, networks: str = "reject") -> Entries:
-        """Return the entries of a list, or of a text with one entry per line, normalized and without duplicates.
+    def parser(self, networks: str) -> Callable[[str], Entries]:
+        """Return a function that parses the entries of one list; its :class:`ValueError` describes the problem.
 
-        A text may also be a JSON list, such as one that a template renders with ``tojson``. A ``#`` at the beginning of
-        a line or after white space starts a comment. A text may contain blank lines.
-
-        :param argument: name of the argument, for messages.
         :param networks: for addresses: ``"reject"`` refuses networks, ``"expand"`` replaces them by their addresses
             (at most :data:`EXPAND_LIMIT` in all), ``"send"`` keeps them as networks.
-        :raises ValueError: if it is neither a list nor a text, or ``networks`` is invalid.
-        :raises UnusableEntriesError: if entries are invalid; the message lists all of them with their numbers.
         """
-        parse = self.parser(networks)
 
-        def read(line: object) -> Entries:
-            entry = entry_of(line)
-            return parse(entry) if entry else ()
+        def parse(entry: str) -> Entries:
+            if not self.is_understood(entry):
+                raise ValueError("contains white space, a separator or a quote; write one parameter per line")
+            return (entry,)
 
-        return tuple(dict.fromkeys(chain.from_iterable(each_line(argument, value, read, self.allowed))))
+        return parse
+
+    def is_understood(self, entry: str) -> bool:
+        """Return whether a text of the service, without comment, is exactly one entry.
+
+        A service may separate, encode or cut a list differently than docs/interface.md documents. Then a text is not an
+        entry, and sending it back would replace the real entries.
+        """
+        return not _NOT_IN_A_WORD.search(entry)
+
+    def key(self, line: str) -> str:
+        """Normalize a line, so that equal entries compare equal. A line with only a comment becomes empty text."""
+        return without_comment(line)
 
     def check_line(self, line: str) -> str:
         """Return a line of a list as the client sends it: an entry, with or without a comment, or only a comment.
@@ -99,35 +104,11 @@ class EntryType(ABC):
             raise ValueError("is blank")
         return stripped(line)
 
-    @abstractmethod
-    def is_understood(self, entry: str) -> bool:
-        """Return whether a text of the service, without comment, is exactly one entry.
-
-        A service may separate, encode or cut a list differently than docs/interface.md documents. Then a text is not an
-        entry, and sending it back would replace the real entries.
-        """
-
-    @abstractmethod
-    def key(self, line: str) -> str:
-        """Normalize a line, so that equal entries compare equal. A line with only a comment becomes empty text."""
-
-    @abstractmethod
-    def parser(self, networks: str) -> Callable[[str], Entries]:
-        """Return a function that parses the entries of one list; its :class:`ValueError` describes the problem."""
-
 
 class Addresses(EntryType):
     """IP addresses. IPv6 is compressed and in lower case; an IPv4-mapped address becomes IPv4."""
 
     allowed = "one IP address per line or entry"
-
-    def is_understood(self, entry: str) -> bool:
-        """Return whether a text is an address, a network, a range, or an address with ``*`` for some parts."""
-        return _is_address(entry)
-
-    def key(self, line: str) -> str:
-        """Normalize an address or a network; return any other text unchanged."""
-        return _address_key(line)
 
     def parser(self, networks: str) -> Callable[[str], Entries]:
         """Return a function that parses addresses and networks."""
@@ -136,48 +117,36 @@ class Addresses(EntryType):
 
         def parse(entry: str) -> Entries:
             nonlocal left
-            network = _network(entry)
+            network = _check_network(entry)
             if network.num_addresses == 1:
                 return (str(network.network_address),)
+            if networks == "send":
+                return (str(network),)
             if networks == "reject":
                 raise ValueError(
                     "is a network; the interface promises addresses only (networks='expand' sends each of its "
                     "addresses, networks='send' sends it unchanged)"
                 )
-            if networks == "send":
-                return (str(network),)
             left -= network.num_addresses
             if left < 0:
                 raise ValueError(
                     f"has {network.num_addresses:,} addresses; all networks together may expand to {EXPAND_LIMIT:,}"
                 )
-            return tuple(str(address) for address in network)
+            return tuple(map(str, network))
 
         return parse
-
-
-class Words(EntryType):
-    """Single words such as query parameters, case-sensitive."""
-
-    allowed = "one query parameter per line or entry"
 
     def is_understood(self, entry: str) -> bool:
-        """Return whether a text is one word, without separators, quotes and marks of a cut text."""
-        return not _NOT_IN_A_WORD.search(entry)
+        """Return whether a text is an address, a network, a range, or an address with ``*`` for some parts.
+
+        A note may follow it, which people write without ``#``.
+        """
+        first, *note = entry.replace("#", " ").split()
+        return _is_address(first) and not any(map(_is_address, note))
 
     def key(self, line: str) -> str:
-        """Return the line without its comment."""
-        return without_comment(line)
-
-    def parser(self, networks: str) -> Callable[[str], Entries]:
-        """Return a function that parses words."""
-
-        def parse(entry: str) -> Entries:
-            if not self.is_understood(entry):
-                raise ValueError("contains white space, a separator or a quote; write one parameter per line")
-            return (entry,)
-
-        return parse
+        """Normalize an address or a network; return any other text unchanged."""
+        return _address_key(line)
 
 
 def each_line(argument: str, value: Any, read: Callable[[Any], Read], allowed: str) -> list[Read]:
@@ -190,12 +159,11 @@ def each_line(argument: str, value: Any, read: Callable[[Any], Read], allowed: s
     :raises ValueError: if it is neither a list nor a text.
     :raises UnusableEntriesError: if lines cannot be read; the message lists them with their numbers.
     """
-    if isinstance(value, str) and (found := text_list(argument, value)) is not None:
-        value = found
-    place = "line" if isinstance(value, str) else "entry"
+    place = "entry"
     if isinstance(value, str):
-        value = value.splitlines()
-    elif isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
+        listed = text_list(argument, value)
+        place, value = ("line", value.splitlines()) if listed is None else (place, listed)
+    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise refused(argument, value, "a list, or a text with one entry per line")
     found = []
     problems = []
@@ -217,6 +185,8 @@ def line_key(line: str, key: Callable[[str], str]) -> tuple[str, str]:
     return key(line), " ".join(stripped(line).removeprefix(entry).split())
 
 
+# Each list is read several times.
+@functools.lru_cache(maxsize=1 << 16)
 def without_comment(line: str) -> str:
     """Return the part of a line before its comment."""
     return stripped(_COMMENT.sub("", stripped(line)))
@@ -242,22 +212,36 @@ def entry_of(line: object) -> str:
     return entry
 
 
-def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _network(entry: str, *, strict: bool = True) -> Network:
+    """Return the network of an address or network; of an IPv4-mapped one (::ffff:a.b.c.d/n), the IPv4 network."""
+    network = ipaddress.ip_network(entry, strict=strict)
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= _MAPPED_BITS:
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None:
+            return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
+    return network
+
+
+def _check_network(entry: str) -> Network:
+    """Return the network of an entry of a user.
+
+    :raises ValueError: if it is no address or network, or too wide.
+    """
     if "%" in entry:
         raise ValueError("has a scope id, which is valid on one machine only")
     try:
-        network = ipaddress.ip_network(entry, strict=False)
+        network = _network(entry, strict=False)
     except ValueError:
         raise ValueError("is not an IP address") from None
-    if "/" in entry and ipaddress.ip_address(entry.partition("/")[0]) != network.network_address:
+    if "/" in entry and _network(entry.partition("/")[0]).network_address != network.network_address:
         raise ValueError(f"has host bits set; the network is {network}")
-    network = _unmap_ipv4(network)
     if network.num_addresses == 1 and network.network_address.is_unspecified:
         raise ValueError("is the unspecified address, which no visitor has")
-    if network.prefixlen < _SHORTEST_PREFIX[network.version]:
+    shortest = _SHORTEST_PREFIX[network.version]
+    if network.prefixlen < shortest:
         raise ValueError(
             f"covers {network.num_addresses:,} addresses; the widest network allowed is "
-            f"/{_SHORTEST_PREFIX[network.version]} for IPv{network.version}"
+            f"/{shortest} for IPv{network.version}"
         )
     return network
 
@@ -268,8 +252,8 @@ def _is_address(entry: str) -> bool:
     if _WILDCARD.fullmatch(entry):
         return True
     try:
-        for part in entry.split("-") if "/" not in entry else [entry]:
-            ipaddress.ip_network(part, strict=False)
+        for part in [entry] if "/" in entry else entry.split("-"):
+            _network(part, strict=False)
     except ValueError:
         return False
     return True
@@ -279,18 +263,7 @@ def _is_address(entry: str) -> bool:
 def _address_key(line: str) -> str:
     entry = without_comment(line)
     try:
-        network = _unmap_ipv4(ipaddress.ip_network(entry))
+        network = _network(entry)
     except ValueError:
         return entry
     return str(network.network_address if network.num_addresses == 1 else network)
-
-
-def _unmap_ipv4(
-    network: ipaddress.IPv4Network | ipaddress.IPv6Network,
-) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """Return the IPv4 network of an IPv4-mapped network (::ffff:a.b.c.d/n); any other network unchanged."""
-    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= _MAPPED_BITS:
-        mapped = network.network_address.ipv4_mapped
-        if mapped is not None:
-            return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
-    return network

@@ -1,69 +1,346 @@
 """Table of website fields, and the forms and queries built from it (docs/interface.md, Fields).
 
 All code that depends on the set of fields is derived from :data:`WEBSITE_FIELDS`, or compared with it by
-``tests/unit/test_fields_are_everywhere.py``.
+``tests/unit/test_fields_are_everywhere.py``. A value has three forms:
+
+*given* by a user
+    Anything that :meth:`Field.parse` accepts. ``None`` means "not given": the field is not sent.
+*normalized*, for plans, comparisons and reports
+    Privacy as its label, a flag as bool, a list as a tuple of its lines.
+*sent*
+    The text of docs/interface.md, Fields.
 
 Values are validated before a request is built. An invalid value raises :class:`ValueError` with the field, the value
-and the allowed values. ``None`` means "not given": the field is not sent.
+and the allowed values.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from enum import IntEnum
+from typing import Any, ClassVar, TypedDict, Unpack
 
-from airflow_provider_analytics.api.checks import nearest, one_of, refused
-from airflow_provider_analytics.api.entries import Addresses, Words
-from airflow_provider_analytics.api.kinds import (
-    Boolean,
-    BooleanTexts,
-    Domain,
-    Flag,
-    Kind,
-    Lines,
-    Privacy,
-    PrivacySetting,
-    Secret,
-)
+from airflow_provider_analytics.api.checks import NOT_SHOWN, flag, nearest, one_of, refused
+from airflow_provider_analytics.api.domains import check_domain, domain_key
+from airflow_provider_analytics.api.entries import Addresses, EntryType, each_line, stripped, without_comment
 
-SORT_KEYS = ("id", "domain")
-SORT_DIRECTIONS = ("desc", "asc")
-SEARCH_FIELDS = ("domain",)
+#: Setting of files and operators with the location of a password, and its allowed form.
+PASSWORD_FROM = "password_from"  # noqa: S105 - the name of a setting
+PASSWORD_REFERENCE = r"(connection|variable):page_password[\w.-]*"  # noqa: S105 - a pattern
 PAGE_SIZES = (10, 25, 50, 100)
+#: Texts for false and true, in this order.
+BooleanTexts = tuple[str, str]
+
+#: Longer numbers do not fit a column.
+_MAX_NUMBER = 10**18
+_WORD = re.compile(r"[^\s,;]+")
+
+
+class Privacy(IntEnum):
+    """Who sees a website's public statistics page (docs/interface.md, Fields)."""
+
+    PUBLIC = 0
+    PRIVATE = 1
+    PASSWORD = 2
+
+    @property
+    def label(self) -> str:
+        """Name in files and messages: ``public``, ``private`` or ``password``."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a website.
+    """A field of a website: how its values are parsed, sent, compared and stored. This class is for plain text.
 
     :param name: exact name in the interface.
-    :param kind: kind of its values.
     :param meaning: its purpose, as a phrase for documents.
+    :param default: documented default of a new website, normalized; None if the interface documents none.
     :param on_create: whether a create can send it.
     :param on_update: whether an update can send it.
-    :param default: documented default of a new website, normalized; None if the interface documents none.
     """
 
     name: str
-    kind: Kind
     meaning: str
+    default: Any = None
     on_create: bool = True
     on_update: bool = True
-    default: Any = None
+
+    #: Type of the column in a snapshot; None if the value is never stored.
+    column: ClassVar[str | None] = "string"
+    #: Values in the column of a snapshot, as Markdown; empty if the type of the column is enough.
+    in_a_column: ClassVar[str] = ""
+    #: Allowed values in a file of websites, as Markdown and as JSON Schema.
+    in_a_file: ClassVar[str] = "text"
+    json_schema: ClassVar[dict[str, Any]] = {"type": "string"}
+
+    def parse(self, value: object) -> Any:
+        """Normalize a value of a user.
+
+        :raises ValueError: if it is invalid; the message contains the field, the value and the allowed values.
+        """
+        if not isinstance(value, str):
+            raise refused(self.name, value, "text")
+        return value
+
+    def read(self, value: object) -> Any:
+        """Normalize a value of the service; null stays None.
+
+        :raises ValueError: if it is invalid.
+        """
+        return None if value is None else self.parse(value)
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return the text to send for a normalized value."""
+        return str(value)
+
+    def key(self, value: Any) -> Any:
+        """Return a key that is equal for equal normalized values."""
+        return value
+
+    def cell(self, value: object) -> Any:
+        """Return a value of the service for the column, or None if it does not fit."""
+        return value if isinstance(value, str) else None
+
+
+class Domain(Field):
+    """A domain name, kept as written."""
+
+    def parse(self, value: object) -> str:
+        """Return the domain unchanged if it is valid."""
+        return check_domain(value)
+
+    def read(self, value: object) -> Any:
+        """Return the value unchanged: the service decides what a valid domain is."""
+        return value
+
+    def key(self, value: Any) -> Any:
+        """Return the domain as A-labels in lower case."""
+        return domain_key(value) if isinstance(value, str) else value
+
+
+class Flag(Field):
+    """On or off, sent as 0 or 1."""
+
+    column = "integer"
+    in_a_column = ": 0 or 1"
+    in_a_file = "`true` or `false`"
+    json_schema: ClassVar = {"type": "boolean"}
+
+    def parse(self, value: object) -> Any:
+        """Return the flag as bool."""
+        return flag(self.name, value)
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return 0 or 1."""
+        return str(int(value))
+
+    def cell(self, value: object) -> Any:
+        """Return the number that is sent for the value, or any other number of the service."""
+        if type(value) is not int:  # rare
+            try:
+                value = int(self.encode(self.parse(value), ("0", "1")))
+            except ValueError:
+                return None
+        return value if abs(value) < _MAX_NUMBER else None
+
+
+class PrivacyFlag(Flag):
+    """A :class:`Privacy`, normalized to its label."""
+
+    in_a_column = ": 0 public, 1 private, 2 password"
+    in_a_file = "`public`, `private` or `password`"
+    json_schema: ClassVar = {"enum": [setting.label for setting in Privacy]}
+
+    def parse(self, value: object) -> str:
+        """Return the label of a privacy given as enum member, number or name, any case.
+
+        A number may be text, because templates render to text.
+        """
+        if isinstance(value, (int, str)) and not isinstance(value, bool):
+            text = str(value).strip().lower()
+            for setting in Privacy:
+                if text in (str(setting.value), setting.label):
+                    return setting.label
+        raise refused(self.name, value, ", ".join(f"{setting.value} ({setting.label})" for setting in Privacy))
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return the number."""
+        return str(Privacy[value.upper()].value)
+
+
+class Boolean(Flag):
+    """True or false, sent in the format of the extra ``boolean_format``."""
+
+    column = "boolean"
+    in_a_column = ""
+
+    def read(self, value: object) -> Any:
+        """Return the flag as bool. Null means false: services return it for a flag that is not set."""
+        return False if value is None else self.parse(value)
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return the text for false or true."""
+        return booleans[value]
+
+    def cell(self, value: object) -> bool | None:
+        """Return the bool, or None if it is not one."""
+        try:
+            return value if isinstance(value, bool) else flag(self.name, value)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Field):
+    """A list that the service stores as one text, one entry per line; normalized to a tuple of lines.
+
+    :param entries: type of the entries; two lists are equal if they have the same entries in any order.
+    """
+
+    entries: EntryType
+
+    in_a_column: ClassVar = ", an entry per line"
+    in_a_file: ClassVar = "the whole list, or a text with an entry per line"
+    json_schema: ClassVar = {
+        "type": ["array", "string"],
+        "items": {
+            "type": ["string", "object"],
+            "additionalProperties": False,
+            "properties": {
+                "entry": {"type": "string", "description": "The entry."},
+                "owner": {"type": "string", "description": "Who asked for it."},
+                "until": {"description": "Its last day, YYYY-MM-DD, for a list in mode managed."},
+                "reason": {"type": "string", "description": "Why it is there, for readers of the file."},
+                "comment": {"type": "string", "description": "A comment that is sent with the entry when it is added."},
+            },
+        },
+        "pattern": r"\S",
+    }
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        """Return the lines of a list, or of a text with an entry per line, with their comments.
+
+        ``[]`` means no entries. A text without entries is invalid, so that an empty Variable, or a file that was read
+        incorrectly, never clears a list.
+        """
+        if isinstance(value, str):
+            lines = _lines(value)
+            if not any(map(self.entries.key, lines)):  # nothing, or comments only
+                raise ValueError(f"{self.name}={value!r} has no entries; to clear the list, give []")
+            value = "\n".join(lines)
+        return tuple(each_line(self.name, value, self.entries.check_line, self.entries.allowed))
+
+    def read(self, value: object) -> tuple[str, ...]:
+        """Return the lines of a text or an array of the service, without blank lines; null means no lines.
+
+        :raises ValueError: if it is neither, or if a line is not one entry (:meth:`EntryType.is_understood`).
+        """
+        lines = self.split(value)
+        invalid = _first_invalid_line(self.entries, lines)
+        if invalid is not None:
+            raise refused(self.name, invalid, "one entry per line")
+        return lines
+
+    def split(self, value: object) -> tuple[str, ...]:
+        """Return the lines of the service, even if they are not valid entries.
+
+        :raises ValueError: if it is neither a text nor an array of texts.
+        """
+        if isinstance(value, str):
+            return _lines(value)
+        parts = [] if value is None else value
+        if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+            raise refused(self.name, value, "a text, or an array of texts")
+        return tuple(line for part in parts for line in _lines(part))
+
+    def count(self, lines: tuple[str, ...]) -> int:
+        """Return the number of distinct entries; a line that is not one entry counts as its words."""
+        number = 0
+        for line in dict.fromkeys(lines):
+            if not line.startswith("#"):
+                number += 1 if _is_valid(self.entries, line) else len(_WORD.findall(line))
+        return number
+
+    def encode(self, value: Any, booleans: BooleanTexts) -> str:
+        """Return a text with one entry per line."""
+        return "\n".join(value)
+
+    def key(self, value: Any) -> Any:
+        """Return the set of the entries, without comments."""
+        return {self.entries.key(line) for line in value} - {""} if isinstance(value, tuple) else value
+
+    def cell(self, value: object) -> str | None:
+        """Return a text with one entry per line."""
+        try:
+            return "\n".join(self.split(value))
+        except ValueError:
+            return None
+
+
+# Many websites have the same list, and each list is read several times.
+@functools.lru_cache(maxsize=1 << 8)
+def _lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a text that are not blank, without surrounding white space."""
+    return tuple(line for line in map(stripped, text.splitlines()) if line)
+
+
+@functools.lru_cache(maxsize=1 << 8)
+def _first_invalid_line(entries: EntryType, lines: tuple[str, ...]) -> str | None:
+    return next((line for line in lines if not _is_valid(entries, line)), None)
+
+
+def _is_valid(entries: EntryType, line: str) -> bool:
+    """Return whether a line of the service is one entry, or only a comment."""
+    entry = without_comment(line)
+    return not entry or entries.is_understood(entry)
+
+
+class Secret(Field):
+    """A text that is sent, but never displayed or stored."""
+
+    column = None
+    in_a_file = "`connection:NAME` (its password) or `variable:NAME`; the name begins with `page_password`"
+
+    def parse(self, value: object) -> str:
+        """Return the secret.
+
+        :raises ValueError: if it is invalid; the message, which may be logged, omits the value.
+        """
+        if not isinstance(value, str) or not value or len(value.splitlines()) != 1:
+            raise refused(self.name, NOT_SHOWN, "one line of text, not empty")
+        if value == "***":
+            raise ValueError(f"{self.name} is '***', Airflow's mask for a secret; give the {self.name} itself")
+        return value
+
+
+def check_password_from(value: object) -> str:
+    """Return the location of a password: ``connection:NAME`` or ``variable:NAME``.
+
+    The name must begin with ``page_password``. Otherwise the author of a YAML file could have any other secret sent to
+    the service.
+
+    :raises ValueError: for any other value; the message omits a value that may be the password itself.
+    """
+    if not isinstance(value, str) or not re.fullmatch(PASSWORD_REFERENCE, value):
+        shown = value if isinstance(value, str) and value.startswith(("connection:", "variable:")) else NOT_SHOWN
+        raise refused(PASSWORD_FROM, shown, "connection:page_password... or variable:page_password...")
+    return value
 
 
 #: All fields, in the order of the interface and of the columns of a snapshot.
 WEBSITE_FIELDS = (
-    Field("domain", Domain(), "domain name of the website", on_update=False),
-    Field("privacy", PrivacySetting(), "who sees the public statistics page", default="public"),
-    Field("password", Secret(), "password of the statistics page; has effect only with privacy `password`"),
-    Field("email", Flag(), "whether periodic e-mail reports are sent", default=False),
-    Field("exclude_bots", Flag(), "whether common bots are excluded from tracking", default=True),
-    Field("exclude_params", Lines(Words()), "URL query parameters excluded from tracking", default=()),
-    Field("exclude_ips", Lines(Addresses()), "IP addresses excluded from tracking", default=()),
-    Field("favorite", Boolean(), "whether the website is marked as favorite", on_create=False),
+    Domain("domain", "domain name of the website", on_update=False),
+    PrivacyFlag("privacy", "who sees the public statistics page", default="public"),
+    Secret("password", "password of the statistics page; has effect only with privacy `password`"),
+    Flag("email", "whether periodic e-mail reports are sent", default=False),
+    Flag("exclude_bots", "whether common bots are excluded from tracking", default=True),
+    Lines("exclude_params", "URL query parameters excluded from tracking", (), entries=EntryType()),
+    Lines("exclude_ips", "IP addresses excluded from tracking", (), entries=Addresses()),
+    Boolean("favorite", "whether the website is marked as favorite", on_create=False),
 )
 
 FIELDS: Mapping[str, Field] = {field.name: field for field in WEBSITE_FIELDS}
@@ -72,9 +349,9 @@ CREATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_create 
 #: Form fields of an update.
 UPDATE_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.on_update)
 #: Exclusion list to the type of its entries.
-LINE_FIELDS = {field.name: field.kind.entries for field in WEBSITE_FIELDS if isinstance(field.kind, Lines)}
+LINE_FIELDS = {field.name: field.entries for field in WEBSITE_FIELDS if isinstance(field, Lines)}
 #: Fields that a record may contain: all except secrets.
-RECORD_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.kind.column)
+RECORD_FIELDS = tuple(field.name for field in WEBSITE_FIELDS if field.column)
 
 
 class CreateSettings(TypedDict, total=False):
@@ -105,6 +382,15 @@ class ListFilters(TypedDict, total=False):
     per_page: int | None
 
 
+#: List parameter to its allowed values.
+_ALLOWED: Mapping[str, tuple[str | int, ...]] = {
+    "search_by": ("domain",),
+    "sort_by": ("id", "domain"),
+    "sort": ("desc", "asc"),
+    "per_page": PAGE_SIZES,
+}
+
+
 def check_create(**settings: Unpack[CreateSettings]) -> dict[str, Any]:
     """Return the given settings of a create, normalized.
 
@@ -129,30 +415,21 @@ def form(settings: Mapping[str, Any], boolean_texts: BooleanTexts) -> dict[str, 
 
     :param boolean_texts: texts for false and true, see :data:`dialect.BOOLEAN_FORMATS`.
     """
-    return {
-        name: field.kind.encode(settings[name], boolean_texts) for name, field in FIELDS.items() if name in settings
-    }
+    return {name: field.encode(settings[name], boolean_texts) for name, field in FIELDS.items() if name in settings}
 
 
 def list_query(*, boolean_texts: BooleanTexts, **filters: Unpack[ListFilters]) -> dict[str, str]:
     """Return the given query parameters of a list request (docs/interface.md, List parameters)."""
-    _check_names(filters, tuple(ListFilters.__annotations__))
-    given = {name: value for name, value in filters.items() if value is not None}
     query: dict[str, str] = {}
-    if "search" in given:
-        if not isinstance(given["search"], str):
-            raise refused("search", given["search"], "text")
-        query["search"] = given["search"]
-    if "search_by" in given:
-        query["search_by"] = one_of("search_by", given["search_by"], SEARCH_FIELDS)
-    if "favorite" in given:
-        query["favorite"] = _encode_value("favorite", given["favorite"], boolean_texts)
-    if "sort_by" in given:
-        query["sort_by"] = one_of("sort_by", given["sort_by"], SORT_KEYS)
-    if "sort" in given:
-        query["sort"] = one_of("sort", given["sort"], SORT_DIRECTIONS)
-    if "per_page" in given:
-        query["per_page"] = str(one_of("per_page", given["per_page"], PAGE_SIZES))
+    for name, value in _given(tuple(ListFilters.__annotations__), filters).items():
+        if name in _ALLOWED:
+            query[name] = str(one_of(name, value, _ALLOWED[name]))
+        elif name == "favorite":
+            query[name] = boolean_texts[flag(name, value)]
+        elif isinstance(value, str):
+            query[name] = value
+        else:
+            raise refused(name, value, "text")
     return query
 
 
@@ -176,43 +453,46 @@ def normalise(name: str, value: object) -> Any:
     and the value of a field that is not in :data:`WEBSITE_FIELDS`, unchanged.
     """
     try:
-        return FIELDS[name].kind.read(value) if name in FIELDS else value
+        return FIELDS[name].read(value) if name in FIELDS else value
     except ValueError:
         return value
 
 
-def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
-    """Return the lines of a list of the service, even if they are not valid entries; None if it is not a list."""
-    kind = FIELDS[name].kind
+def sendable(name: str, value: object) -> Any:
+    """Return a value of the service, normalized, if the client can send it back; otherwise None."""
     try:
-        return kind.split(value) if isinstance(kind, Lines) else None
+        return FIELDS[name].read(value)
     except ValueError:
         return None
+
+
+def raw_lines(name: str, value: object) -> tuple[str, ...] | None:
+    """Return the lines of a list of the service, even if they are not valid entries; None if it is not a list."""
+    field = FIELDS[name]
+    try:
+        return field.split(value) if isinstance(field, Lines) else None
+    except ValueError:
+        return None
+
+
+def invalid_line(name: str, value: object) -> str | None:
+    """Return the first line of a list of the service that is not one entry; None without one."""
+    return _first_invalid_line(LINE_FIELDS[name], raw_lines(name, value) or ())
 
 
 def count_entries(name: str, lines: object) -> int:
     """Return the number of entries in the lines of a list; 0 if it is not a list."""
-    kind = FIELDS[name].kind
-    return kind.count(lines) if isinstance(kind, Lines) and isinstance(lines, tuple) else 0
-
-
-def sendable(name: str, value: object) -> Any:
-    """Return a value of the service, normalized, if the client can send it back; otherwise None."""
-    normalized = normalise(name, value)
-    try:
-        FIELDS[name].kind.encode(normalized, ("0", "1"))
-    except ValueError:
-        return None
-    return normalized
+    field = FIELDS[name]
+    return field.count(lines) if isinstance(field, Lines) and isinstance(lines, tuple) else 0
 
 
 def same_setting(name: str, one: object, other: object) -> bool:
     """Return whether two values of a field are equal settings. Exclusion lists compare as sets of entries."""
     one, other = normalise(name, one), normalise(name, other)
-    if name not in FIELDS:
-        return one == other
-    key = FIELDS[name].kind.key
-    return bool(key(one) == key(other))
+    if name in FIELDS:
+        key = FIELDS[name].key
+        one, other = key(one), key(other)
+    return one == other
 
 
 def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
@@ -225,19 +505,17 @@ def differing_fields(record: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 
 def _parse_settings(allowed: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:
-    _check_names(settings, allowed)
-    given = {name: settings[name] for name in allowed if settings.get(name) is not None}
-    return {name: FIELDS[name].kind.parse(name, value) for name, value in given.items()}
+    return {name: FIELDS[name].parse(value) for name, value in _given(allowed, settings).items()}
 
 
-def _encode_value(name: str, value: object, boolean_texts: BooleanTexts) -> str:
-    kind = FIELDS[name].kind
-    return kind.encode(kind.parse(name, value), boolean_texts)
+def _given(allowed: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are not None, in the order of the interface.
 
-
-def _check_names(given: Iterable[str], allowed: tuple[str, ...]) -> None:
-    for name in given:
+    :raises ValueError: if a name is not allowed.
+    """
+    for name in values:
         if name not in allowed:
             near = nearest(name, allowed)
             hint = f"; did you mean {near}?" if near else f"; allowed: {', '.join(allowed)}"
             raise ValueError(f"{name} is not a field of this request{hint}")
+    return {name: values[name] for name in allowed if values.get(name) is not None}

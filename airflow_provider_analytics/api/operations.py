@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from typing import Any
+from threading import Event
 from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect
-from airflow_provider_analytics.api.dialect import Answer, Page
-from airflow_provider_analytics.api.transport import Transport
-from airflow_provider_analytics.exceptions import NotFoundError, UnexpectedResponseError
+from airflow_provider_analytics.api.dialect import Answer, Page, Record
+from airflow_provider_analytics.api.transport import Texts, Transport
+from airflow_provider_analytics.exceptions import NotFoundError
 
 WEBSITES = "/websites"
 ACCOUNT = "/account"
@@ -31,51 +29,49 @@ class Operations:
         self._send = transport.once if at_once else transport.request
         self._settings = transport.settings
 
-    def page(self, query: Mapping[str, str], unwanted: threading.Event | None = None) -> Page:
+    def page(self, query: Texts, unwanted: Event | None = None) -> Page:
         """Return a page of the list; each of its rows has an id.
 
         :param unwanted: set when the response is no longer needed: the request is neither sent nor retried.
         """
         answer = self._transport.request("GET", WEBSITES, query=query, unwanted=unwanted)
         self._transport.stats.count("pages")
-        page = dialect.page(answer, self._transport.url(WEBSITES), self._settings.list_key)
+        page = dialect.page(answer, self._settings.list_key)
         for row in page.rows:
             if type(row.get("id")) is not int:  # as nearly always
                 dialect.website_id(row, answer)
         return page
 
-    def show(self, website_id: str) -> dict[str, Any]:
+    def show(self, website_id: str) -> Record:
         """Return the record of a website.
 
         :raises NotFoundError: if it does not exist, or if its record is marked as deleted.
         """
         answer = self._send("GET", website_path(website_id))
-        record = _check_record_id(website_id, dialect.record(answer), answer)
+        record = dialect.record(answer)
+        _check_id(record, website_id, answer)
         if dialect.is_deleted(record):
             facts = ["the record says that the website is deleted"]
             raise NotFoundError(answer.status, answer.method, answer.path, "", facts=facts)
         return record
 
-    def create(self, form: Mapping[str, str]) -> dict[str, Any] | None:
+    def create(self, form: Texts) -> Record | None:
         """Create a website, and return the record of the response, or None if there is none."""
         return dialect.record_or_none(self._transport.request("POST", WEBSITES, form=form))
 
-    def update(self, website_id: str, form: Mapping[str, str]) -> dict[str, Any] | None:
+    def update(self, website_id: str, form: Texts) -> Record | None:
         """Update a website, and return the record of the response, or None if there is none."""
-        try:
-            answer = self._send(self._settings.update_method, website_path(website_id), form=form)
-        except UnexpectedResponseError as error:
-            if error.status in dialect.UNCONFIRMED:
-                return None
-            raise
+        answer = self._send(self._settings.update_method, website_path(website_id), form=form)
         record = dialect.record_or_none(answer)
-        return None if record is None else _check_record_id(website_id, record, answer)
+        if record is not None:
+            _check_id(record, website_id, answer)
+        return record
 
     def delete(self, website_id: str) -> None:
         """Delete a website."""
-        dialect.acknowledged(self._transport.request("DELETE", website_path(website_id)))
+        dialect.record_or_none(self._transport.request("DELETE", website_path(website_id)))
 
-    def account(self) -> dict[str, Any]:
+    def account(self) -> Record:
         """Return the record of the account that the API key belongs to."""
         return dialect.account(self._transport.request("GET", ACCOUNT))
 
@@ -85,7 +81,6 @@ def website_path(website_id: str) -> str:
     return f"{WEBSITES}/{quote(website_id, safe='')}"
 
 
-def _check_record_id(asked: str, record: dict[str, Any], answer: Answer) -> dict[str, Any]:
-    if str(record["id"]) != asked:
-        raise answer.unexpected(f"The response is about website {record['id']}, requested was website {asked}.")
-    return record
+def _check_id(record: Record, requested: str, answer: Answer) -> None:
+    if str(record["id"]) != requested:
+        raise answer.unexpected(f"The response is about website {record['id']}, requested was website {requested}.")

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 #: Waits longer than this many seconds are logged.
 ANNOUNCED_FROM = 5.0
+#: Longest pause, in seconds, that the service can request.
+MAX_WAIT = 60.0
+#: Seconds between two log lines about refusals.
+REPORT_SECONDS = 30.0
+#: Bounds of the interval between two requests, in seconds, while the service refuses requests.
+MIN_INTERVAL = 0.01
+MAX_INTERVAL = 2.0
+#: Factors of the interval after a refusal, and after a request that the service accepted.
+SLOWDOWN = 1.5
+RECOVERY = 0.97
 #: Seconds in which at most ``per_minute`` requests are sent. A little more than a minute: a slow request may
 #: arrive closer to the next ones than it was sent.
 WINDOW = 61.0
@@ -23,9 +35,12 @@ def until(seconds: float) -> str:
 
 
 class RateLimiter:
-    """At most ``per_minute`` requests in any 60 s, shared by all threads.
+    """Delays the requests of all threads: at most ``per_minute`` in any 60 s, pauses, and a pace.
 
-    :param per_minute: the limit; None: only :meth:`pause` delays requests.
+    The pace adapts to a limit that the service does not announce. A refusal lengthens the interval between two
+    requests; each accepted request shortens it, until there is none.
+
+    :param per_minute: the limit; None: no such limit.
     :param sleep: waits for a number of seconds, or until the event is set.
     :param clock: returns the seconds of a monotonic clock.
     """
@@ -37,9 +52,12 @@ class RateLimiter:
         self._sleep = sleep
         self._clock = clock
         self._not_before = 0.0
-        self._reason = ""
-        self._announced_until = 0.0
+        self._announced_until = -math.inf
+        self._interval = 0.0
+        self._slowed_at = self._last_turn = -math.inf
         self._lock = threading.Lock()
+        self._turns = threading.Lock()
+        self._reads = threading.Lock()
 
     def wait(self, requests: int = 1, unwanted: threading.Event | None = None) -> None:
         """Wait until the next request may be sent, or several without a pause between them.
@@ -49,32 +67,73 @@ class RateLimiter:
         """
         with self._lock:
             now = self._clock()
-            turn, reason = max(now, self._not_before), self._reason
-            if self._sent_at.maxlen:
-                too_many = len(self._sent_at) + requests - self._sent_at.maxlen
-                if too_many > 0 and self._sent_at[too_many - 1] + WINDOW > turn:
-                    turn, reason = (
-                        self._sent_at[too_many - 1] + WINDOW,
-                        f"requests_per_minute is {self._sent_at.maxlen}",
-                    )
+            turn = max(now, self._not_before)
+            reason = "the rate limit of the service is used up"
+            limit = self._sent_at.maxlen
+            if limit:
+                too_many = len(self._sent_at) + requests - limit
+                free_at = self._sent_at[too_many - 1] + WINDOW if too_many > 0 else now
+                if free_at > turn:
+                    turn, reason = free_at, f"requests_per_minute is {limit}"
                 self._sent_at.extend([turn] * requests)
-            # Logged once for all threads that wait at the same time.
-            announced = turn - now > ANNOUNCED_FROM and turn > self._announced_until
-            if announced:
-                self._announced_until = turn + ANNOUNCED_FROM
-        if announced:
+            is_news = turn - now > ANNOUNCED_FROM and self._is_news(turn)
+        if is_news:
             log.info("Waiting %.0f s, until %s: %s", turn - now, until(turn - now), reason)
         if turn > now:
             self._sleep(turn - now, unwanted)
 
-    def pause(self, seconds: float, reason: str) -> None:
-        """Delay all requests until ``seconds`` from now.
+    def pause(self, seconds: float) -> None:
+        """Delay all requests until ``seconds`` from now, at most :data:`MAX_WAIT`."""
+        if seconds > 0:
+            with self._lock:
+                self._not_before = max(self._not_before, self._clock() + min(seconds, MAX_WAIT))
 
+    def take_turn(self, *, is_write: bool) -> None:
+        """Wait for the interval after the last request of any thread.
+
+        A write overtakes the reads that wait: others may change the website after the read that it is based on.
+        """
+        if not self._interval:
+            return
+        with nullcontext() if is_write else self._reads, self._turns:
+            seconds = self._last_turn + self._interval - self._clock()
+            if seconds > 0:
+                self._sleep(seconds, None)
+            self._last_turn = self._clock()
+
+    def refused(self, sent_at: float, seconds: float, reason: str) -> None:
+        """Slow all requests down, because the service refused one.
+
+        :param sent_at: when it was sent. One that was sent before the last slowdown says nothing about the new pace.
+        :param seconds: seconds to pause, if the service requests it.
         :param reason: the reason, for the log.
         """
-        if seconds <= 0:
+        if seconds > MAX_WAIT:
+            seconds = 0.0
+        self.pause(seconds)
+        with self._lock:
+            now = self._clock()
+            if sent_at > self._slowed_at:
+                self._slowed_at = self._last_turn = now
+                self._interval = min(max(SLOWDOWN * self._interval, MIN_INTERVAL), MAX_INTERVAL)
+            # Other threads are refused a moment after the pause, too.
+            is_news = self._is_news(now + max(seconds + ANNOUNCED_FROM, REPORT_SECONDS))
+        if is_news:
+            how = f"Waiting until {until(seconds)}" if seconds > ANNOUNCED_FROM else "Slowing down all requests"
+            log.warning("%s: %s", how, reason)
+
+    def _is_news(self, end: float) -> bool:
+        """Return whether to log a wait until ``end``: not while another one that was logged lasts."""
+        is_news = self._clock() >= self._announced_until
+        if is_news:
+            self._announced_until = end
+        return is_news
+
+    def passed(self) -> None:
+        """Speed up, because the service did not refuse a request."""
+        if not self._interval:
             return
         with self._lock:
-            not_before = self._clock() + seconds
-            if not_before > self._not_before:
-                self._not_before, self._reason = not_before, reason
+            self._interval *= RECOVERY
+            if self._interval < MIN_INTERVAL / 2:
+                self._interval = 0.0

@@ -20,19 +20,13 @@ from airflow_provider_analytics.readable import MASK, Redactor
 #: the API key in one of them.
 IDENTITY = ("id", "domain")
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-#: Names that Airflow masks, and similar names that a website or an account may have.
-_SECRET = re.compile(
-    r"pass_?(?:word|wd|phrase)|secret|token|credential|authorization|api_?key"
-    r"|(?<![a-z])(?:bearer|dsn|otp|pass|prox(?:y|ies)|pwd)(?![a-z])"
-    r"|(?<![a-z])(?:access|auth|encryption|license|private|service|session|signing|ssh)_?keys?(?![a-z])"
-    r"|(?<![a-z])(?:backup|recovery|scratch)_?codes?(?![a-z])"
-    r"|(?<![a-z])(?:auth_header|connection_string|keyfile_dict|service_account|webhook_url)s?(?![a-z])"
-)
-#: Last words of names that describe a secret, but do not contain it.
-_DESCRIBES_A_SECRET = re.compile(
-    r"_(?:at|count|created|enabled|expires|expiry|length|limit|protected|required|total|type|updated|used|verified)$"
-)
+#: Parts of the names that Airflow masks, its ``DEFAULT_SENSITIVE_FIELDS``.
+SENSITIVE_NAMES = frozenset({
+    "access_key", "access_token", "api_key", "apikey", "auth_header", "authorization", "bearer", "connection_string",
+    "dsn", "keyfile_dict", "passphrase", "passwd", "password", "private_key", "proxies", "proxy", "proxy_password",
+    "secret", "service_account", "service_key", "token", "webhook_url",
+})  # fmt: skip
+_SEPARATORS = re.compile(r"\W+")
 
 _NESTED = frozenset({dict, list, tuple})
 
@@ -43,13 +37,9 @@ _encode = msgspec.json.Encoder().encode
 
 @functools.lru_cache(maxsize=4096)
 def is_secret_key(name: str) -> bool:
-    """Return whether a key names a secret, in any case, with words joined, in snake case or in camel case.
-
-    True for ``api_token``, ``apiKey``, ``rememberToken`` and ``password_hash``. False for ``password_protected``,
-    ``tokens_used`` and ``token_expires_at``, which only describe a secret.
-    """
-    words = "_".join(_WORD.findall(name)).lower()
-    return bool(_SECRET.search(words)) and not _DESCRIBES_A_SECRET.search(words)
+    """Return whether Airflow would mask the value of a key: its name contains one of :data:`SENSITIVE_NAMES`."""
+    normalized = _SEPARATORS.sub("_", name.strip().lower())
+    return any(one in normalized for one in SENSITIVE_NAMES)
 
 
 def without_secrets(data: Data, secrets: Redactor | None = None) -> Data:
@@ -99,11 +89,8 @@ def _redact(value: Any, secrets: Redactor, kept: tuple[str, ...] = ()) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return [_redact(inner, secrets, kept) for inner in value]
-    if isinstance(value, str):
-        return MASK if secrets.finds(value) else value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return MASK if secrets.is_one(str(value)) else value
-    return value
+    is_scalar = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    return MASK if is_scalar and secrets.finds(str(value)) else value
 
 
 _NO_SECRETS = Redactor()

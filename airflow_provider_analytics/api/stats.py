@@ -30,7 +30,7 @@ class Stats:
     requests: int = _counted("Requests sent, retries among them")
     retries: int = _counted("Requests that are sent again, since an attempt failed")
     waited: float = _counted(
-        "Time waited: for a retry, for `requests_per_minute`, until the service shows a write, or to read a list again",
+        "Time waited: for a retry, for a rate limit, until the service shows a write, or to read a list again",
         0.0,
     )
     pages: int = _counted("Pages of the list read, those that prove it among them")

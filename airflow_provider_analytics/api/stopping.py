@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Event
+from typing import Any
 
 #: Seconds between two checks for a stop while the client waits.
 LOOK_SECONDS = 0.1
-#: Seconds for which the result of :meth:`Stopping.check` is valid.
-WATCH_SECONDS = 1.0
 #: Seconds that a write under way has to finish after a stop, so that its outcome is known. Airflow kills the process 5
-#: s after the signal to end, and the task still has to write the ledger.
+#: s after the signal to end, and the task still has to write the audit trail.
 GRACE_SECONDS = 2.0
 
-#: Returns why the work no longer belongs to this process, or None.
-Look = Callable[[], str | None]
+#: Seconds after which a request that takes so long is logged, and then again.
+SLOW_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+#: Why a request is not sent or not waited for, as the beginning of a sentence.
+STOPPED = "Stopped: the task was killed"
 
 
 class Stopping:
@@ -29,41 +39,18 @@ class Stopping:
 
     def __init__(self, sleep: Callable[[float], None] | None = None) -> None:
         self.is_set = False
-        #: Reason, for messages.
-        self.why = "the task was killed"
         self._since = 0.0
         self._sleep = sleep
-        self._look: Look | None = None
-        self._watched_at = 0.0
-
-    def watch(self, look: Look) -> None:
-        """Check from now on whether the work still belongs to this process. At this moment it does."""
-        self._look, self._watched_at = look, time.monotonic()
-
-    def check(self) -> None:
-        """Stop if the work no longer belongs to this process; call this before each request.
-
-        Checks at most every :data:`WATCH_SECONDS`. While one thread checks, no other thread continues without the
-        result. The clock continues while a process is suspended, so a resumed process checks first.
-        """
-        now = time.monotonic()
-        if self._look is None or self.is_set or now - self._watched_at < WATCH_SECONDS:
-            return
-        why = self._look()
-        if why is None:
-            self._watched_at = now
-        elif not self.is_set:
-            self.why = why
-            self.set()
 
     def set(self) -> None:
         """Stop the client; safe in a signal handler."""
         if not self.is_set:
             self._since, self.is_set = time.monotonic(), True
 
-    def gives_up(self, method: str) -> bool:
-        """Return whether to cancel a request under way: a read at once, a write after :data:`GRACE_SECONDS`."""
-        return self.is_set and (method == "GET" or time.monotonic() - self._since >= GRACE_SECONDS)
+    def gives_up(self, method: str, *, sent: bool = True) -> bool:
+        """Return whether to cancel a request: a write that was sent after :data:`GRACE_SECONDS`, all others at once."""
+        is_read = method == "GET" or not sent
+        return self.is_set and (is_read or time.monotonic() - self._since >= GRACE_SECONDS)
 
     def wait(self, seconds: float, unwanted: Event | None = None) -> None:
         """Wait for a number of seconds, until the client is stopped, or until ``unwanted`` is set."""
@@ -73,3 +60,105 @@ class Stopping:
         end = time.monotonic() + seconds
         while not (self.is_set or (unwanted and unwanted.is_set())) and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_SECONDS))
+
+
+@dataclass
+class Flight:
+    """A request under way.
+
+    :param method: HTTP method.
+    :param path: path below the base URL.
+    :param deadline: time of the monotonic clock at which it is ended.
+    :param began: time at which it began; ``told`` is when it was logged last.
+    :param sent: whether the service may have received a part of it.
+    :param is_ended: whether it was ended early; its result is void, even if it looks complete.
+    :param connection: a duplicate of its socket. The socket itself is of no use: a TLS handshake detaches it, and a
+        response without a length closes it before it is read.
+    """
+
+    method: str
+    path: str
+    deadline: float
+    began: float
+    told: float
+    sent: bool = False
+    is_ended: bool = False
+    connection: socket.socket | None = None
+
+    def end(self) -> None:
+        """Shut the connection, so that the thread that uses it continues at once."""
+        self.is_ended = True
+        if self.connection is not None:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class Watchdog:
+    """Ends requests that take too long, or that a stop cancels.
+
+    Its thread runs only while requests are under way. Without it, each read still ends at the timeout of its socket.
+
+    :param stopping: the stop flag.
+    """
+
+    def __init__(self, stopping: Stopping) -> None:
+        self._stopping = stopping
+        self._flights: dict[int, Flight] = {}
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def watch(self, method: str, path: str, seconds: float) -> Iterator[Flight]:
+        """Watch the request that this thread sends within the block.
+
+        :param seconds: its maximum duration.
+        """
+        thread = threading.get_ident()
+        now = time.monotonic()
+        flight = Flight(method, path, now + seconds, now, now)
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="analytics-watchdog", daemon=True)
+                self._thread.start()
+            self._flights[thread] = flight
+        try:
+            yield flight
+        finally:
+            with self._lock:
+                self._flights.pop(thread, None)
+                if flight.connection is not None:
+                    flight.connection.close()
+
+    def hold(self, connection: Any) -> Flight:
+        """Return the request of this thread, which uses this connection."""
+        flight = self._flights[threading.get_ident()]
+        if flight.connection is None:
+            flight.connection = socket.socket(fileno=os.dup(connection.fileno()))
+        return flight
+
+    def begin_to_send(self, connection: Any) -> None:
+        """Note that the request of this thread is sent from now on.
+
+        :raises ConnectionAbortedError: if it was ended before.
+        """
+        flight = self.hold(connection)
+        flight.is_ended = flight.is_ended or self._stopping.is_set
+        if flight.is_ended:
+            raise ConnectionAbortedError
+        flight.sent = True
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(LOOK_SECONDS)
+            with self._lock:
+                if not self._flights:
+                    self._thread = None
+                    return
+                now = time.monotonic()
+                for flight in self._flights.values():
+                    if now >= flight.deadline or self._stopping.gives_up(flight.method, sent=flight.sent):
+                        flight.end()
+                slow = [one for one in self._flights.values() if now - one.told >= SLOW_SECONDS]
+            for flight in slow:
+                flight.told = now
+                log.info("Waiting for %s %s: %.0f s so far", flight.method, flight.path, now - flight.began)

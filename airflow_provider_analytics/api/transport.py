@@ -5,85 +5,127 @@ from __future__ import annotations
 import base64
 import functools
 import http.client
-import io
 import logging
 import os
 import random
 import re
 import socket
 import ssl
-import threading
 import time
 import weakref
-import zlib
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from threading import Event
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import requests
 import requests.adapters
-import requests.structures
 import requests.utils
 import urllib3
 import urllib3.connection
-import urllib3.exceptions
+from urllib3 import exceptions
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.api.dialect import Answer
-from airflow_provider_analytics.api.rate_limiter import ANNOUNCED_FROM, RateLimiter, until
+from airflow_provider_analytics.api.rate_limiter import MAX_WAIT, RateLimiter
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.stats import Listener, Stats
-from airflow_provider_analytics.api.stopping import LOOK_SECONDS, Look, Stopping
+from airflow_provider_analytics.api.stopping import STOPPED, Flight, Stopping, Watchdog
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
-    AnalyticsTimeoutError,
     AuthenticationError,
-    BlockedError,
     NotFoundError,
-    PermissionDeniedError,
-    RateLimitError,
-    ServerError,
     StoppedError,
     UnexpectedResponseError,
-    ValidationError,
 )
 from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, readable
 
 #: Maximum size of a response body.
 MAX_BODY_BYTES = 50 * 1024 * 1024
-#: Maximum duration of a response, headers included, as a multiple of ``timeout``, which limits each single read.
+#: Maximum duration of a request, as a multiple of ``timeout``, which limits each single read.
 MAX_TIMEOUTS = 10
-#: Longest wait, in seconds, that the service can request; a longer one fails the request immediately.
-MAX_WAIT = 60.0
 #: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF.
 FIRST_BACKOFF = 1.0
 MAX_BACKOFF = 30.0
+#: Seconds for which a request is repeated while the service refuses it, even after ``max_retries``. Limits such as that
+#: of Laravel count per minute, and other tasks may use up the next minute, too.
+REFUSED_SECONDS = 180.0
 
+#: Refusals because of too many requests; nginx uses 503.
+_REFUSALS = frozenset({429, 503})
 #: CDNs use 520 to 530 in addition to the standard 5xx.
-_RETRIED_STATUSES = frozenset({408, 500, 502, 503, 504, *range(520, 531)})
-_ERRORS: dict[int, type[AnalyticsApiError]] = {
-    401: AuthenticationError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    410: NotFoundError,
-    422: ValidationError,
-    429: RateLimitError,
-}
+_RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504, *range(520, 531)})
+_ERRORS: dict[int, type[AnalyticsApiError]] = {401: AuthenticationError, 404: NotFoundError, 410: NotFoundError}
 _CHUNK = 64 * 1024
-#: Maximum number of members of a gzip stream: each has a fixed cost, whatever its size.
-_MAX_MEMBERS = 1000
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: Maximum length of the reason of a connection error.
 _MAX_REASON = 1000
-#: Responses of servers that expect TLS to plain http; the bytes are a TLS alert.
-_TLS_EXPECTED = ("https server", "https port", "\\x15\\x03", "\x15\x03")
+
+_PROXY = "The proxy {proxy} did not pass the request on to {host}: {cause}. See the extra proxies."
+_TIMED_OUT = "{host} did not {missing} within {seconds:g} s."
+_BAD_ADDRESS = "{host} is not a valid address: {cause}."
+_TLS_FAILED = "TLS to {host} failed: {cause}."
+_OTHER_HOST = "The certificate of {host} is for another host: check the Base URL. ({cause})"
+_NO_TLS = "{host} does not speak https on this port: write http://, or the port of https."
+_CLIENT_CERT = "{host} seems to require a client certificate, or another one: see the extra client_cert. ({cause})"
+#: What may fail before a response: an exception of requests or urllib3, a sign in it, its description, and whether a
+#: retry may help. The first match counts.
+_CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
+    (exceptions.ProxyError, "Tunnel connection failed: 4", _PROXY, False),
+    (exceptions.ProxyError, "", _PROXY, True),
+    (exceptions.NewConnectionError, "", "{host} cannot be reached: {cause}.", True),
+    (exceptions.TimeoutError, "", _TIMED_OUT, True),
+    (exceptions.SSLError, "has expired", "The certificate of {host} has expired: the service has to renew it.", True),
+    (exceptions.SSLError, "mismatch", _OTHER_HOST, False),
+    (
+        exceptions.SSLError,
+        "VERIFY_FAILED",
+        "The certificate of {host} is not trusted: set the extra verify to the CA bundle that signed it. ({cause})",
+        False,
+    ),
+    (exceptions.SSLError, "WRONG_VERSION_NUMBER", _NO_TLS, False),
+    (exceptions.SSLError, "RECORD_LAYER_FAILURE", _NO_TLS, False),
+    (exceptions.SSLError, "CERTIFICATE_REQUIRED", _CLIENT_CERT, False),
+    (exceptions.SSLError, "HANDSHAKE_FAILURE", _CLIENT_CERT, False),
+    (
+        exceptions.SSLError,
+        "EOF",
+        f"{_TLS_FAILED} It may require a client certificate: see the extra client_cert.",
+        False,
+    ),
+    (exceptions.SSLError, "", _TLS_FAILED, False),
+    (exceptions.LocationValueError, "", _BAD_ADDRESS, False),
+    # The response to plain http is a TLS alert.
+    (exceptions.HTTPError, r"\x15\x03", "{host} speaks https, and the Base URL says http: write https://.", False),
+    (exceptions.HTTPError, "", "{host} broke the connection off before it responded: {cause}.{https}", True),
+    (requests.exceptions.InvalidURL, "", _BAD_ADDRESS, False),
+    # Before the connection is opened: a CA or client certificate.
+    (Exception, "", "The request to {host} cannot be sent: {cause}.", False),
+)
 
 Returned = TypeVar("Returned")
+#: Query parameters, or form fields.
+Texts = Mapping[str, str]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A request, with the path below the base URL."""
+
+    method: str
+    path: str
+    query: Texts | None = None
+    form: Texts | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
 
 
 class Transport:
@@ -110,38 +152,27 @@ class Transport:
         self._clock = clock
         self._proxies = dict(settings.proxies) or _environment_proxies(settings)
         self._verify = _verify(settings.verify)
-        paths = settings.client_cert_paths
-        self._cert = (paths[0], paths[1]) if len(paths) > 1 else paths[0] if paths else None
-        self.redact.add(settings.api_key)
-        for value in settings.headers.values():
-            # A short value, such as a tenant name or a version, is no secret, and occurs in many texts.
-            scheme, _, credentials = value.rpartition(" ")
-            for secret in (value, credentials) if scheme else (value,):
-                if len(secret) >= MIN_IN_DATA:
-                    self.redact.add(secret)
-        for proxy in self._proxies.values():
-            name, password = (unquote(part or "") for part in (urlsplit(proxy).username, urlsplit(proxy).password))
-            if password:
-                self.redact.add(password)
-                self.redact.add(base64.b64encode(f"{name}:{password}".encode()).decode())
         self._timeout = urllib3.Timeout(connect=settings.timeout, read=settings.timeout)
+        self._limit = settings.timeout * MAX_TIMEOUTS
         self._headers = _headers(settings)
-        self._form_headers = _headers(settings, {"Content-Type": "application/x-www-form-urlencoded"})
-        self._root: str | None = None
+        for secret in _secrets(settings, self._proxies):
+            self.redact.add(secret)
         self._open()
         _transports.add(self)
 
     def _open(self) -> None:
         """Create what processes must not share: connections, and locks that a thread may hold."""
-        # An adapter without a session. A session computes the target of a redirect even if it does not follow it. It
-        # also keeps cookies, and reads proxies and certificates from the environment for each request.
-        self._adapter = _Adapter(self._stopping, pool_connections=1, pool_maxsize=MAX_PARALLEL)
+        self._pool: Any = None
+        self._has_answered = False
+        self._adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=MAX_PARALLEL)
+        self._watchdog = Watchdog(self._stopping)
         self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
         self.stats.forget_threads()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; the next request opens new ones."""
         self._adapter.close()
+        self._pool = None  # its connections are closed
 
     def stop(self) -> None:
         """Send no further requests, cancel those under way, and stop waiting; safe in a signal handler.
@@ -152,21 +183,12 @@ class Transport:
         """
         self._stopping.set()
 
-    def watch(self, look: Look) -> None:
-        """Check before requests, at most every second, whether to continue; stop if ``look`` returns a reason."""
-        self._stopping.watch(look)
-
     @property
     def stopped(self) -> bool:
         """Whether the transport sends no further requests."""
         return self._stopping.is_set
 
-    @property
-    def stopped_because(self) -> str:
-        """Why the transport sends no further requests."""
-        return self._stopping.why
-
-    def wait(self, seconds: float, unwanted: threading.Event | None = None) -> None:
+    def wait(self, seconds: float, unwanted: Event | None = None) -> None:
         """Wait for a number of seconds, until :meth:`stop`, or until ``unwanted`` is set."""
         began = self._clock()
         try:
@@ -174,27 +196,21 @@ class Transport:
         finally:
             self.stats.count("waited", self._clock() - began)
 
-    def url(self, path: str) -> str:
-        """Return the URL of a path below ``/api/v1``.
-
-        :raises AnalyticsConnectionError: if no request can be sent to the base URL.
-        """
-        if self._root is None:
-            try:
-                prepared = requests.Request("GET", f"{self.settings.base_url}{dialect.API_PREFIX}/").prepare()
-            except requests.RequestException as error:
-                raise self._connection_error(error, "GET", dialect.API_PREFIX) from None
-            self._root = str(prepared.url).removesuffix("/")
-        return self._root + path
+    @functools.cached_property
+    def _root(self) -> requests.PreparedRequest:
+        try:
+            return requests.Request("GET", f"{self.settings.base_url}{dialect.API_PREFIX}").prepare()
+        except requests.RequestException as error:
+            raise self._connection_error(error, _Request("GET", dialect.API_PREFIX), sent=False) from None
 
     def request(
         self,
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] | None = None,
-        form: Mapping[str, str] | None = None,
-        unwanted: threading.Event | None = None,
+        query: Texts | None = None,
+        form: Texts | None = None,
+        unwanted: Event | None = None,
     ) -> Answer:
         """Send a request, retry it if that is safe, and return a response with a success status.
 
@@ -210,40 +226,43 @@ class Transport:
         :raises AnalyticsApiError: for an error status; a subclass for each that a caller can act on.
         :raises AnalyticsConnectionError: if no complete response arrived.
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
-        :raises StoppedError: because of :meth:`stop`, :meth:`watch` or ``unwanted``. If it was a write, it was not
-            sent.
+        :raises StoppedError: because of :meth:`stop` or ``unwanted``. If it was a write, it was not sent.
         """
-        prepared = self._prepare(method, path, query, form)
 
         def attempt() -> Answer:
             self._limiter.wait(unwanted=unwanted)
-            if unwanted is not None and unwanted.is_set():
+            if self._is_unwanted(unwanted) and not self.stopped:
                 raise StoppedError(f"Canceled before sending: {method} {path}.")
-            return self._attempt(prepared, method, f"{dialect.API_PREFIX}{path}")
+            return self.once(method, path, query=query, form=form)
 
         return self._repeat(attempt, method, unwanted)
 
-    def answer(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
-        """Send a GET without retries, and return the complete response, whatever its status.
-
-        :raises AnalyticsConnectionError: if no complete response arrived.
-        :raises StoppedError: because of :meth:`stop`.
-        """
-        self._limiter.wait()
-        return self._answer(self._prepare("GET", path, query, None), "GET", f"{dialect.API_PREFIX}{path}")
-
-    def once(self, method: str, path: str, *, form: Mapping[str, str] | None = None) -> Answer:
-        """Send a request without retries and without waiting for the rate limit, within :meth:`together`."""
-        try:
-            return self._attempt(self._prepare(method, path, None, form), method, f"{dialect.API_PREFIX}{path}")
-        except AnalyticsError as error:
-            error.where = self.settings.where
-            raise
+    def once(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Texts | None = None,
+        form: Texts | None = None,
+    ) -> Answer:
+        """Send a request without retries, as within :meth:`together`; it waits only for the pace of the service."""
+        self._limiter.take_turn(is_write=method != "GET")
+        began = self._clock()
+        answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form))
+        if dialect.is_success(answer):
+            self._limiter.passed()
+            return answer
+        error = _status_error(answer)
+        error.where = self.settings.where
+        if _is_refusal(error):
+            reason = f"{_one_line(error)} It is repeated for {REFUSED_SECONDS:.0f} s."
+            self._limiter.refused(began, error.retry_after or 0.0, reason)
+        raise error
 
     def together(self, attempt: Callable[[], Returned]) -> Returned:
-        """Call ``attempt``, which sends two requests by :meth:`once` without a pause; repeat both if one fails.
+        """Call ``attempt``, which sends two requests by :meth:`once`; repeat both if one fails.
 
-        All waiting, for the rate limit and before a retry, comes before the first request.
+        All waiting comes before the first request, except for the interval of :meth:`RateLimiter.take_turn`.
         """
 
         def attempt_when_allowed() -> Returned:
@@ -252,256 +271,192 @@ class Transport:
 
         return self._repeat(attempt_when_allowed, self.settings.update_method)
 
-    def _repeat(
-        self, attempt: Callable[[], Returned], method: str, unwanted: threading.Event | None = None
-    ) -> Returned:
-        earlier: list[AnalyticsError] = []
+    def _repeat(self, attempt: Callable[[], Returned], method: str, unwanted: Event | None = None) -> Returned:
+        retries, earlier = self.settings.max_retries, list[AnalyticsError]()
+        refusals = failures = 0
+        patient_until = 0.0
         while True:
             try:
                 return attempt()
             except AnalyticsError as error:
+                last = error
+            if earlier and method != "GET" and isinstance(last, StoppedError):
                 # The previous attempt may have been applied. This one was not sent.
-                is_unclear = isinstance(error, StoppedError) and method != "GET" and earlier
-                last = earlier.pop() if is_unclear else error
-                last.earlier = tuple(earlier)
+                last = earlier.pop()
+            if _is_refusal(last):
+                refusals += 1
+                patient_until = patient_until or self._clock() + REFUSED_SECONDS
+                is_last = not retries or (refusals > retries and self._clock() >= patient_until)
+            else:
+                failures += 1
+                patient_until = 0.0
+                is_last = failures > retries
+            if is_last or self._is_unwanted(unwanted) or not _may_be_repeated(last, method):
                 last.where = self.settings.where
-            is_last = len(earlier) == self.settings.max_retries or (unwanted is not None and unwanted.is_set())
-            is_last = is_last or self.stopped
-            if is_last or not _may_be_repeated(last, method):
+                last.earlier = tuple(earlier)
                 # Raised here, without the frames of the attempts below.
                 raise last.with_traceback(None)
             earlier.append(last)
-            self._wait_to_retry(last, len(earlier), unwanted)
+            self.stats.count("retries")
+            if not patient_until:  # otherwise, the rate limiter delays it
+                self._wait_to_retry(last, failures, unwanted)
 
-    def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: threading.Event | None) -> None:
-        delay = getattr(error, "retry_after", None)
-        seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))) if delay is None else delay  # noqa: S311
-        when = f", at {until(seconds)}" if seconds > ANNOUNCED_FROM else ""
-        reason = " ".join(str(error).splitlines())  # one line of the log
-        log.warning(
-            "Retrying in %.1f s%s (attempt %d of %d failed): %s",
-            seconds, when, attempts, self.settings.max_retries + 1, reason,
-        )  # fmt: skip
-        self.stats.count("retries")
+    def _is_unwanted(self, unwanted: Event | None) -> bool:
+        return self.stopped or (unwanted is not None and unwanted.is_set())
+
+    def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: Event | None) -> None:
+        error.where = self.settings.where
+        seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1)))  # noqa: S311
+        log.info(
+            "Retrying in %.1f s (attempt %d of %d failed): %s",
+            seconds,
+            attempts,
+            self.settings.max_retries + 1,
+            _one_line(error),
+        )
         self.wait(seconds, unwanted)
 
-    def _prepare(
-        self, method: str, path: str, query: Mapping[str, str] | None, form: Mapping[str, str] | None
-    ) -> requests.PreparedRequest:
-        prepared = requests.PreparedRequest()
-        prepared.method = method
-        prepared.url = f"{self.url(path)}?{urlencode(query)}" if query else self.url(path)
-        prepared.hooks = {}
-        if form is None:
-            # Shared by all requests: the adapter does not change them.
-            prepared.headers = self._headers
-        else:
-            prepared.body = urlencode(form).encode("ascii")
-            prepared.headers = self._form_headers.copy()
-            prepared.headers["Content-Length"] = str(len(prepared.body))
-        return prepared
-
-    def _attempt(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
-        answer = self._answer(prepared, method, path)
-        if answer.status in dialect.SUCCESS:
-            return answer
-        raise self._status_error(answer)
-
-    def _answer(self, prepared: requests.PreparedRequest, method: str, path: str) -> Answer:
-        self._stopping.check()
+    def _answer(self, request: _Request) -> Answer:
         if self.stopped:
-            raise self._stop_error(method, path, sent=False)
+            raise self._ended_error(request, sent=False)
         self.stats.count("requests")
-        started = self._clock()
-        try:
-            answer = self._exchange(prepared, method, path, started)
-        except _CanceledError as canceled:
-            raise self._stop_error(method, path, sent=canceled.sent) from None
-        log.debug("%s %s: status %d in %.3f s", method, path, answer.status, self._clock() - started)
-        self._limiter.pause(min(dialect.pause(answer.headers), MAX_WAIT), "the rate limit of the service is used up")
+        began = self._clock()
+        with self._watchdog.watch(request.method, request.path, self._limit) as flight:
+            try:
+                answer = self._exchange(request, flight)
+            except AnalyticsError:
+                if not flight.is_ended:
+                    raise
+            if flight.is_ended:
+                raise self._ended_error(request, sent=flight.sent)
+        self._has_answered = True
+        log.debug("%s: status %d in %.3f s", request, answer.status, self._clock() - began)
+        self._limiter.pause(dialect.pause(answer.headers))
         return answer
 
-    def _exchange(self, prepared: requests.PreparedRequest, method: str, path: str, started: float) -> Answer:
+    def _exchange(self, request: _Request, flight: Flight) -> Answer:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        form = request.form
         try:
-            response = self._adapter.send(
-                prepared,
-                stream=True,
-                timeout=self._timeout,  # type: ignore[arg-type] # documented by requests, missing in its stubs
-                verify=self._verify,
-                cert=self._cert,
-                proxies=self._proxies,
+            response = self._connections().urlopen(
+                request.method,
+                f"{self._target}{request.path}{query}",
+                None if form is None else urlencode(form).encode("ascii"),
+                self._headers if form is None else self._headers | _FORM,
+                timeout=self._timeout,
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                preload_content=False,
             )
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._connection_error(error, method, path, self._clock() - started) from None
+        except (requests.RequestException, exceptions.HTTPError, OSError) as error:
+            raise self._connection_error(error, request, sent=flight.sent) from None
         with closing(response):
-            return self._read(response, method, path, started)
+            return self._read(response, request)
 
-    def _stop_error(self, method: str, path: str, *, sent: bool) -> AnalyticsError:
-        """Return the typed error for a request that was canceled by a stop."""
-        stopped = f"Stopped: {self.stopped_because}"
-        if not sent:
-            return StoppedError(f"{stopped}, so this was not sent: {method} {path}.")
-        if method == "GET":
-            return StoppedError(f"{stopped}, before the service responded: {method} {path}.")
-        return AnalyticsConnectionError(
-            f"{stopped}, before the service responded. The request may have been applied.", method, path
-        )
+    def _connections(self) -> Any:
+        """Return the connection pool; several threads may open it at the same time.
 
-    def _read(self, response: requests.Response, method: str, path: str, started: float) -> Answer:
+        The adapter of requests knows certificates and proxies. It sends no request itself: a session computes the
+        target of a redirect even if it does not follow it, keeps cookies, and reads the environment for each request.
+        """
+        pool: Any = self._pool
+        if pool is None:
+            cert = self.settings.client_cert_paths
+            pool = self._adapter.get_connection_with_tls_context(self._root, self._verify, self._proxies, cert)
+            self._adapter.cert_verify(pool, self._root.url, self._verify, cert)  # type: ignore[no-untyped-call]
+            bases = (_Connection, type(pool).ConnectionCls)
+            pool.ConnectionCls = type("_Connection", bases, {"watchdog": self._watchdog})
+            # With a proxy, the whole URL.
+            self._target = self._adapter.request_url(self._root, self._proxies).removesuffix(dialect.API_PREFIX)
+            self._pool = pool
+        return pool
+
+    def _read(self, response: urllib3.HTTPResponse, request: _Request) -> Answer:
         """Read the whole body within the limits of size and time."""
-        deadline = started + self.settings.timeout * (MAX_TIMEOUTS + 1)
-        status, headers = response.status_code, response.headers
-        body = bytearray()
-        received = 0
-
-        def so_far() -> Answer:
-            return Answer(method, path, status, headers, bytes(body), self.settings.api_key)
-
-        def broken(why: str, kind: type[AnalyticsConnectionError] = AnalyticsConnectionError) -> AnalyticsError:
-            return kind(why, method, path, status, so_far().excerpt())
-
-        encoding = headers.get("Content-Encoding", "identity").strip()
+        status = response.status
+        answer = Answer(request.method, request.path, status, response.headers, b"", self.settings.api_key)
         if status < 200:
             # The final response follows, so this connection must not be reused: it is closed unread.
-            raise so_far().unexpected("The status means neither success nor an error.")
-        if encoding.lower() not in ("identity", "gzip", ""):
-            if status >= 400:
-                return so_far()
-            name = readable(encoding, 40, is_part=True)
-            raise so_far().unexpected(f"The response has the encoding '{name}', which was not requested.")
-        unzip = _Gunzip() if encoding.lower() == "gzip" else None
+            raise answer.unexpected("The status means neither success nor an error.")
+        body = bytearray()
+        why = ""
         try:
             # read1 returns the bytes that have arrived; read would wait for a full chunk of a slow body.
-            while chunk := response.raw.read1(_CHUNK, decode_content=False):
-                received += len(chunk)
-                body += unzip.decompress(chunk, MAX_BODY_BYTES + 1 - len(body)) if unzip else chunk
-                if max(len(body), received) > MAX_BODY_BYTES:
-                    raise so_far().unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
-                if self._clock() > deadline:
-                    raise broken(
-                        f"The response did not end within {self._clock() - started:.0f} s.", AnalyticsTimeoutError
-                    )
-        except urllib3.exceptions.ReadTimeoutError:
-            timeout, seconds = self.settings.timeout, self._clock() - started
-            why = f"The response stalled for {timeout:g} s."
-            if seconds > 2 * timeout:
-                why = f"The response did not end within {seconds:.0f} s."
-            raise broken(why, AnalyticsTimeoutError) from None
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise broken(f"The response was cut off: {_describe(error)}.") from None
-        except zlib.error:
-            raise broken("The response is corrupt: its gzip stream cannot be read.") from None
-        if unzip and not unzip.is_complete and received:
-            raise broken("The response was cut off within its gzip stream.")
-        return so_far()
+            while len(body) <= MAX_BODY_BYTES and (chunk := response.read1(_CHUNK)):
+                body += chunk
+        except exceptions.ReadTimeoutError:
+            why = f"The response stalled for {self.settings.timeout:g} s."
+        except exceptions.DecodeError:
+            why = "The response is corrupt: its gzip stream cannot be read."
+        except (exceptions.HTTPError, OSError) as error:
+            why = f"The response was cut off: {_describe(error)}."
+        answer = replace(answer, body=bytes(body))
+        if len(body) > MAX_BODY_BYTES:
+            raise answer.unexpected(f"The response is larger than {MAX_BODY_BYTES} bytes.")
+        if why:
+            raise AnalyticsConnectionError(why, request.method, request.path, status, answer.excerpt())
+        return answer
 
-    def _connection_error(
-        self, error: Exception, method: str, path: str, seconds: float = 0.0
-    ) -> AnalyticsConnectionError:
-        """Return the typed error for an exception of requests, with ``sent`` and ``transient`` set.
+    # Errors
 
-        :param seconds: duration of the attempt.
-        """
-        host, timeout = self.settings.host, self.settings.timeout
-        cause = _cause(error)
-        kind: type[AnalyticsConnectionError] = AnalyticsConnectionError
-        transient, sent = True, True
-        if isinstance(error, requests.ConnectTimeout):
-            kind, sent = AnalyticsTimeoutError, False
-            why = f"{host} did not accept the connection within {timeout:g} s."
-        elif isinstance(error, requests.ReadTimeout):
-            kind = AnalyticsTimeoutError
-            why = f"{host} did not respond within {timeout:g} s."
-            if seconds > 2 * timeout:
-                why = f"{host} did not finish its response within {seconds:.0f} s."
-        elif isinstance(error, requests.exceptions.SSLError):
-            transient, sent = False, not isinstance(cause, ssl.SSLCertVerificationError)
-            why = self._describe_tls_error(cause)
-        elif isinstance(error, requests.exceptions.ProxyError):
-            # requests reports a proxy that accepted the request and then disconnected as one that was not reached.
-            inner = getattr(cause, "original_error", cause)
-            is_refused = "Tunnel" in str(inner)
-            sent = not isinstance(inner, urllib3.exceptions.NewConnectionError) and not is_refused
-            transient = not re.search("Tunnel connection failed: 4", str(inner))
-            why = f"The proxy {self._proxy_name()} did not pass the request on to {host}: {_describe(inner)}."
-            if is_refused:
-                why += " See the extra proxies."
-        elif isinstance(cause, urllib3.exceptions.NewConnectionError):
-            sent, why = False, f"{host} cannot be reached: {_describe(cause)}."
-        elif isinstance(cause, (requests.exceptions.InvalidURL, urllib3.exceptions.LocationValueError)):
-            transient, sent = False, False
-            why = f"{host} is not a valid address: {cause}."
-        elif not isinstance(error, (requests.RequestException, urllib3.exceptions.HTTPError)):
-            # An exception that requests does not wrap is raised before it connects: a CA or client certificate.
-            transient, sent = False, False
-            why = f"The request to {host} cannot be sent: {error}."
-        elif self._is_plain and any(sign in repr(cause) for sign in _TLS_EXPECTED):
-            transient, why = False, _HTTPS_REQUIRED.format(host)
-        else:
-            hint = " If it speaks https on this port, write https:// in the Base URL." if self._is_plain else ""
-            why = f"{host} broke the connection off before it responded: {_describe(cause)}.{hint}"
-        raised = kind(readable(why, _MAX_REASON), method, path)
-        raised.transient, raised.sent = transient, sent
-        return raised
+    def _ended_error(self, request: _Request, *, sent: bool) -> AnalyticsError:
+        """Return the typed error for a request that a stop or the watchdog ended."""
+        if self.stopped and not sent:
+            return StoppedError(f"{STOPPED}, so this was not sent: {request}.")
+        if self.stopped and request.method == "GET":
+            return StoppedError(f"{STOPPED}, before the service responded: {request}.")
+        if self.stopped:
+            why = f"{STOPPED}, before the service responded. The request may have been applied."
+            return AnalyticsConnectionError(why, request.method, request.path)
+        missing = "finish its response" if sent else "accept the connection"
+        why = f"{self.settings.host} did not {missing} within {self._limit:g} s."
+        return AnalyticsConnectionError(why, request.method, request.path, sent=sent)
 
-    @property
-    def _is_plain(self) -> bool:
-        return self.settings.base_url.startswith("http://")
+    def _connection_error(self, error: Exception, request: _Request, *, sent: bool) -> AnalyticsConnectionError:
+        """Return the typed error for an exception of requests or urllib3, with ``sent`` and ``transient`` set."""
+        found = repr(_cause(error))
+        text, is_transient = next(
+            (text, is_transient)
+            for kind, sign, text, is_transient in _CONNECTION_ERRORS
+            if isinstance(error, kind) and sign in found
+        )
+        is_odd = self.settings.base_url.startswith("http://") and not self._has_answered
+        proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
+        why = text.format(
+            host=self.settings.host,
+            cause=_describe(error),
+            seconds=self.settings.timeout,
+            proxy=proxy.rpartition("@")[2].rpartition("://")[2],
+            missing="respond" if sent else "accept the connection",
+            https=" If it speaks https on this port, write https:// in the Base URL." if is_odd else "",
+        )
+        why = readable(why, _MAX_REASON)
+        return AnalyticsConnectionError(why, request.method, request.path, sent=sent, transient=is_transient)
 
-    def _proxy_name(self) -> str:
-        """Return the address of the proxy, without credentials."""
-        chosen = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
-        return chosen.rpartition("@")[2].rpartition("://")[2]
 
-    def _describe_tls_error(self, cause: BaseException) -> str:
-        host, text = self.settings.host, str(cause)
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            reason = cause.verify_message
-            if "expired" in reason:
-                return f"The certificate of {host} has expired: the service has to renew it."
-            if "mismatch" in reason or "not valid for" in reason:
-                return f"The certificate of {host} is for another host: check the Base URL. ({reason.rstrip('.')})"
-            bundle = self._verify if isinstance(self._verify, str) else None
-            remedy = f"the CA bundle {bundle} did not sign it" if bundle else "set the extra verify to the CA bundle"
-            return f"The certificate of {host} is not trusted: {remedy}. ({reason.rstrip('.')})"
-        if any(sign in text for sign in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")):
-            return f"{host} does not speak https on this port: write http://, or the port of https."
-        if "CERTIFICATE_REQUIRED" in text.upper().replace(" ", "_") or "HANDSHAKE_FAILURE" in text.upper():
-            has = " another" if self.settings.client_cert else " a"
-            return f"{host} seems to require{has} client certificate: see the extra client_cert. ({_describe(cause)})"
-        hint = " It may require a client certificate: see the extra client_cert." if "EOF" in text else ""
-        return f"TLS to {host} failed: {_describe(cause)}.{hint}"
-
-    def _status_error(self, answer: Answer) -> AnalyticsError:
-        """Return the typed error for a status that does not mean success."""
-        if answer.status < 400:
-            target = answer.headers.get("Location", "")
-            if target:
-                return answer.unexpected(
-                    f"The service redirects to '{readable(target, is_part=True)}', which is not followed. "
-                    "If the service has moved there, change the Base URL."
-                )
+def _status_error(answer: Answer) -> AnalyticsError:
+    """Return the typed error for a status that does not mean success."""
+    status = answer.status
+    if status < 400:
+        target = readable(answer.headers.get("Location", ""), is_part=True)
+        if not target:
             return answer.unexpected("The status means neither success nor an error.")
-        if self._is_plain and answer.status == 400:
-            excerpt = answer.excerpt().lower()
-            if any(sign in excerpt for sign in _TLS_EXPECTED):
-                return answer.unexpected(_HTTPS_REQUIRED.format(self.settings.host))
-        message, errors = dialect.error_details(answer)
-        facts = dialect.error_facts(answer)
-        kind = _ERRORS.get(answer.status, ServerError if answer.status >= 500 else AnalyticsApiError)
-        if answer.status in (401, 403) and dialect.is_html(answer):
-            kind, message = BlockedError, ""
-            facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
-        error = kind(answer.status, answer.method, answer.path, message, errors, facts)
-        if isinstance(error, (RateLimitError, ServerError)):
-            error.retry_after = dialect.retry_after(answer.headers)
-            # The other threads of the client wait as well.
-            if error.retry_after is not None and error.retry_after <= MAX_WAIT:
-                self._limiter.pause(error.retry_after, f"requested by the service with status {answer.status}")
-        return error
-
-
-_HTTPS_REQUIRED = "{} speaks https, and the Base URL says http: write https://."
+        return answer.unexpected(
+            f"The service redirects to '{target}', which is not followed: to a login, or because it has moved. If it "
+            "has moved, change the Base URL."
+        )
+    message, errors = dialect.error_details(answer)
+    facts = dialect.error_facts(answer)
+    kind = _ERRORS.get(status, AnalyticsApiError)
+    is_blocked = status in (401, 403) and dialect.is_html(answer)
+    if is_blocked:
+        kind, message = AnalyticsApiError, ""
+        facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
+    error = kind(status, answer.method, answer.path, message, errors, facts, is_blocked)
+    if status in _REFUSALS or status >= 500:
+        error.retry_after = dialect.retry_after(answer.headers)
+    return error
 
 
 def may_have_been_applied(error: BaseException) -> bool:
@@ -518,96 +473,69 @@ def may_have_been_applied(error: BaseException) -> bool:
     return isinstance(error, UnexpectedResponseError)
 
 
+def _one_line(error: AnalyticsError) -> str:
+    return " ".join(str(error).splitlines())
+
+
+def _is_refusal(error: AnalyticsError) -> bool:
+    """Return whether the service asks to slow down, with or without ``Retry-After``."""
+    return error.retry_after is not None or (isinstance(error, AnalyticsApiError) and error.status in _REFUSALS)
+
+
 def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
-    return _is_transient(error) and (method != "POST" or not may_have_been_applied(error))
-
-
-def _is_transient(error: AnalyticsError) -> bool:
-    if isinstance(error, AnalyticsConnectionError):
-        return error.transient
-    if isinstance(error, RateLimitError):
-        return error.retry_after is None or error.retry_after <= MAX_WAIT
+    if method == "POST" and may_have_been_applied(error):
+        return False
     if isinstance(error, AnalyticsApiError):
-        return error.status in _RETRIED_STATUSES and (getattr(error, "retry_after", None) or 0.0) <= MAX_WAIT
-    return False
+        return error.status in _RETRIED_STATUSES and (error.retry_after or 0.0) <= MAX_WAIT
+    return isinstance(error, AnalyticsConnectionError) and error.transient
 
 
 def _cause(error: BaseException) -> BaseException:
     """Return the innermost exception that urllib3 wrapped."""
-    inner = error
-    while True:
-        parts = (getattr(inner, "reason", None), *inner.args)
-        reason = next((part for part in parts if isinstance(part, BaseException)), None)
-        if reason is None:
-            return inner
-        inner = reason
+    while (inner := next((part for part in error.args if isinstance(part, BaseException)), None)) is not None:
+        error = inner
+    return error
 
 
 def _describe(error: BaseException) -> str:
     """Return a description of an exception of requests, urllib3 or Python, without object names."""
     inner = _cause(error)
-    if isinstance(inner, http.client.RemoteDisconnected):
-        return "connection closed without a response"
-    if isinstance(inner, urllib3.exceptions.IncompleteRead):
-        return f"{inner.partial} of {inner.partial + inner.expected} bytes arrived"
-    if isinstance(inner, http.client.BadStatusLine):
+    if isinstance(inner, ssl.SSLCertVerificationError):
+        return inner.verify_message.rstrip(".")
+    if type(inner) is http.client.BadStatusLine:
         return f"it is no HTTP response: {readable(str(inner), 60, is_part=True)}"
     text = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
-    text = re.sub(r"^.*?\): (?=Failed to)", "", text).removeprefix("Failed to establish a new connection: ")
-    text = readable(re.sub(r"^\[Errno -?\d+\] ", "", text), 160, is_part=True)
-    return text.rstrip(".") or type(inner).__name__
+    text = re.sub(r"^.*?\): (?=Failed to)|^\[Errno -?\d+\] ", "", text)
+    text = re.sub(r"^Failed to establish a new connection: (\[Errno -?\d+\] )?", "", text)
+    return readable(text, 160, is_part=True).rstrip(".") or type(inner).__name__
 
 
-class _Gunzip:
-    """Decompressor of a gzip stream, which may have several members; ignores data after the last member."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(wbits=31)
-        self._members = 1
-        self._is_over = False
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the last member ended."""
-        return self._member.eof
-
-    def decompress(self, data: bytes, room: int) -> bytes:
-        """Decompress further bytes; return at most ``room`` bytes, after which the stream ends.
-
-        :raises zlib.error: if the bytes are not a gzip stream.
-        """
-        parts = []
-        while data and room > 0 and not self._is_over:
-            if self._member.eof:
-                if data[0] != 0x1F:  # not the beginning of a member: padding or other data
-                    self._is_over = True
-                    break
-                self._members += 1
-                if self._members > _MAX_MEMBERS:
-                    raise zlib.error(f"more than {_MAX_MEMBERS} members")
-                self._member = zlib.decompressobj(wbits=31)
-            parts.append(self._member.decompress(data, room))
-            room -= len(parts[-1])
-            data = self._member.unused_data
-        return b"".join(parts)
-
-
-def _headers(settings: Settings, more: Mapping[str, str] | None = None) -> requests.structures.CaseInsensitiveDict[str]:
-    return requests.structures.CaseInsensitiveDict(
+def _headers(settings: Settings) -> dict[str, str]:
+    headers = urllib3.HTTPHeaderDict(
         {
             "Accept": "application/json",
-            # Only gzip: its end proves that a body is complete.
             "Accept-Encoding": "gzip",
             # A page from the cache of a proxy may belong to an older list.
             "Cache-Control": "no-cache",
-            "Connection": "keep-alive",
             "User-Agent": f"airflow-provider-analytics/{__version__}",
-            **settings.headers,
-            # Set last, so that neither a header of the settings nor an entry of a ~/.netrc file replaces it.
-            "Authorization": f"Bearer {settings.api_key}",
-            **(more or {}),
         }
     )
+    headers.update(settings.headers)
+    # Set last, so that no header of the settings replaces it.
+    headers["Authorization"] = f"Bearer {settings.api_key}"
+    return dict(headers)
+
+
+def _secrets(settings: Settings, proxies: Mapping[str, str]) -> Iterator[str]:
+    """Yield the secrets of the settings and of the proxies, as they may be repeated in a text."""
+    yield settings.api_key
+    for value in settings.headers.values():
+        # A short value, such as a tenant name or a version, is no secret, and occurs in many texts.
+        yield from (secret for secret in (value, value.rpartition(" ")[2]) if len(secret) >= MIN_IN_DATA)
+    for proxy in proxies.values():
+        name, password = requests.utils.get_auth_from_url(proxy)
+        if password:
+            yield from (password, base64.b64encode(f"{name}:{password}".encode()).decode())
 
 
 def _environment_proxies(settings: Settings) -> dict[str, str]:
@@ -637,150 +565,31 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class _CanceledError(Exception):
-    """The client was stopped during a request.
-
-    :param sent: whether the service may have received the request.
-    """
-
-    def __init__(self, *, sent: bool) -> None:
-        self.sent = sent
-
-
-# Each byte restarts the timeout of a socket, so a response that arrives byte by byte would never time out.
-class _TimedReader(io.RawIOBase):
-    """Raw stream of a response. It raises TimeoutError at a deadline, and stops if the client is stopped.
-
-    :param stream: stream of the socket; closed together with this one.
-    :param connection: the socket.
-    :param timeout: seconds for one read.
-    :param is_canceled: whether the response is no longer needed.
-    """
-
-    def __init__(
-        self, stream: io.RawIOBase, connection: socket.socket, timeout: float, is_canceled: Callable[[], bool]
-    ) -> None:
-        self._stream = stream
-        self._connection = connection
-        self._timeout = timeout
-        self._is_canceled = is_canceled
-        self._deadline = time.monotonic() + timeout * MAX_TIMEOUTS
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        end = min(time.monotonic() + self._timeout, self._deadline)
-        while (left := end - time.monotonic()) > 0:
-            if self._is_canceled():
-                raise _CanceledError(sent=True)
-            # After a timeout, the socket can be read again, but the stream cannot.
-            self._connection.settimeout(min(left, LOOK_SECONDS))
-            with suppress(TimeoutError):
-                return self._connection.recv_into(buffer)
-        raise TimeoutError("the response did not end in time")
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
-class _TimedResponse(http.client.HTTPResponse):
-    def __init__(
-        self, sock: socket.socket, debuglevel: int = 0, method: str = "", *, timeout: Any, stopping: Stopping
-    ) -> None:
-        super().__init__(sock, debuglevel, method)
-        is_canceled = functools.partial(stopping.gives_up, method)
-        self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock, timeout, is_canceled))
+class _Head(http.client.HTTPResponse):
+    """A response without the lines that are not headers: urllib3 would log them unredacted."""
 
     def begin(self) -> None:
         super().begin()
-        # Drop lines that are not headers: urllib3 would log them unredacted.
         self.msg.set_payload("")
         self.msg.defects.clear()
 
 
 class _Connection(urllib3.connection.HTTPConnection):
-    """A connection, with or without a proxy, that stops connecting and waiting for a response after a stop.
+    """A connection, with or without a proxy, that the watchdog can shut from the first byte on.
 
-    If the service does not read the request body, sending it still blocks for ``timeout`` seconds.
+    A host name lookup and the TCP connect cannot be interrupted; they end at their own timeouts.
     """
 
-    stopping: Stopping
+    response_class = _Head
+    watchdog: Watchdog
 
-    def connect(self) -> None:
-        # In a thread, because a host name lookup or a TLS handshake cannot be interrupted.
-        ended = threading.Event()
-        failed: list[BaseException] = []
-        is_canceled = False
+    def _new_conn(self) -> socket.socket:
+        connection = super()._new_conn()
+        self.watchdog.hold(connection)
+        return connection
 
-        def connect() -> None:
-            try:
-                super(_Connection, self).connect()
-            except BaseException as error:
-                failed.append(error)
-            ended.set()
-            if is_canceled:
-                self.close()
-
-        threading.Thread(target=connect, name="analytics-connect", daemon=True).start()
-        try:
-            while not (ended.wait(LOOK_SECONDS) or self.stopping.is_set):
-                pass
-        finally:
-            is_canceled = not ended.is_set()
-        if self.stopping.is_set:
-            raise _CanceledError(sent=False)
-        if failed:
-            raise failed.pop()
-
-    def getresponse(self) -> Any:
-        self.response_class = functools.partial(  # type: ignore[assignment]
-            _TimedResponse, timeout=self.timeout, stopping=self.stopping
-        )
-        return super().getresponse()
-
-
-class _Response(requests.Response):
-    """A response with only the attributes that are read: parsing cookies would take as long as the rest.
-
-    :param raw: the response of urllib3.
-    """
-
-    def __init__(self, raw: Any) -> None:
-        self._content_consumed = False
-        self.status_code = raw.status
-        self.headers = raw.headers  # case-insensitive, like the dictionary of requests
-        self.raw = raw
-
-
-class _Adapter(requests.adapters.HTTPAdapter):
-    """Adapter of requests for one service; its connections time out and can be stopped."""
-
-    _pool: Any = None
-
-    def __init__(self, stopping: Stopping, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._stopping = stopping
-
-    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
-        # Created once: address, proxy and certificates are the same for every request.
-        pool: Any = self._pool
-        if pool is None:
-            pool = super().get_connection_with_tls_context(*args, **kwargs)
-            # Several threads may run this with the same pool.
-            bases = (_Connection, type(pool).ConnectionCls)
-            pool.ConnectionCls = type("_Connection", bases, {"stopping": self._stopping})
-            self._pool = pool
-        return pool
-
-    def close(self) -> None:
-        super().close()
-        self._pool = None  # its connections are closed
-
-    def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
-        # Without a proxy: the part after the host.
-        return super().request_url(request, proxies) if proxies else f"/{str(request.url).split('/', 3)[3]}"
-
-    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
-        return _Response(resp)
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        if self.is_closed:
+            self.connect()
+        self.watchdog.begin_to_send(self.sock)
+        super().request(*args, **kwargs)

@@ -2,18 +2,21 @@
 
 No other module decides whether a write was applied. A response to a write proves nothing, because it may repeat the
 request. So the compared record comes from a later read.
+
+What was sent and is not returned was not applied. What was not sent may be changed by others at any time, so it is only
+an *unexpected change*. Some unexpected changes are *lost values*: services that drop what is not sent cause these, and
+other tools hardly ever do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.entries import line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalise, same_setting
-from airflow_provider_analytics.api.kinds import Boolean, Secret
 from airflow_provider_analytics.readable import readable
 
 #: Fields that are compared. The domain is compared separately, because no update changes it.
@@ -22,156 +25,196 @@ COMPARED = tuple(name for name in RECORD_FIELDS if name != "domain")
 _SHOWN_ENTRIES = 3
 _SHOWN_CHARACTERS = 100
 
+#: Field to a phrase with the returned value and the expected one.
+Differences = Mapping[str, str]
+#: Entry and comment of a line, see :func:`entries.line_key`.
+LineKey = tuple[str, str]
+#: Field to value.
+Record = Mapping[str, Any]
 
-@dataclass(frozen=True)
+
+@dataclass
 class Comparison:
     """Differences between a record and the expected values.
 
-    :param lacking: sent field to a phrase with the returned value and the sent value.
-    :param besides: field that was not sent but differs from before, to such a phrase.
-    :param unverified: fields that the record cannot verify.
+    :param not_applied: sent fields that the record does not contain as sent.
+    :param unexpected: values and lines that were not sent, and differ from before.
+    :param lost: field to its value before, for unexpected changes that services cause: a value fell back to its
+        default, all lines of others are gone, or a comment is gone; not if someone else wrote other lines instead.
+    :param kept: fields that were not sent, could have been lost, and are as before.
+    :param is_reset: whether a sent list, or all that was not sent, lost values: the service may have done it.
+    :param unverified: fields that were sent, or returned before, and that the record does not contain.
     :param other_domain: the returned domain, if it is not the expected one.
-    :param by_others: whether a list has entries that were neither there before nor sent: another process changed the
-        website.
     """
 
-    lacking: Mapping[str, str] = field(default_factory=dict)
-    besides: Mapping[str, str] = field(default_factory=dict)
+    not_applied: dict[str, str] = field(default_factory=dict)
+    unexpected: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, Any] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    is_reset: bool = False
     unverified: tuple[str, ...] = ()
     other_domain: str | None = None
-    by_others: bool = False
 
     @property
     def holds(self) -> bool:
-        """Whether every field in the record is as expected."""
-        return not self.lacking and not self.besides and self.other_domain is None
+        """Whether everything that was sent is in effect, and nothing else was lost."""
+        return not self.not_applied and not self.lost and self.other_domain is None
 
     @property
     def is_verified(self) -> bool:
         """Whether the record contains every compared field, and all are as expected."""
-        return self.holds and not self.unverified
+        return self.holds and not self.unexpected and not self.unverified
 
 
 @dataclass(frozen=True)
 class Expected:
     """Expected values of a website after a write.
 
-    :param before: its record before the write; for a new website, the documented defaults.
+    :param before: its record before the write.
     :param sent: the values that were sent, normalized.
     :param domain: its domain; empty if it is unknown.
-    :param shared: lists of ``sent`` to which others may add entries at any time: only missing entries, and removed ones
-        that are still there, are differences. Any other sent list must be equal. Others may always add entries to a
-        list that was not sent.
-    :param compared: fields to compare in addition to those sent.
+    :param shared: lists of ``sent`` to which others may add entries at any time, and which contain lines of others. Any
+        other sent list must be equal.
     """
 
-    before: Mapping[str, Any]
-    sent: Mapping[str, Any]
+    before: Record
+    sent: Record
     domain: str = ""
     shared: frozenset[str] = frozenset()
-    compared: tuple[str, ...] = COMPARED
 
     @classmethod
-    def of_new(cls, domain: str, sent: Mapping[str, Any]) -> Expected:
-        """Return the expected values of a new website: the sent values and the documented defaults."""
-        defaults = {name: one.default for name, one in FIELDS.items() if one.default is not None}
-        return cls(defaults, sent, domain, compared=tuple(defaults))
+    def of_new(cls, domain: str, sent: Record) -> Expected:
+        """Return the expected values of a new website: before the sent values, it had the documented defaults.
 
-    def following(self, lost: Self | None) -> Self:
-        """Return the expected values after an earlier update whose outcome is unknown; ``before`` is that update's.
-
-        :param lost: expected values of that update; None if there was none.
+        Others may change it at once, and add to its lists.
         """
-        if lost is None:
-            return self
-        sent = {**lost.sent, **self.sent}
-        for name in self.shared & lost.sent.keys() & self.sent.keys():
-            key = LINE_FIELDS[name].key
-            both = (*normalise(name, lost.sent[name]), *normalise(name, self.sent[name]))
-            lines = {line_key(line, key): line for line in both}
-            sent[name] = tuple(lines.values())
-        return replace(self, before=lost.before, sent=sent, compared=lost.compared)
+        defaults = {name: one.default for name, one in FIELDS.items() if one.default is not None}
+        return cls({**defaults, **dict.fromkeys(LINE_FIELDS)}, sent, domain, shared=frozenset(LINE_FIELDS))
 
-    def compare(self, shown: Mapping[str, Any]) -> Comparison:
+    def following(self, earlier: Self | None) -> Self:
+        """Return the expected values after an earlier write to the same website; ``before`` is that write's.
+
+        :param earlier: expected values after that write; None if there was none.
+        """
+        if earlier is None:
+            return self
+        sent = {**earlier.sent, **self.sent}
+        for name in self.shared & earlier.sent.keys() & self.sent.keys():
+            sent[name] = tuple((_by_key(name, earlier.sent) | _by_key(name, self.sent)).values())
+        return replace(self, before=earlier.before, sent=sent)
+
+    def compare(self, shown: Record) -> Comparison:
         """Return the differences between a record and the expected values."""
-        lacking: dict[str, str] = {}
-        besides: dict[str, str] = {}
-        unverified = [name for name in self.sent if isinstance(FIELDS[name].kind, Secret)]
+        found = Comparison(unverified=tuple(name for name in self.sent if FIELDS[name].column is None))
         for name in COMPARED:
             is_sent = name in self.sent
-            if not is_sent and name not in self.compared:
-                continue
-            if not _is_present(name, shown) or not (is_sent or shows(name, self.before)):
-                unverified.append(name)
-                # A list in a form that is not understood changes nevertheless.
-                if not is_sent and name in shown and shown[name] != self.before.get(name, shown[name]):
-                    was, now = (readable(str(one), _SHOWN_CHARACTERS) for one in (self.before[name], shown[name]))
-                    besides[name] = f"is shown as '{now}', was '{was}'"
-                continue
-            wanted = self.sent[name] if is_sent else self.before[name]
-            is_shared = name in LINE_FIELDS and (name in self.shared or not is_sent)
-            known = normalise(name, self.before[name]) if shows(name, self.before) else ()
-            removable = known if is_shared else None
-            difference = _difference(name, shown[name], wanted, removable)
-            if difference:
-                (lacking if is_sent else besides)[name] = difference
-        by_others = any(self._has_unknown_entries(name, shown) for name in LINE_FIELDS)
+            if name in LINE_FIELDS and shows(name, shown) and (is_sent or shows(name, self.before)):
+                self._compare_lines(name, shown, found)
+            elif is_sent:
+                self._compare_sent(name, shown, found)
+            elif _is_present(name, self.before):
+                self._compare_unsent(name, shown, found)
+        found.is_reset = bool(found.lost.keys() & self.sent.keys() or (found.lost and not found.kept))
         domain = shown.get("domain")
-        is_other = bool(self.domain) and isinstance(domain, str) and not same_domain(domain, self.domain)
-        return Comparison(lacking, besides, tuple(unverified), str(domain) if is_other else None, by_others)
+        if self.domain and isinstance(domain, str) and not same_domain(domain, self.domain):
+            found.other_domain = domain
+        return found
 
-    def _has_unknown_entries(self, name: str, shown: Mapping[str, Any]) -> bool:
-        """Return whether a list has entries that were neither there before nor sent.
+    def _compare_sent(self, name: str, shown: Record, found: Comparison) -> None:
+        if not _is_present(name, shown):
+            found.unverified += (name,)
+        elif name in LINE_FIELDS:
+            found.not_applied[name] = f"is shown in a form that is not understood: '{_text(name, shown)}'"
+        elif not same_setting(name, shown[name], self.sent[name]):
+            found.not_applied[name] = f"is '{_text(name, shown)}', expected '{_text(name, self.sent)}'"
 
-        Entries that the service cuts, or writes in another case, do not count.
-        """
-        known = self._entries(name, self.before, self.sent)
-        return not all(any(other.startswith(one) for other in known) for one in self._entries(name, shown))
+    def _compare_unsent(self, name: str, shown: Record, found: Comparison) -> None:
+        is_known = shows(name, shown) and shows(name, self.before)
+        if not is_known:
+            found.unverified += (name,)
+        if not _is_present(name, shown):
+            return
+        # A list in a form that is not understood changes nevertheless.
+        was, now = normalise(name, self.before[name]), normalise(name, shown[name])
+        if was != now:
+            found.unexpected[name] = f"is '{_text(name, shown)}', was '{_text(name, self.before)}'"
+            if now == default_of(name):
+                found.lost[name] = was
+        elif is_known and was not in (default_of(name), ()):
+            found.kept += (name,)
 
-    @staticmethod
-    def _entries(name: str, *records: Mapping[str, Any]) -> set[str]:
-        lines = (normalise(name, record[name]) for record in records if shows(name, record))
-        return {LINE_FIELDS[name].key(line).casefold() for one in lines for line in one} - {""}
+    def _compare_lines(self, name: str, shown: Record, found: Comparison) -> None:
+        is_sent = name in self.sent
+        is_exact = is_sent and name not in self.shared
+        now = _by_key(name, shown)
+        before = _by_key(name, self.before) if shows(name, self.before) else {}
+        wanted = _by_key(name, self.sent) if is_sent else before
+        missing, extra = wanted.keys() - now.keys(), now.keys() - wanted.keys()
+        of_others = set[LineKey]() if is_exact else before.keys() & wanted.keys()
+        gone = missing & of_others
+        not_applied = _differences(
+            lacks=[wanted[one] for one in missing - gone],
+            has_besides=[now[one] for one in extra if is_exact or one in before],
+        )
+        if not_applied:
+            found.not_applied[name] = not_applied
+        if gone:
+            found.unexpected[name] = _differences(lacks=[before[one] for one in gone])
+            if _is_lost(gone, of_others, extra, before.keys()):
+                found.lost[name] = normalise(name, self.before[name])
+        elif of_others and not is_sent:
+            found.kept += (name,)
 
 
-def shows(name: str, record: Mapping[str, Any]) -> bool:
+def shows(name: str, record: Record) -> bool:
     """Return whether a record contains a field in a known form; null means an empty list, or False."""
     return _is_present(name, record) and (name not in LINE_FIELDS or isinstance(normalise(name, record[name]), tuple))
 
 
-def _is_present(name: str, record: Mapping[str, Any]) -> bool:
+def default_of(name: str) -> Any:
+    """Return the documented default of a field, normalized; a new website is no favorite."""
+    default = FIELDS[name].default
+    return False if default is None else default
+
+
+def _is_present(name: str, record: Record) -> bool:
     """Return whether a record contains a field in any form."""
-    return name in record and (
-        record[name] is not None or name in LINE_FIELDS or isinstance(FIELDS[name].kind, Boolean)
-    )
+    return name in record and (record[name] is not None or normalise(name, None) is not None)
 
 
-def _difference(name: str, shown: Any, wanted: Any, removable: Any) -> str:
-    """Return the difference in a field as a phrase of limited length; empty if there is none.
+def _is_lost(
+    gone: Collection[LineKey], of_others: Collection[LineKey], extra: Collection[LineKey], before: Collection[LineKey]
+) -> bool:
+    """Return whether a service may have lost lines of others, and nobody wrote others instead.
 
-    :param removable: of a list to which others may add, its lines before; None if nothing may be added.
+    :param gone: the missing lines of others.
+    :param extra: the lines that were not expected.
+    :param before: the lines before the write.
     """
-    if name not in LINE_FIELDS:
-        if same_setting(name, shown, wanted):
-            return ""
-        return f"is '{_text(name, shown)}', expected '{_text(name, wanted)}'"
-    if not isinstance(normalise(name, shown), tuple):
-        return f"is shown in a form that is not understood: '{readable(str(shown), _SHOWN_CHARACTERS)}'"
+    # No service writes another comment, or an entry that was not sent.
+    edited = {entry for entry, comment in extra if comment}
+    lost = {(entry, comment) for entry, comment in gone if not comment or entry not in edited}
+    written = {entry for entry, _ in extra} - {entry for entry, _ in before}
+    return bool(lost) and not written and (len(lost) == len(of_others) or any(comment for _, comment in lost))
+
+
+def _by_key(name: str, values: Record) -> dict[LineKey, str]:
+    """Return the lines of a list by what identifies them."""
     key = LINE_FIELDS[name].key
-    there = {line_key(line, key): line for line in normalise(name, shown)}
-    expected = {line_key(line, key): line for line in normalise(name, wanted)}
-    known = there if removable is None else {line_key(line, key) for line in removable}
+    return {line_key(line, key): line for line in normalise(name, values[name])}
+
+
+def _differences(**by_verb: Iterable[str]) -> str:
+    """Return the differences of a list as a phrase of limited length; empty if there are none."""
     parts = []
-    for verb, lines in (
-        ("lacks", [line for one, line in expected.items() if one not in there]),
-        ("has besides", [line for one, line in there.items() if one not in expected and one in known]),
-    ):
-        if lines:
-            more = f" and {len(lines) - _SHOWN_ENTRIES:,} more" if len(lines) > _SHOWN_ENTRIES else ""
-            listed = ", ".join(readable(line, _SHOWN_CHARACTERS) for line in sorted(lines)[:_SHOWN_ENTRIES])
-            parts.append(f"{verb} {listed}{more}")
+    for verb, lines in by_verb.items():
+        listed = sorted(lines)
+        if listed:
+            shown = ", ".join(readable(line, _SHOWN_CHARACTERS) for line in listed[:_SHOWN_ENTRIES])
+            more = f" and {len(listed) - _SHOWN_ENTRIES:,} more" if len(listed) > _SHOWN_ENTRIES else ""
+            parts.append(f"{verb.replace('_', ' ')} {shown}{more}")
     return " and ".join(parts)
 
 
-def _text(name: str, value: Any) -> str:
-    return readable(str(normalise(name, value)), _SHOWN_CHARACTERS)
+def _text(name: str, values: Record) -> str:
+    return readable(str(normalise(name, values[name])), _SHOWN_CHARACTERS)

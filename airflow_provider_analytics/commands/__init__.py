@@ -1,4 +1,4 @@
-"""The command line: ``python -m airflow_provider_analytics COMMAND``, and ``airflow analytics COMMAND``.
+"""The command line: ``airflow-provider-analytics COMMAND``, and ``airflow analytics COMMAND``.
 
 Each command is a module of this package with the same name. The module defines ``add_arguments(parser)`` and
 ``run(args) -> int``, which returns the exit status. It is imported only when it is used. :data:`COMMANDS` has its help.
@@ -15,12 +15,11 @@ from typing import NoReturn
 
 #: Help of each command, by the name of the command and its module.
 COMMANDS = {
-    "probe": "Detect undocumented behavior of a service with at most 15 reads.",
+    "probe": "Find out what the tasks will do on a service, with at most 50 reads.",
     "validate": "Check files of websites, without a connection.",
     "plan": "Plan the changes that make the websites match files; send nothing.",
     "drift": "Report where the websites differ from files; send nothing.",
-    "ledgers": "Check ledgers of managed lists without a run: report owned and stale entries.",
-    "why": "Explain why an entry is on the websites: its list, owner, dates and host name, from ledgers.",
+    "why": "Explain why an entry is on the websites: its list, owner, dates and host name.",
 }
 
 
@@ -33,7 +32,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(1, f"{self.prog}: error: {message}\n")
 
 
-def main(arguments: Sequence[str] | None = None, prog: str = "python -m airflow_provider_analytics") -> int:
+def main(arguments: Sequence[str] | None = None, prog: str = "airflow-provider-analytics") -> int:
     """Run a command and return its exit status; 1 if the arguments are invalid or the command fails.
 
     :param arguments: name of the command and its arguments; None: the arguments of the process.

@@ -55,10 +55,8 @@ def _connected(conn_id: str | None) -> Iterator[AnalyticsHook]:
         try:
             yield hook
         except AirflowNotFoundException:
-            raise AnalyticsConfigError(
-                f"There is no connection {conn_id!r}.",
-                f"Create it in Airflow, or set the environment variable AIRFLOW_CONN_{conn_id.upper()}.",
-            ) from None
+            how = f"Create it in Airflow, or set the environment variable AIRFLOW_CONN_{conn_id.upper()}"
+            raise AnalyticsConfigError([f"There is no connection {conn_id!r}. {how}"], "the option --conn-id") from None
         except AnalyticsError as error:
             if not error.where and not isinstance(error, AnalyticsConfigError):
                 error.where = hook.where

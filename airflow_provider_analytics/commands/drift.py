@@ -18,5 +18,5 @@ def run(args: argparse.Namespace) -> int:
     with connected(args.conn_id) as hook:
         from airflow_provider_analytics.operators.websites_as_code import CheckDriftOperator
 
-        result = CheckDriftOperator(task_id="drift", **shared_arguments(args)).result(hook)
+        result = CheckDriftOperator(task_id="drift", **shared_arguments(args)).result(hook, {})
     return show(result, args)

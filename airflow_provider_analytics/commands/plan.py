@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_analytics.commands.connections import Once, add_connection, connected
-from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
 
 #: Exit status if there are changes.
 CHANGES = 2
@@ -19,10 +19,6 @@ CHANGES = 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_shared_arguments(parser)
-    parser.add_argument("--out", action=Once, metavar="FILE", help="file for the complete plan as JSON")
-    parser.add_argument("--overwrite", action="store_true", help="replace another plan at --out")
-    parser.add_argument("--force", action="store_true", help="override the guards; the approver decides")
-    parser.add_argument("--adopt", action="store_true", help="same as the argument of the operator")
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +34,9 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FRACTION",
         help="limit of the guards (default: %(default)s)",
     )
-    parser.add_argument("--ledger-path", metavar="FILE", help="ledger of lists in mode managed; only read")
-    parser.add_argument("--list-name", metavar="NAME", help="name of the lists in the ledger")
+    parser.add_argument("--accept", action="append", default=[], metavar="GUARD", help="guard to override")
+    parser.add_argument("--state-path", metavar="FOLDER", help="state folder; plan writes only the plan to it")
+    parser.add_argument("--list-name", metavar="NAME", help="name of the lists of these files in the state folder")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,15 +44,7 @@ def run(args: argparse.Namespace) -> int:
     with connected(args.conn_id) as hook:
         from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 
-        operator = PlanWebsitesOperator(
-            task_id="plan",
-            plan_path=absolute(args.out),
-            overwrite_plan=args.overwrite,
-            force=args.force,
-            adopt=args.adopt,
-            **shared_arguments(args),
-        )
-        result = operator.result(hook)
+        result = PlanWebsitesOperator(task_id="plan", **shared_arguments(args)).result(hook, {})
     return show(result, args)
 
 
@@ -65,7 +54,8 @@ def shared_arguments(args: argparse.Namespace) -> dict[str, Any]:
         "config_path": absolute(args.path),
         "prune": args.prune,
         "max_loss_fraction": args.max_loss_fraction,
-        "ledger_path": absolute(args.ledger_path),
+        "accept": args.accept,
+        "state_path": absolute(args.state_path),
         "list_name": args.list_name,
     }
 
@@ -76,7 +66,7 @@ def show(result: Mapping[str, Any], args: argparse.Namespace) -> int:
     if args.markdown:
         Path(args.markdown).write_text(markdown, encoding="utf-8")
     sys.stdout.write(f"{markdown}digest: {result['digest']}\n")
-    if result["unsafe"] and not result["force"]:
+    if result["unsafe"]:
         sys.stderr.write(f"{result['unsafe']}\nThe plan must not be applied: a guard stops it.\n")
         return 1
     return CHANGES if result["changes"] else 0

@@ -1,9 +1,12 @@
-"""Detect undocumented behavior of the service of a connection with at most 15 reads."""
+"""Find out with at most 50 reads what the tasks will do on the service of a connection."""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from airflow_provider_analytics.commands.connections import add_connection, connected
 
@@ -15,27 +18,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _STATUSES
     add_connection(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON, for an issue")
-    parser.add_argument(
-        "--wrong-key",
-        action="store_true",
-        help="also send one request with a wrong key; some services lock a client out after several",
-    )
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Log nothing of this package: its lines may contain domains and messages of the service."""
+    log = logging.getLogger("airflow_provider_analytics")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def run(args: argparse.Namespace) -> int:
     """Send the requests, print the report, and return the exit status."""
     from airflow_provider_analytics.probe import report
-    from airflow_provider_analytics.probe.findings import findings
-    from airflow_provider_analytics.probe.seen import MAX_REQUESTS, Probe
+    from airflow_provider_analytics.probe.checks import Probe
+    from airflow_provider_analytics.probe.reading import MAX_REQUESTS, LimitedReader
     from airflow_provider_analytics.readable import readable
 
-    def progress(what: str) -> None:
-        sys.stderr.write(f"{probe.seen.requests + 1:2} of at most {MAX_REQUESTS}: {what}\n")
+    def progress(number: int, purpose: str) -> None:
+        sys.stderr.write(f"{number:2} of at most {MAX_REQUESTS}: {purpose}\n")
         sys.stderr.flush()
 
-    with connected(args.conn_id) as hook, Probe(hook.client.settings, progress=progress) as probe:
-        seen = probe.run(wrong_key=args.wrong_key)
-    found = findings(seen)
-    text = f"{report.as_json(seen, found)}\n" if args.json else report.as_text(seen, found)
+    with (
+        connected(args.conn_id) as hook,
+        _without_logs(),
+        LimitedReader(hook.client.settings, progress=progress) as reader,
+    ):
+        probe = Probe(reader)
+        probe.run()
+    text = f"{report.as_json(probe)}\n" if args.json else report.as_text(probe)
     sys.stdout.write(readable(text, None, breaks="keep"))
-    return report.status(found)
+    return report.status(probe)

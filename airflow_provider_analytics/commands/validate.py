@@ -6,10 +6,14 @@ import argparse
 import gc
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.desired import Problem
@@ -35,54 +39,52 @@ def run(args: argparse.Namespace) -> int:
 
     problems: Sequence[Problem] = ()
     try:
-        number = len(parse_websites_files(_texts(Path(args.path))).websites)
+        number = len(parse_websites_files(_texts(args.path)).websites)
     except ProblemsError as error:
         problems = error.problems
     sys.stdout.write(FORMATS[args.format](problems))
     plural = "" if len(problems) == 1 else "s"
     summary = f"{len(problems):,} problem{plural}" if problems else f"{number:,} websites, no problems"
-    sys.stderr.write(f"{args.path}: {summary}\n")
+    sys.stderr.write(f"{readable(args.path)}: {summary}\n")
     return 1 if problems else 0
 
 
-def _texts(path: Path) -> Mapping[str, str]:
-    """Return the text of each file by path.
+def _texts(path: str) -> Mapping[str, str]:
+    """Return the text of each file by path, as the problems name it.
 
     :raises ValueError: if there is no file, or a file cannot be read.
     """
     from airflow_provider_analytics.reconcile.websites_file import in_a_folder
+    from airflow_provider_analytics.storage import StoragePath, UnreadableFileError, read_texts
 
-    if not path.exists():
-        raise ValueError(f"{path}: there is no such file or folder")
-    texts = {}
+    place = replace(StoragePath.of(os.path.abspath(path)), url=path)  # noqa: PTH100 - keeps links
     try:
-        files = in_a_folder(str(path), [one.name for one in path.iterdir()]) if path.is_dir() else [""]
-        for name in files:
-            one = path / name
-            texts[str(one)] = one.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{one}: {error.reason}; allowed: a text file in UTF-8") from error
-    except OSError as error:
-        raise ValueError(
-            f"{error.filename or path}: {error.strerror or error}; allowed: a file that can be read"
-        ) from error
-    return texts
+        texts = read_texts(place, in_a_folder)
+    except UnreadableFileError as error:
+        raise ValueError(f"{readable(error.path.url)}: {error}") from error
+    if not texts:
+        raise ValueError(f"{readable(path)}: there is no such file or folder")
+    return {str(place / name) if Path(path).is_dir() else path: text for name, text in texts.items()}
 
 
 def _as_text(problems: Sequence[Problem]) -> str:
-    return "".join(f"{where.source}:{where.line}:{where.column}: {_line(text)}\n" for where, text in problems)
-
-
-def _as_github(problems: Sequence[Problem]) -> str:
-    """Return workflow commands, which GitHub displays next to the lines of the pull request."""
     return "".join(
-        f"::error file={_escape(where.source, ':,')},line={where.line},col={where.column}::{_escape(_line(text))}\n"
+        f"{readable(where.source, None)}:{where.line}:{where.column}: {readable(text, None)}\n"
         for where, text in problems
     )
 
 
-def _escape(text: str, more: str = "") -> str:
-    for character in "%\r\n" + more:
+def _as_github(problems: Sequence[Problem]) -> str:
+    """Return workflow commands, which GitHub displays next to the lines of the pull request."""
+    lines = []
+    for where, text in problems:
+        file, message = _escape(readable(where.source, None), "%:,"), _escape(readable(text, None), "%")
+        lines.append(f"::error file={file},line={where.line},col={where.column}::{message}\n")
+    return "".join(lines)
+
+
+def _escape(text: str, characters: str) -> str:
+    for character in characters:
         text = text.replace(character, f"%{ord(character):02X}")
     return text
 
@@ -91,7 +93,7 @@ def _as_gitlab(problems: Sequence[Problem]) -> str:
     """Return a code quality report, which GitLab displays next to the lines of the merge request."""
     report = [
         {
-            "description": _line(text),
+            "description": readable(text, None),
             "check_name": "websites",
             "fingerprint": hashlib.sha256(f"{where.source} {where.line} {where.column} {text}".encode()).hexdigest(),
             "severity": "major",
@@ -100,12 +102,6 @@ def _as_gitlab(problems: Sequence[Problem]) -> str:
         for where, text in problems
     ]
     return json.dumps(report, indent=1) + "\n"
-
-
-def _line(text: str) -> str:
-    from airflow_provider_analytics.readable import readable
-
-    return readable(text, None)
 
 
 FORMATS: dict[str, Callable[[Sequence[Problem]], str]] = {

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, Unpack
 
 from airflow.providers.common.compat.sdk import BaseHook, Stats, mask_secret
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS
 from airflow_provider_analytics.api.transport import Transport
@@ -23,6 +24,25 @@ from airflow_provider_analytics.exceptions import AnalyticsConfigError, Analytic
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.connection import settings_from_connection
 from airflow_provider_analytics.readable import readable
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _with_arguments(declared: type) -> Callable[[Method], Method]:
+    """Show the keyword arguments of a TypedDict one by one in the signature of a method, as editors do."""
+
+    def decorate(method: Method) -> Method:
+        signature = inspect.signature(method)
+        parameters = [*signature.parameters.values()][:-1]
+        for name, kind in declared.__annotations__.items():
+            annotation = getattr(kind, "__forward_arg__", kind)
+            parameters.append(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            )
+        method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return method
+
+    return decorate
 
 
 class AnalyticsHook(BaseHook):
@@ -122,16 +142,8 @@ class AnalyticsHook(BaseHook):
         if self._client is not None:
             self._client.stop()
 
-    def list_websites(
-        self,
-        *,
-        search: str | None = None,
-        search_by: str | None = None,
-        favorite: bool | None = None,
-        sort_by: str | None = None,
-        sort: str | None = None,
-        per_page: int | None = None,
-    ) -> list[dict[str, Any]]:
+    @_with_arguments(ListFilters)
+    def list_websites(self, **filters: Unpack[ListFilters]) -> list[dict[str, Any]]:
         """Return the complete list of websites (docs/interface.md, List parameters).
 
         A list that changes during the reading is read again, at most four times in total.
@@ -145,20 +157,10 @@ class AnalyticsHook(BaseHook):
         :return: list of website records.
         :raises IncompleteListError: if the list cannot be proven complete.
         """
-        return self.client.list_websites(
-            search=search, search_by=search_by, favorite=favorite, sort_by=sort_by, sort=sort, per_page=per_page
-        )
+        return self.client.list_websites(**filters)
 
-    def iter_websites(
-        self,
-        *,
-        search: str | None = None,
-        search_by: str | None = None,
-        favorite: bool | None = None,
-        sort_by: str | None = None,
-        sort: str | None = None,
-        per_page: int | None = None,
-    ) -> Listing:
+    @_with_arguments(ListFilters)
+    def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
         """Return an iterator that reads the list of websites page by page; it keeps only the ids in memory.
 
         The iterator reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, possibly
@@ -174,9 +176,7 @@ class AnalyticsHook(BaseHook):
         :return: iterator of website records.
         :raises IncompleteListError: while iterating, if the list cannot be proven complete.
         """
-        return self.client.iter_websites(
-            search=search, search_by=search_by, favorite=favorite, sort_by=sort_by, sort=sort, per_page=per_page
-        )
+        return self.client.iter_websites(**filters)
 
     def get_website(self, website_id: int | str) -> dict[str, Any]:
         """Return a website (docs/interface.md, Operations).
@@ -194,21 +194,12 @@ class AnalyticsHook(BaseHook):
 
         :param domain: domain name, without scheme, port or path.
         :return: the website record, or None.
-        :raises DuplicateWebsiteError: if several websites have the domain.
+        :raises DomainError: if several websites have the domain.
         """
         return self.client.find_website(domain)
 
-    def create_website(
-        self,
-        domain: str,
-        *,
-        privacy: Privacy | int | str | None = None,
-        password: str | None = None,
-        email: bool | None = None,
-        exclude_bots: bool | None = None,
-        exclude_params: Iterable[str] | str | None = None,
-        exclude_ips: Iterable[str] | str | None = None,
-    ) -> dict[str, Any]:
+    @_with_arguments(CreateSettings)
+    def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
         """Create a website, verify it, and return it (docs/interface.md, Operations).
 
         The request is never sent twice. This method does not check whether the domain exists: see
@@ -226,27 +217,10 @@ class AnalyticsHook(BaseHook):
         :raises AmbiguousWriteError: if it is unknown whether the website was created; look up the domain.
         :raises NotAppliedError: if the service does not return these settings and the defaults.
         """
-        return self.client.create_website(
-            domain,
-            privacy=privacy,
-            password=password,
-            email=email,
-            exclude_bots=exclude_bots,
-            exclude_params=exclude_params,
-            exclude_ips=exclude_ips,
-        ).record
+        return self.client.create_website(domain, **settings).record
 
-    def ensure_website(
-        self,
-        domain: str,
-        *,
-        privacy: Privacy | int | str | None = None,
-        password: str | None = None,
-        email: bool | None = None,
-        exclude_bots: bool | None = None,
-        exclude_params: Iterable[str] | str | None = None,
-        exclude_ips: Iterable[str] | str | None = None,
-    ) -> dict[str, Any]:
+    @_with_arguments(CreateSettings)
+    def ensure_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
         """Return the website of a domain; create it with these settings if it does not exist.
 
         The hook reads the complete list before the create, and the newest websites after it. If several tasks create
@@ -261,33 +235,15 @@ class AnalyticsHook(BaseHook):
         :param exclude_params: URL query parameters excluded from tracking: a list, or a text with one entry per line.
         :param exclude_ips: IP addresses excluded from tracking: a list, or a text with one entry per line.
         :return: the website record.
-        :raises DuplicateWebsiteError: if several websites have the domain.
-        :raises OtherDomainError: if the service seems to write the domain in another way, and has such a website.
+        :raises DomainError: if several websites have the domain.
+        :raises DomainError: if the service seems to write the domain in another way, and has such a website.
         :raises AmbiguousWriteError: if it is unknown whether the website was created; call this method again.
         :raises NotAppliedError: if the service does not return these settings for the new website.
         """
-        return self.client.ensure_website(
-            domain,
-            privacy=privacy,
-            password=password,
-            email=email,
-            exclude_bots=exclude_bots,
-            exclude_params=exclude_params,
-            exclude_ips=exclude_ips,
-        ).record
+        return self.client.ensure_website(domain, **settings).record
 
-    def update_website(
-        self,
-        website_id: int | str,
-        *,
-        privacy: Privacy | int | str | None = None,
-        password: str | None = None,
-        email: bool | None = None,
-        exclude_bots: bool | None = None,
-        exclude_params: Iterable[str] | str | None = None,
-        exclude_ips: Iterable[str] | str | None = None,
-        favorite: bool | None = None,
-    ) -> dict[str, Any]:
+    @_with_arguments(UpdateSettings)
+    def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
         """Change settings of a website, verify it, and return it (docs/interface.md, Operations).
 
         The website is fetched before and after the update. The sent settings must have changed, and no others. An
@@ -306,16 +262,7 @@ class AnalyticsHook(BaseHook):
         :raises NotFoundError: if there is no website with this id.
         :raises NotAppliedError: if the service returns other values.
         """
-        return self.client.update_website(
-            website_id,
-            privacy=privacy,
-            password=password,
-            email=email,
-            exclude_bots=exclude_bots,
-            exclude_params=exclude_params,
-            exclude_ips=exclude_ips,
-            favorite=favorite,
-        ).record
+        return self.client.update_website(website_id, **settings).record
 
     def delete_website(self, website_id: int | str) -> None:
         """Delete a website, and verify that it is gone (docs/interface.md, Operations).
@@ -336,20 +283,20 @@ class AnalyticsHook(BaseHook):
 
         :return: whether it succeeded, and a message with the host, and the reason or a summary of the first page.
         """
+        from airflow_provider_analytics.probe.reading import MAX_SECONDS_OF_A_TEST, LimitedReader
         from airflow_provider_analytics.probe.report import as_line
-        from airflow_provider_analytics.probe.seen import MAX_SECONDS_OF_A_TEST, Probe
 
         try:
             # Airflow tests a copy under a temporary id, which means nothing to the user.
-            settings = replace(self.client.settings, source="this connection")
-            with Probe(settings, seconds=MAX_SECONDS_OF_A_TEST) as probe:
-                seen = probe.begin()
+            settings = replace(self.client.settings, source="this connection", max_retries=0)
+            with LimitedReader(settings, seconds=MAX_SECONDS_OF_A_TEST) as reader:
+                reader.begin()
         except AnalyticsConfigError as error:
             return False, str(AnalyticsConfigError(error.problems, "this connection"))
         except AnalyticsError as error:
             return False, str(error)
-        summary = readable(as_line(seen), None)
-        return not seen.newest or not seen.newest.key, f"{settings.base_url} accepts the API key: {summary}."
+        summary = readable(as_line(reader), None)
+        return not reader.extras, f"{settings.base_url} accepts the API key: {summary}."
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:

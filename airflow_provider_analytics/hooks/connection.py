@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-from airflow_provider_analytics.api.checks import flag, nearest, refused
+from airflow_provider_analytics.api.checks import nearest
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.readable import Redactor
 
+#: Extras of a connection: settings of the client.
+EXTRAS = tuple(CONNECTION_TYPE["conn-fields"])
 #: Prefix of a form field of Airflow 2, before the name of its extra.
 FORM_PREFIX = f"extra__{CONNECTION_TYPE['connection-type']}__"
 
@@ -53,93 +53,98 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     secrets = Redactor()
     for secret in (connection.password, connection.login):
         secrets.add((secret or "").strip())
-    problems: list[str] = []
-
-    def attempt(read: Callable[[], Any], fallback: Any) -> Any:
-        try:
-            return read()
-        except ValueError as problem:
-            problems.append(str(problem))
-            return fallback
-
-    extras = attempt(partial(_extras, connection.extra), {})
-    values: dict[str, Any] = {}
-    for name, value in extras.items():
-        if name not in EXTRAS:
-            problems.append(_unknown_extra(name))
-        elif value is not None and (not isinstance(value, str) or value.strip()):
-            value = attempt(partial(EXTRAS[name], name, value), None)
-            if value is not None:
-                values[name] = value
-    attempt(partial(_check_schema, connection), None)
-    attempt(partial(_check_login, connection), None)
-    host = attempt(partial(_host, connection), None)
+    host = (connection.host or "").strip()
+    extras, problem = _extras(connection.extra)
+    problems = [problem, *(_unknown_extra(name) for name in extras if name not in EXTRAS)]
+    problems += [_schema_problem(connection.schema, host), _login_problem(connection)]
+    try:
+        host = _with_port(host, connection.port)
+    except ValueError as error:
+        problems.append(str(error))
+    settings = None
     try:
         settings = Settings(
-            # Prevents a second problem, "missing", for a host that is already reported as invalid.
-            base_url=host if host is not None else "https://unknown.invalid",
+            base_url=host,
             api_key=connection.password or "",
             source=source,
-            **values,
+            **{name: value for name, value in extras.items() if name in EXTRAS and not _is_unset(value)},
         )
+        problems.append(_proxies_problem(settings))
     except AnalyticsConfigError as error:
         problems += error.problems
-    if problems:
-        raise AnalyticsConfigError([secrets(problem) for problem in problems], source)
+    found = [secrets(problem) for problem in problems if problem]
+    if settings is None or found:
+        raise AnalyticsConfigError(found, source)
     return settings
 
 
-def _check_login(connection: ConnectionLike) -> None:
-    if (connection.login or "").strip() and not (connection.password or "").strip():
-        raise ValueError("The login is not used; enter the API key in the field API key (password).")
+def _proxies_problem(settings: Settings) -> str:
+    # To this machine, http is allowed; a proxy is another machine.
+    if not settings.proxies or settings.allow_insecure_http or settings.base_url.startswith("https://"):
+        return ""
+    return (
+        f"Base URL {settings.base_url!r} with the extra proxies would send the key to the proxy in clear text; "
+        "remove proxies, or use https."
+    )
 
 
-def _check_schema(connection: ConnectionLike) -> None:
-    schema = (connection.schema or "").strip("/ ")
+def _is_unset(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _login_problem(connection: ConnectionLike) -> str:
+    if _is_unset(connection.login) or not _is_unset(connection.password):
+        return ""
+    return "The login is not used; enter the API key in the field API key (password)."
+
+
+def _schema_problem(given: str | None, host: str) -> str:
+    schema = (given or "").strip("/ ")
     if not schema:
-        return
-    host = (connection.host or "").strip().rstrip("/") or "stats.example.com"
+        return ""
+    host = host.rstrip("/") or "stats.example.com"
+    what, right = "a sub-path", f"{host}/{schema}"
     if schema in ("http", "https"):
         what, right = "the scheme", f"{schema}://{host.rpartition('://')[2]}"
-    else:
-        what, right = "a sub-path", f"{host}/{schema}"
     # Omitted, because the part before an @ or a query may be a secret.
     spelling = "" if re.search("[@?#]", host) else f", {right!r}"
-    raise ValueError(
-        f"schema={connection.schema!r} is not used: {what} belongs in the Base URL{spelling}. "
+    return (
+        f"schema={given!r} is not used: {what} belongs in the Base URL{spelling}. "
         "In a connection URI, write the whole base URL percent-encoded as the host, such as "
         "analytics://:KEY@https%3A%2F%2Fstats.example.com%2Fapp."
     )
 
 
-def _host(connection: ConnectionLike) -> str:
-    """Return the base URL as one text, with a separate port inserted before the sub-path."""
-    host = (connection.host or "").strip()
-    if not host or not connection.port:
-        return host
+def _with_port(host: str, port: int | str | None) -> str:
+    """Return a base URL with a separate port inserted before the sub-path; unchanged if it is no URL.
+
+    :raises ValueError: if it contains another port.
+    """
     try:
         url = urlsplit(host if "://" in host else f"https://{host}")
-        port = url.port
+        own = url.port
     except ValueError:
         return host  # Settings reports the problem
-    if "@" in url.netloc or url.query or url.fragment:
-        return host  # Settings refuses it, and omits its value, which may contain a secret
-    if port is None:
-        return urlunsplit(url._replace(netloc=f"{url.netloc.rstrip(':')}:{connection.port}"))
-    if port != int(connection.port):
-        raise ValueError(f"Base URL {host!r} and Port {connection.port} name two different ports; give only one.")
+    # Settings refuses a user name and a query, and omits their values, which may be secrets.
+    if not host or not port or "@" in url.netloc or url.query or url.fragment:
+        return host
+    if own is None:
+        return url._replace(netloc=f"{url.netloc.rstrip(':')}:{port}").geturl()
+    if own != int(port):
+        raise ValueError(f"Base URL {host!r} and Port {port} name two different ports; give only one.")
     return host
 
 
-def _extras(text: str | None) -> dict[str, Any]:
+def _extras(text: str | None) -> tuple[dict[str, Any], str]:
+    """Return the extras of a connection, and the problem with them."""
     try:
         found = json.loads(text) if text and text.strip() else {}
     except ValueError:
-        raise ValueError("extra is not valid JSON.") from None
+        return {}, "extra is not valid JSON."
     if not isinstance(found, dict):
-        raise ValueError("extra is not a JSON object.")
+        return {}, "extra is not a JSON object."
     # The test in the form of Airflow 2 sends each extra under two names.
-    return {name.removeprefix(FORM_PREFIX): value for name, value in found.items()}
+    return {name.removeprefix(FORM_PREFIX): value for name, value in found.items()}, ""
 
 
 def _unknown_extra(name: str) -> str:
@@ -148,65 +153,3 @@ def _unknown_extra(name: str) -> str:
     near = nearest(name, EXTRAS)
     hint = f"did you mean {near!r}?" if near else f"allowed: {', '.join(EXTRAS)}."
     return f"The extra {name!r} is unknown; {hint}"
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise refused(name, value, "text")
-    return value.strip()
-
-
-def _number(name: str, value: object) -> float:
-    try:
-        if isinstance(value, bool):
-            raise ValueError  # noqa: TRY301
-        return float(value)  # type: ignore[arg-type]
-    except (OverflowError, TypeError, ValueError):
-        raise refused(name, value, "a number") from None
-
-
-def _whole_number(name: str, value: object) -> int:
-    number = _number(name, value)
-    if not number.is_integer():
-        raise refused(name, value, "a whole number")
-    return int(number)
-
-
-def _verify(name: str, value: object) -> bool | str:
-    try:
-        return flag(name, value)
-    except ValueError:
-        return _text(name, value)  # the path of a CA bundle
-
-
-def _mapping(example: str, name: str, value: object) -> dict[str, str]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            value = None
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{name} is not allowed in this form; allowed: a JSON object such as {example}.")
-    return dict(value)
-
-
-def _upper(name: str, value: object) -> str:
-    return _text(name, value).upper()
-
-
-#: Name of each extra of a connection to its parser; any other extra is refused.
-EXTRAS: dict[str, Callable[[str, object], Any]] = {
-    "timeout": _number,
-    "max_retries": _whole_number,
-    "requests_per_minute": _whole_number,
-    "verify": _verify,
-    "client_cert": _text,
-    "proxies": partial(_mapping, '{"https": "http://proxy:3128"}'),
-    "headers": partial(_mapping, '{"CF-Access-Client-Id": "..."}'),
-    "parallel_requests": _whole_number,
-    "page_parameter": _text,
-    "list_key": _text,
-    "boolean_format": _text,
-    "update_method": _upper,
-    "allow_insecure_http": flag,
-}

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
+from airflow_provider_analytics import storage
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.storage import (
@@ -20,10 +21,8 @@ from airflow_provider_analytics.storage import (
     names,
     new_token,
     put_bytes,
-    read_bytes,
     read_stored,
     replace_stored,
-    version_of,
 )
 
 #: Scheme to the package that provides its file system, from the documentation of Airflow's providers.
@@ -65,31 +64,18 @@ def storage_path(url: str, argument: str) -> StoragePath:
     return replace(path, url=f"{scheme}://{host.rpartition('@')[2]}{slash}{inside}") if separator else path
 
 
-def read_text(url: str, argument: str) -> str | None:
-    """Return the text of a small file, or None if it does not exist.
-
-    :param argument: name of the argument, for messages.
-    :raises ValueError: if it cannot be read, or is not UTF-8.
-    """
-    with _converted_read_errors(url, argument):
-        return _decode(read_bytes(storage_path(url, argument)))
-
-
-def read_texts(url: str, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]]) -> dict[str, str]:
+def read_texts(
+    url: str, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
+) -> dict[str, str]:
     """Return file names with their texts, for a small file or a folder; empty if it does not exist.
 
     :param argument: name of the argument, for messages.
-    :param choose: takes a folder and its file names, and returns the names to read.
+    :param choose: takes a folder and its file names, and returns the names to read; None: a folder is not allowed.
     :raises ValueError: if a file cannot be read, or is not UTF-8.
     """
     place = storage_path(url, argument)
     with _converted_read_errors(url, argument):
-        found = names(place) if place.fs.isdir(place.path) else None
-    if found is None:
-        text = read_text(url, argument)
-        return {} if text is None else {url.rpartition("/")[2]: text}
-    texts = {name: read_text(f"{url.rstrip('/')}/{name}", argument) for name in choose(url, found)}
-    return {name: text for name, text in texts.items() if text is not None}
+        return storage.read_texts(place, choose)
 
 
 def names_in(url: str, argument: str) -> list[str]:
@@ -117,13 +103,11 @@ class SharedFile:
 
     :param url: URL or absolute path.
     :param argument: name of the argument, for messages.
-    :param mode: permissions of the file on a local disk.
     :raises ValueError: if it cannot be read, or is not UTF-8.
     """
 
-    def __init__(self, url: str, argument: str, mode: int = PRIVATE) -> None:
+    def __init__(self, url: str, argument: str) -> None:
         self.url = url
-        self._mode = mode
         self._argument = argument
         self._place = storage_path(url, argument)
         self.read()
@@ -134,17 +118,11 @@ class SharedFile:
             self._stored = read_stored(self._place)
             self.text = _decode(self._stored.content)
 
-    def is_as_read(self) -> bool:
-        """Return whether the file still has the version that was read; does not read its content."""
-        with _converted_read_errors(self.url, self._argument):
-            return version_of(self._place) == self._stored.version
-
     def write(self, text: str) -> bool:
         """Write the file atomically, unless another process has changed it; return whether it was written."""
         with writing(self.url, self._argument):
-            make_parent(self._place, self._mode)
-            token = new_token(datetime.now(UTC))
-            written = replace_stored(self._place, self._stored, text.encode(), token, self._mode)
+            make_parent(self._place, PRIVATE)
+            written = replace_stored(self._place, self._stored, text.encode(), new_token(datetime.now(UTC)))
         if written is None:
             return False
         self._stored, self.text = written, text
@@ -155,6 +133,8 @@ class SharedFile:
 def _converted_read_errors(url: str, argument: str) -> Iterator[None]:
     try:
         yield
+    except storage.UnreadableFileError as error:
+        raise ValueError(f"{argument}={error.path.url!r} cannot be read: {error}") from error
     except (IsADirectoryError, PermissionError) as error:
         raise ValueError(f"{argument}={url!r} cannot be read: {error.strerror or error}; allowed: a file") from error
     except UnicodeDecodeError as error:

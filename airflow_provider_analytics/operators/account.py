@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.operators.base import AnalyticsOperator
 from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-
-    from airflow_provider_analytics.operators.task_arguments import TaskArguments
 
 
 class GetAccountOperator(AnalyticsOperator):
@@ -26,12 +24,9 @@ class GetAccountOperator(AnalyticsOperator):
     :raises AnalyticsError: if the request fails or its response is unusable.
     """
 
-    def __init__(self, *, analytics_conn_id: str = "analytics_default", **kwargs: Unpack[TaskArguments]) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
-
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the account."""
-        with self.connected() as hook:
+        with self.connected(context) as hook:
             account = hook.client.for_output(hook.get_account())
             self.log.info("Read the account: %s.", readable(", ".join(account)) or "no fields")
             return account

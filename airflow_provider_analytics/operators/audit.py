@@ -120,6 +120,7 @@ class AuditTrail:
     """Writer of the lines; without a sink it writes nothing. Thread-safe.
 
     :param sink: destination of the lines, or None.
+    :param url: URL of its folder, for errors.
     :param who: values in every line: DAG, run, task and try.
     :param secrets: secrets of the connection; a value that contains a secret is not written.
     :param sources_of: returns the sources of the entries that a change adds or removes.
@@ -128,16 +129,18 @@ class AuditTrail:
     def __init__(
         self,
         sink: Sink | None,
+        url: str,
         who: Mapping[str, Any],
         secrets: Redactor,
         sources_of: SourcesOf,
     ) -> None:
         self._sink = sink
+        self._url = url
         self._who = who
         self._secrets = secrets
         self._sources_of = sources_of
 
-    def applied(self, change: Change) -> None:
+    def sent(self, change: Change) -> None:
         """Write a line per changed field, or one line without a field if no field changed."""
         head = {"action": change.action, "website_id": change.website_id, "domain": change.domain}
         sources = {name: {"sources": found} for name, found in self._sources_of(change).items()}
@@ -146,12 +149,6 @@ class AuditTrail:
             for one in change.fields
         ]
         self._write(*(lines or [head]))
-
-    def undone(self, change: Change) -> None:
-        """Write a line for a change that was recorded as applied but is not in effect."""
-        self._write(
-            {"action": f"{change.action} does not hold", "website_id": change.website_id, "domain": change.domain}
-        )
 
     def failed(self, failures: Mapping[str, str]) -> None:
         """Write a line per failed website, because an error lists only the first ones.
@@ -171,34 +168,40 @@ class AuditTrail:
             # The id and the domain identify a website and are always written.
             names = {name: line[name] for name in ("website_id", "domain") if name in line}
             text += json.dumps({**head, **without_secrets(line, self._secrets), **names}) + "\n"
-        self._sink.write(text.encode())
+        from airflow_provider_analytics.hooks.object_storage import writing
+
+        try:
+            with writing(self._url, "state_path"):
+                self._sink.write(text.encode())
+        except Exception:
+            log.error("Not in the audit trail: %s", text.rstrip())  # noqa: TRY400 - the error is raised
+            raise
 
 
 @contextmanager
 def audit_trail(
-    audit_path: str | None,
+    folder_url: str | None,
     context: Mapping[str, Any],
     secrets: Redactor,
-    mode: int,
     sources_of: SourcesOf,
 ) -> Iterator[AuditTrail]:
-    """Yield the audit trail of a try; without a path, it writes nothing.
+    """Yield the audit trail of a try; without a folder, it writes nothing.
 
-    Each try of a task writes its own file, ``<audit_path>/<dag>/<run>/<task>-<map index>-<try>.jsonl``. In a loop,
-    ``-loop<index>`` precedes the try. On a local disk, each line is written as soon as its change is applied.
+    Each try of a task writes its own file, ``<folder>/audit/<day>/<dag>-<run>-<task>-<map index>-<try>.jsonl``. In a
+    loop, ``-loop<index>`` precedes the try. On a local disk, each line is written as soon as its change was sent.
 
     Other storage cannot append. There, a try writes parts, ``...-<try>-0001.jsonl`` and so on, one every
-    :data:`PART_SECONDS` while changes are applied. The files never contain passwords, because plans do not.
+    :data:`PART_SECONDS` while changes are sent. The files never contain passwords, because plans do not.
 
+    :param folder_url: folder of the service and the account in the state folder.
     :param secrets: secrets of the connection; a value that contains a secret is not written.
-    :param mode: permissions of the file on a local disk.
     :param sources_of: returns the sources of the entries that a change adds or removes.
     """
-    if not audit_path:
-        yield AuditTrail(None, {}, secrets, sources_of)
+    if not folder_url:
+        yield AuditTrail(None, "", {}, secrets, sources_of)
         return
     from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path, writing
-    from airflow_provider_analytics.storage import is_local
+    from airflow_provider_analytics.storage import PRIVATE, is_local
 
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
@@ -206,21 +209,21 @@ def audit_trail(
     loop = context.get("loop")
     iteration = "" if loop is None else f"-loop{loop.index}"
     who |= {} if loop is None else {"loop_index": loop.index}
-    folder = storage_path(audit_path, "audit_path")
-    for name in (ti.dag_id, ti.run_id):
-        folder /= _NOT_IN_A_NAME.sub("_", name)
-    stem = _NOT_IN_A_NAME.sub("_", f"{ti.task_id}-{ti.map_index}{iteration}-{ti.try_number}")
+    folder = storage_path(folder_url, "state_path") / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"
+    parts = (ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
+    stem = _NOT_IN_A_NAME.sub("_", f"{'-'.join(map(str, parts))}{iteration}-{ti.try_number}")
     file = folder / f"{stem}.jsonl"
-    with writing(audit_path, "audit_path"):
-        make_parent(file, mode)
-        sink: Sink = _File(file, mode) if is_local(file) else _Parts(folder, stem)
+    with writing(folder_url, "state_path"):
+        make_parent(file, PRIVATE)
+        sink: Sink = _File(file, PRIVATE) if is_local(file) else _Parts(folder, stem)
     try:
-        yield AuditTrail(sink, who, secrets, sources_of)
+        yield AuditTrail(sink, folder.url, who, secrets, sources_of)
     except BaseException:
         # Keep the first error.
         try:
             sink.close()
         except Exception as error:
-            log.warning("The audit trail at %s is not complete: %s", audit_path, error)
+            log.warning("The audit trail in %s is not complete: %s", folder, error)
         raise
-    sink.close()
+    with writing(folder_url, "state_path"):
+        sink.close()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
+from airflow_provider_analytics.api.checks import names
 from airflow_provider_analytics.exceptions import (
     MAX_MESSAGE,
     AnalyticsConfigError,
     AnalyticsError,
     BulkError,
+    GuardError,
     StoppedError,
 )
 from airflow_provider_analytics.readable import readable
@@ -32,11 +36,28 @@ PERMANENT_ERRORS: Mapping[type[Exception], str] = {
 }
 
 
+#: Argument to attribute, if they differ: ``BaseOperator.dry_run`` is a method.
+_ATTRIBUTES = {"dry_run": "is_dry_run"}
+
 log = logging.getLogger(__name__)
 
 
 class ShortErrorsOperator(BaseOperator):
     """Base class of all operators; keeps the reason of an error on the first screen of the task log."""
+
+    #: All arguments are templated, except those in ``not_templated``.
+    template_fields: Sequence[str] = ()
+    not_templated: ClassVar[Collection[str]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Set the template fields: the arguments of this class, and those of its base class."""
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            return  # a class of a user, who sets the fields as in any operator
+        own = inspect.signature(cls.__init__).parameters.values() if "__init__" in vars(cls) else ()
+        names = (one.name for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY)
+        fields = (_ATTRIBUTES.get(name, name) for name in names if name not in cls.not_templated)
+        cls.template_fields = tuple(dict.fromkeys((*fields, *cls.template_fields)))
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
         """Render a template; an error, such as a missing Variable, is logged with few frames."""
@@ -52,7 +73,6 @@ class AnalyticsOperator(ShortErrorsOperator):
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     """
 
-    template_fields: Sequence[str] = ("analytics_conn_id",)
     #: The hook of the running try, and whether the try was killed before it had one.
     _connected: Connected | None = None
     _is_killed = False
@@ -61,10 +81,13 @@ class AnalyticsOperator(ShortErrorsOperator):
         super().__init__(**kwargs)
         self.analytics_conn_id = analytics_conn_id
 
-    def connected(self) -> Connected:
-        """Return a context manager that provides a hook, and fails the task without a retry on a permanent error."""
+    def connected(self, context: Context) -> Connected:
+        """Return a context manager that provides a hook, and fails the task without a retry on a permanent error.
+
+        :param context: context of the task, for the error of a guard, which says how to accept its finding in this DAG.
+        """
         read_once(self)
-        self._connected = Connected(self.analytics_conn_id)
+        self._connected = Connected(self.analytics_conn_id, context, getattr(self, "accept", ()))
         if self._is_killed:
             self._is_killed = False
             self._connected.stop()
@@ -111,13 +134,17 @@ class Connected(FailWithoutRetry):
     """Context manager that provides a hook and closes it. After a stop, it always raises an error.
 
     :param analytics_conn_id: id of a connection of type ``analytics``.
+    :param context: context of the task.
+    :param accept: names of the guards that this run overrides.
     """
 
-    def __init__(self, analytics_conn_id: str) -> None:
+    def __init__(self, analytics_conn_id: str, context: Context, accept: Iterable[str] | str | None) -> None:
         # Imported here: DAG files are parsed often, and importing requests is slow.
         from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 
         self._hook = AnalyticsHook(analytics_conn_id)
+        self._context = context
+        self._accept = accept
         self._is_stopped = False
 
     def __enter__(self) -> AnalyticsHook:  # type: ignore[override]
@@ -141,6 +168,9 @@ class Connected(FailWithoutRetry):
             raise StoppedError("Stopped: the task was killed. A retry does the rest.")
         if isinstance(error, BulkError):
             error.failures = {readable(name): readable(why, MAX_MESSAGE) for name, why in error.failures.items()}
+        if isinstance(error, GuardError) and error.guard:
+            guards = dict.fromkeys((*names("accept", self._accept), *error.guard.split(", ")))
+            error.remedy = f"{error.remedy}\n{how_to_accept(list(guards), self._context)}"
         if isinstance(error, AnalyticsError) and not error.where and not isinstance(error, AnalyticsConfigError):
             error.where = self._hook.where
         super().__exit__(kind, error, traceback)
@@ -150,6 +180,19 @@ def without_frames(error: Exception) -> Exception:
     """Return an error without its frames; they are logged at level DEBUG."""
     log.debug("The frames of what failed", exc_info=error)
     return error.with_traceback(None)
+
+
+def how_to_accept(guards: Sequence[str], context: Context) -> str:
+    """Return how to accept the findings of guards in the DAG of a task."""
+    if "accept" not in context.get("params", ()):
+        ti = context.get("ti")
+        where = f"task {ti.task_id}" if ti else "the task"
+        return f"If this is intended, set accept={list(guards)!r} on {where} for one run. This DAG has no Param accept."
+    conf = json.dumps({"accept": list(guards)})
+    return (
+        f"If this is intended, enter {', '.join(guards)} in the field accept of the trigger form. As a command:\n"
+        f"airflow dags trigger {context['dag'].dag_id} --conf '{conf}'"
+    )
 
 
 def read_once(operator: BaseOperator) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Variable, mask_secret
 
 from airflow_provider_analytics.api.checks import refused
-from airflow_provider_analytics.api.kinds import PASSWORD_FROM, check_password_from
+from airflow_provider_analytics.api.fields import PASSWORD_FROM, check_password_from
 
 
 def passwords_of(references: Mapping[str, Iterable[str]]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from airflow_provider_analytics.assets import (
     partitioned_uri,
 )
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
 from airflow_provider_analytics.operators.base import (
     AnalyticsOperator,
     FailWithoutRetry,
@@ -28,12 +29,11 @@ from airflow_provider_analytics.operators.base import (
     require_run,
 )
 from airflow_provider_analytics.operators.links import REPORT_URL_KEY, SnapshotReportLink
-from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_analytics.operators.task_arguments import TaskArguments
+    from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments, TaskArguments
     from airflow_provider_analytics.snapshots.layout import Dataset
     from airflow_provider_analytics.snapshots.manifest import Manifest
     from airflow_provider_analytics.snapshots.reader import Snapshot
@@ -132,7 +132,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         0.3; checked from 10 websites on, and if no website is left. (templated)
     :param accept: names of the guards that are not checked in this run, as a list or separated by commas: ``count``,
         ``source``, ``fields``, ``clock``, ``version``. (templated)
-    :param force: check no guards. (templated)
     :param report: also write an HTML report (extra ``report``); default False. (templated)
     :param report_base_url: web URL of ``base_path``, for the link to the report; not needed if ``base_path`` is a web
         URL itself. (templated)
@@ -153,28 +152,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
 
-    template_fields: Sequence[str] = (
-        "base_path",
-        "dataset",
-        "format",
-        "compression",
-        "exclude_ips_as",
-        "partition_date",
-        "late",
-        "late_tolerance",
-        "search",
-        "favorite",
-        "compare_fields",
-        "ignore_fields",
-        "min_websites",
-        "max_loss_fraction",
-        "accept",
-        "force",
-        "report",
-        "report_base_url",
-        "analytics_conn_id",
-    )
     operator_extra_links = (SnapshotReportLink(),)
+    not_templated = ("asset",)
 
     def __init__(
         self,
@@ -194,14 +173,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         min_websites: int = 0,
         max_loss_fraction: float = MAX_LOSS_FRACTION,
         accept: Iterable[str] = (),
-        force: bool = False,
         report: bool = False,
         report_base_url: str | None = None,
         asset: Asset | None = None,
-        analytics_conn_id: str = "analytics_default",
-        **kwargs: Unpack[TaskArguments],
+        **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(**kwargs)
         self.base_path = base_path
         self.dataset = dataset
         self.format = format
@@ -217,12 +194,11 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.min_websites = min_websites
         self.max_loss_fraction = max_loss_fraction
         self.accept = accept
-        self.force = force
         self.report = report
         self.report_base_url = report_base_url
         if asset is None:
             self._check_identity()
-            asset = snapshot_asset(analytics_conn_id, dataset=dataset, search=search, favorite=favorite)
+            asset = snapshot_asset(self.analytics_conn_id, dataset=dataset, search=search, favorite=favorite)
         self.asset = asset
         is_ours = urlsplit(asset.uri).scheme == SCHEME
         if is_ours and is_partitioned(asset.uri):
@@ -260,7 +236,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.snapshots.take import Origin, drift, take_snapshot, what_changed
 
         now = datetime.now(UTC)
-        with self.connected() as hook:
+        with self.connected(context) as hook:
             if context:
                 require_run(context, _CONTEXT_KEYS, "A snapshot")
             options = self._options()
@@ -287,8 +263,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
                 )
             except Exception as error:
                 self.assertions = _assertions(options.accept, error)
-                if isinstance(error, GuardError) and error.guard and context:
-                    error.remedy += f"\n{_where_to_accept(error.guard, context)}"
                 raise
         self.assertions = _assertions(options.accept)
         self._announce(context, snapshot)
@@ -314,13 +288,11 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     def _options(self) -> Options:
         from airflow_provider_analytics.api.checks import flag, fraction, names, one_of, refused, whole_number
         from airflow_provider_analytics.snapshots.diff import Selection
-        from airflow_provider_analytics.snapshots.guards import GUARDS
         from airflow_provider_analytics.snapshots.take import Options
 
         one_of("late", self.late, LATE)
         if not isinstance(self.late_tolerance, timedelta):
             raise refused("late_tolerance", self.late_tolerance, "a timedelta, such as timedelta(hours=12)")
-        accept = GUARDS if flag("force", self.force) else names("accept", self.accept)
         options = Options(
             file_format=self.format,
             compression=self.compression or None,
@@ -331,7 +303,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             ),
             min_websites=whole_number("min_websites", self.min_websites, at_least=0),
             max_loss_fraction=fraction("max_loss_fraction", self.max_loss_fraction),
-            accept=frozenset(one_of("accept", name, GUARDS) for name in accept),
+            accept=accepted(self.accept),
             report=flag("report", self.report),
         )
         options.check()
@@ -458,16 +430,6 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
 
-    template_fields: Sequence[str] = (
-        "base_path",
-        "dataset",
-        "current",
-        "previous",
-        "on_change",
-        "compare_fields",
-        "ignore_fields",
-    )
-
     def __init__(
         self,
         *,
@@ -549,16 +511,6 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         a symbolic link.
     :raises StorageError: if the storage fails.
     """
-
-    template_fields: Sequence[str] = (
-        "base_path",
-        "dataset",
-        "keep_days",
-        "keep_weeks",
-        "keep_months",
-        "remove_damaged",
-        "is_dry_run",
-    )
 
     def __init__(
         self,
@@ -668,17 +620,6 @@ def _writer(context: Context) -> str | None:
     """Return a text that identifies a task of a run, the same for all its tries; None outside of a run."""
     found = [getattr(context.get("ti"), name, None) for name in ("dag_id", "run_id", "task_id", "map_index")]
     return None if None in found else json.dumps(found, default=str)
-
-
-def _where_to_accept(guard: str, context: Context) -> str:
-    """Return how to accept the finding of a guard."""
-    if "accept" not in context.get("params", ()):
-        return "This DAG has no Param accept: set it on the task, and remove it after the run."
-    conf = json.dumps({"accept": [guard]})
-    return (
-        f"In the trigger form, enter {guard} in the field accept. As a command:\n"
-        f"airflow dags trigger {context['dag'].dag_id} --conf '{conf}'"
-    )
 
 
 def _assertions(accepted: frozenset[str], error: Exception | None = None) -> dict[str, bool]:

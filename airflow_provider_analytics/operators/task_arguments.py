@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict
 
@@ -69,3 +69,39 @@ class TaskArguments(TypedDict, total=False):
     logger_name: str | None
     allow_nested_operators: bool
     render_template_as_native_obj: bool | None
+
+
+class AnalyticsArguments(TaskArguments, total=False):
+    """Arguments of all operators that call the service."""
+
+    analytics_conn_id: str
+
+
+class ReconcileArguments(AnalyticsArguments, total=False):
+    """Arguments of all operators that plan changes."""
+
+    state_path: str | None
+    list_name: str | None
+    accept: Iterable[str] | str
+    max_loss_fraction: float
+
+
+class SyncArguments(ReconcileArguments, total=False):
+    """Arguments of both operators that sync a list."""
+
+    websites: Iterable[str | int] | Mapping[str, Any] | str | int | None
+    except_websites: Iterable[str | int] | str | int
+    per_website: Mapping[str, Iterable[str] | str] | str | None
+    mode: str | None
+    release: Iterable[str | int] | str | int
+    dry_run: bool
+    expected_digest: str | Mapping[str, Any] | None
+
+
+class FileArguments(ReconcileArguments, total=False):
+    """Arguments of the operators for websites as code."""
+
+    config_path: str | None
+    config: Mapping[str, Any] | Iterable[Mapping[str, Any]] | str | None
+    prune: bool
+    only_missing: bool

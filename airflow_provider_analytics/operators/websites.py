@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_provider_analytics.api.checks import refused, refused_together
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.api.client import Written
-    from airflow_provider_analytics.api.kinds import Privacy
+    from airflow_provider_analytics.api.fields import Privacy
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.task_arguments import TaskArguments
+    from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments
 
 IF_EXISTS = ("skip", "update", "fail")
 #: Field to argument, if they differ: every Airflow operator already has an argument ``email``.
@@ -45,17 +45,6 @@ class ListWebsitesOperator(AnalyticsOperator):
     :raises IncompleteListError: if the list cannot be proven complete.
     """
 
-    template_fields: Sequence[str] = (
-        "search",
-        "search_by",
-        "favorite",
-        "sort_by",
-        "sort",
-        "per_page",
-        "max_records",
-        "analytics_conn_id",
-    )
-
     def __init__(
         self,
         *,
@@ -66,10 +55,9 @@ class ListWebsitesOperator(AnalyticsOperator):
         sort: str | None = None,
         per_page: int | None = None,
         max_records: int = 1000,
-        analytics_conn_id: str = "analytics_default",
-        **kwargs: Unpack[TaskArguments],
+        **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(**kwargs)
         self.search = search
         self.search_by = search_by
         self.favorite = favorite
@@ -83,7 +71,7 @@ class ListWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.api.checks import whole_number
 
         filters = ("search", "search_by", "favorite", "sort_by", "sort", "per_page")
-        with self.connected() as hook:
+        with self.connected(context) as hook:
             limit = whole_number("max_records", self.max_records, at_least=1)
             websites = hook.list_websites(**{name: getattr(self, name) for name in filters})
             if len(websites) > limit:
@@ -111,26 +99,23 @@ class GetWebsiteOperator(AnalyticsOperator):
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
         the connection cannot be used.
     :raises NotFoundError: if there is no website with this id.
-    :raises DomainNotFoundError: if no website has the domain.
+    :raises DomainError: if no website has the domain, or several have it.
     """
-
-    template_fields: Sequence[str] = ("website_id", "domain", "analytics_conn_id")
 
     def __init__(
         self,
         *,
         website_id: int | str | None = None,
         domain: str | None = None,
-        analytics_conn_id: str = "analytics_default",
-        **kwargs: Unpack[TaskArguments],
+        **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(**kwargs)
         self.website_id = website_id
         self.domain = domain
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Fetch the website."""
-        with self.connected() as hook:
+        with self.connected(context) as hook:
             website = hook.get_website(_find_id(hook, self.website_id, self.domain))
             self.log.info("Read website %s.", _name(website))
             return hook.client.for_output(website)
@@ -141,14 +126,14 @@ class _SettingsOperator(AnalyticsOperator):
 
     password_from: str | None
 
-    def __init__(self, *, analytics_conn_id: str, **kwargs: Unpack[TaskArguments]) -> None:
+    def __init__(self, **kwargs: Unpack[AnalyticsArguments]) -> None:
         if isinstance(kwargs.get("email"), (bool, int)):
             raise refused(  # raised here, because Airflow accepts any value silently
                 "email",
                 kwargs["email"],
                 "an e-mail address for Airflow's alerts. To set the field email of the website, use email_reports.",
             )
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(**kwargs)
 
     def _settings(self, names: Iterable[str]) -> dict[str, Any]:
         """Return the given settings, with the password from ``password_from``."""
@@ -185,25 +170,14 @@ class CreateWebsiteOperator(_SettingsOperator):
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
     :return: a dict: ``website_id``, ``domain``, ``created`` (whether this run created it), the names of the fields
         that this run ``updated``, of fields left ``differing`` (``if_exists="skip"``), and of fields that the service
-        does not return (``unverified``, such as the password), ``verified`` (whether all fields are as requested), and
-        ``website``, the record as the service returns it, without secrets.
+        does not return (``unverified``, such as the password), ``verified`` (whether all fields are as requested, and
+        nothing else changed), ``unexpected_changes`` (what others changed at the same time), and ``website``, the
+        record as the service returns it, without secrets.
     :raises AirflowFailException: without a retry, if an argument is not allowed, the service rejects a value, the
         website exists and ``if_exists="fail"``, the website was created but is not as requested, several websites have
         the domain, or the connection cannot be used.
     :raises AmbiguousWriteError: if it is unknown whether the website was created; a retry reads the list first.
     """
-
-    template_fields: Sequence[str] = (
-        "domain",
-        "privacy",
-        "password_from",
-        "email_reports",
-        "exclude_bots",
-        "exclude_params",
-        "exclude_ips",
-        "if_exists",
-        "analytics_conn_id",
-    )
 
     def __init__(
         self,
@@ -216,10 +190,9 @@ class CreateWebsiteOperator(_SettingsOperator):
         exclude_params: Iterable[str] | str | None = None,
         exclude_ips: Iterable[str] | str | None = None,
         if_exists: str = "skip",
-        analytics_conn_id: str = "analytics_default",
-        **kwargs: Unpack[TaskArguments],
+        **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(**kwargs)
         self.domain = domain
         self.privacy = privacy
         self.password_from = password_from
@@ -235,7 +208,7 @@ class CreateWebsiteOperator(_SettingsOperator):
         from airflow_provider_analytics.api.fields import CREATE_FIELDS, check_create, differing_fields
         from airflow_provider_analytics.exceptions import AnalyticsError
 
-        with self.connected() as hook:
+        with self.connected(context) as hook:
             one_of("if_exists", self.if_exists, IF_EXISTS)
             settings = check_create(**self._settings(CREATE_FIELDS))
             try:
@@ -296,21 +269,8 @@ class UpdateWebsiteOperator(_SettingsOperator):
         websites have the domain, or the connection cannot be used.
     :raises NotAppliedError: if the sent values are not in effect afterwards, or other fields changed.
     :raises NotFoundError: if there is no website with this id.
-    :raises DomainNotFoundError: if no website has the domain.
+    :raises DomainError: if no website has the domain, or several have it.
     """
-
-    template_fields: Sequence[str] = (
-        "website_id",
-        "domain",
-        "privacy",
-        "password_from",
-        "email_reports",
-        "exclude_bots",
-        "exclude_params",
-        "exclude_ips",
-        "favorite",
-        "analytics_conn_id",
-    )
 
     def __init__(
         self,
@@ -324,10 +284,9 @@ class UpdateWebsiteOperator(_SettingsOperator):
         exclude_params: Iterable[str] | str | None = None,
         exclude_ips: Iterable[str] | str | None = None,
         favorite: bool | None = None,
-        analytics_conn_id: str = "analytics_default",
-        **kwargs: Unpack[TaskArguments],
+        **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(**kwargs)
         self.website_id = website_id
         self.domain = domain
         self.privacy = privacy
@@ -342,7 +301,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
         """Send the given settings."""
         from airflow_provider_analytics.api.fields import UPDATE_FIELDS, check_update
 
-        with self.connected() as hook:
+        with self.connected(context) as hook:
             settings = self._settings(UPDATE_FIELDS)
             if not settings:
                 names = ", ".join(ARGUMENTS.get(name, name) for name in UPDATE_FIELDS)
@@ -373,10 +332,8 @@ class DeleteWebsiteOperator(AnalyticsOperator):
     :raises AirflowFailException: without a retry, if an argument is not allowed, several websites have the domain, or
         the connection cannot be used.
     :raises NotFoundError: if there is no website with this id and ``ignore_missing`` is False.
-    :raises DomainNotFoundError: if no website has the domain and ``ignore_missing`` is False.
+    :raises DomainError: if no website has the domain and ``ignore_missing`` is False.
     """
-
-    template_fields: Sequence[str] = ("website_id", "domain", "ignore_missing", "analytics_conn_id")
 
     def __init__(
         self,
@@ -384,10 +341,9 @@ class DeleteWebsiteOperator(AnalyticsOperator):
         website_id: int | str | None = None,
         domain: str | None = None,
         ignore_missing: bool = True,
-        analytics_conn_id: str = "analytics_default",
-        **kwargs: Unpack[TaskArguments],
+        **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
-        super().__init__(analytics_conn_id=analytics_conn_id, **kwargs)
+        super().__init__(**kwargs)
         self.website_id = website_id
         self.domain = domain
         self.ignore_missing = ignore_missing
@@ -395,15 +351,15 @@ class DeleteWebsiteOperator(AnalyticsOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the website."""
         from airflow_provider_analytics.api.checks import flag
-        from airflow_provider_analytics.exceptions import DomainNotFoundError
+        from airflow_provider_analytics.exceptions import DomainError
 
-        with self.connected() as hook:
+        with self.connected(context) as hook:
             ignore_missing = flag("ignore_missing", self.ignore_missing)
             website_id: int | str | None = None
             try:
                 website_id = _find_id(hook, self.website_id, self.domain)
-            except DomainNotFoundError:  # a list that is "not found" is none
-                if not ignore_missing:
+            except DomainError as error:  # a list that is "not found" is none
+                if error.website_ids or not ignore_missing:
                     raise
             deleted = website_id is not None and self._delete(hook, website_id, ignore_missing=ignore_missing)
             if not deleted:
@@ -430,10 +386,10 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     """Return the id of the website, given by id or domain.
 
     :raises ValueError: unless exactly one of the two is given.
-    :raises DomainNotFoundError: if no website has the domain.
+    :raises DomainError: if no website has the domain, or several have it.
     """
     from airflow_provider_analytics.api.fields import check_website_id
-    from airflow_provider_analytics.exceptions import DomainNotFoundError
+    from airflow_provider_analytics.exceptions import DomainError
 
     if website_id is None and domain is None:
         raise refused_together("exactly one of the two", website_id=website_id, domain=domain)
@@ -443,7 +399,7 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
         return check_website_id(website_id)
     website = hook.find_website(str(domain))
     if website is None:
-        error = DomainNotFoundError(str(domain))
+        error = DomainError(f"No website has the domain {str(domain)!r}. The complete list was read.")
         error.where = hook.client.settings.where
         raise error
     found: int | str = website["id"]
@@ -475,6 +431,7 @@ def _result(
         "updated": list(updated),
         "differing": list(differing),
         "unverified": list(written.unverified),
-        "verified": not written.unverified and not differing,
+        "verified": not (written.unverified or written.unexpected or differing),
+        "unexpected_changes": [f"{name} {how}" for name, how in written.unexpected.items()],
         "website": hook.client.for_output(written.record),
     }

@@ -1,5 +1,5 @@
-"""The probe: detects undocumented behavior of a real server with reads only.
+"""The probe: what the tasks will do on a real server, found out with reads only.
 
-``unknowns`` is the table of open questions. ``seen`` sends the requests. ``findings`` derives the results with pure
-functions. ``report`` renders them. The package imports ``api``, but not Airflow.
+``reading`` reads the service with the client of the tasks, within limits. ``checks`` derives the findings. ``report``
+renders them. The package imports ``api``, but not Airflow.
 """

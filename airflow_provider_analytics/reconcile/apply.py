@@ -1,92 +1,88 @@
-"""Apply a plan: one website of each kind first, then the others, and verify all of them."""
+"""Apply a plan: some websites alone and first, then the others, and read all of them back.
+
+A website that goes first is a *canary*. Each is changed and read back alone, until everything that a service could lose
+was on one of them. Only a loss is evidence against the service (:class:`~.verification.Comparison`): other unexpected
+changes are the work of others. If a canary lost something, a second website that can lose the same decides. If the
+service is the cause, both are put back, and nothing else is sent. After the canaries, the service is not suspected any
+more.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
-from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
-from airflow_provider_analytics.api.verification import Comparison, shows
-from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError
-from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
-from airflow_provider_analytics.reconcile.looking import Looking, Shown
-from airflow_provider_analytics.reconcile.plan import Change, Plan
-from airflow_provider_analytics.reconcile.results import Outcome, State, results_of
-from airflow_provider_analytics.reconcile.sending import ChangeOf, NoRecorder, Recorder, Sender, Site
-from airflow_provider_analytics.reconcile.telling import (
-    Telling,
-    altered,
-    kept_nowhere_else,
-    kinds_of,
-    most_telling,
-    telling_of,
+from airflow_provider_analytics.api import client as api_client
+from airflow_provider_analytics.api.domains import domain_key, same_domain
+from airflow_provider_analytics.api.fields import FIELDS, normalise, sendable
+from airflow_provider_analytics.api.verification import COMPARED, Comparison, Expected, shows
+from airflow_provider_analytics.exceptions import (
+    AnalyticsError,
+    AuthenticationError,
+    NotAppliedError,
+    StoppedError,
 )
-from airflow_provider_analytics.reconcile.websites import Websites
-from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, Progress, Work, each
+from airflow_provider_analytics.readable import counted
+from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
+from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
+from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
+from airflow_provider_analytics.reconcile.results import Outcome, Result, State
+from airflow_provider_analytics.reconcile.sending import ChangeOf, Recorder, Sender
+from airflow_provider_analytics.reconcile.websites import Read, Websites
+from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, Progress, each
 
-#: Maximum number of times that a website is changed while other processes change it, too.
-ROUNDS = 3
-#: Seconds to wait before the changed websites are read again. An update that another process computed earlier may still
+#: Seconds to wait before the changed websites are read back. An update that another process computed earlier may still
 #: arrive.
 SETTLE_SECONDS = 1.0
 #: Consecutive failures after which the service counts as down, while websites are changed one at a time.
 ATTEMPTS_ALONE = 3
-#: Maximum number of verified websites per kind of change that are changed one at a time, and of inconclusive ones.
-#: A website is inconclusive if another process changes it at the same time, or if it cannot be read.
-MAX_FIRST = 6
-MAX_SILENT = 5
-#: Number of websites that people may have edited between two reads. If fields that were not sent differ on more
-#: websites, the service changes them.
-EDITED_BY_PEOPLE = 2
+#: How often a change that is not in effect is sent again.
+RESENDS = 2
+#: Number of websites that were not changed and are read to find out whether other tasks change values, too.
+OTHERS_READ = 10
 
 log = logging.getLogger(__name__)
 
 #: Maximum number of websites in a log line.
 _MAX_NAMED = 10
-_UNDER_WAY = "Stopped while its change was under way: it may have been applied."
-_NOT_READ_AGAIN = "Changed, and not read again before the work ended."
-_INTERRUPTED = "Not tried: the work ended before its turn."
-_ALSO_CHANGED = "Changed as planned, but values that were not sent changed, too"
-_STILL_DIFFERS = f"Still differs after {ROUNDS} rounds. The service ignores it, or another process changes it"
+_NOT_READ_BACK = "Changed, and not read again before the work ended."
+_PUT_BACK = "It was put back, and its previous values were verified"
 
 
 def apply_plan(
     websites: Websites,
     plan: Plan,
     change_of: ChangeOf,
+    recorder: Recorder,
     *,
     records: Iterable[Mapping[str, Any]] = (),
     shared: Iterable[str] = (),
     passwords: Mapping[str, str] | None = None,
-    recorder: Recorder | None = None,
     ignore_gone: bool = False,
 ) -> Outcome:
     """Apply the changes of a plan, and verify them.
 
     Each website is fetched immediately before its update, and its change is recomputed. Changes that others made since
     the plan are therefore kept. A website is changed or deleted only if its id still belongs to the domain in the plan.
-
-    One website of each kind of change is changed and verified alone, before the others (:class:`_Application`). A
-    website that fails does not stop the others. Each changed website is read again and must equal *before + sent*.
-    Otherwise it is changed again, in at most :data:`ROUNDS` rounds.
+    A website that fails does not stop the others. Each changed website is read back and must show what was sent. If it
+    does not, another process may have overwritten it: it is changed once more.
 
     No further requests are sent after a stop of the client, an exception in this thread (such as Airflow's timeout), or
     a change that cannot be recorded. Requests under way get some time to end. The outcome contains what was
     sent, what may have been sent, and the interruption. The caller raises the interruption after recording the rest.
 
     :param change_of: computes the change of a website from its record.
-    :param records: the records that the plan was made from; used to choose the first websites.
+    :param recorder: records the changes.
+    :param records: the records that the plan was made from; used to choose the canaries.
     :param shared: list fields in which entries of others stay.
     :param passwords: ``password_from`` reference to password.
-    :param recorder: records the changes.
     :param ignore_gone: do not count a website that no longer exists as a failure.
     """
-    sender = Sender(
-        websites, change_of, passwords or {}, recorder or NoRecorder(), frozenset(shared), ignore_gone=ignore_gone
-    )
-    application = _Application(websites, plan, records, sender, Looking(websites, ignore_gone=ignore_gone))
+    sender = Sender(websites, change_of, passwords or {}, recorder, frozenset(shared), ignore_gone=ignore_gone)
+    application = _Application(websites, plan, records, sender, ignore_gone=ignore_gone)
     interrupted: BaseException | None = None
     try:
         application.run()
@@ -95,6 +91,9 @@ def apply_plan(
         interrupted = error
     outcome = application.outcome(interrupted)
     failed = len(outcome.results) - sum(one.is_good for one in outcome.results)
+    if outcome.unexpected_changes:
+        named = "; ".join(outcome.unexpected_changes[:_MAX_NAMED])
+        log.warning("Another process changed websites at the same time, at least these: %s", named)
     websites.client.stats.count("changes_applied", outcome.applied)
     websites.client.stats.count("changes_failed", failed)
     return outcome
@@ -113,290 +112,340 @@ class _Application:
         plan: Plan,
         records: Iterable[Mapping[str, Any]],
         sender: Sender,
-        looking: Looking,
+        *,
+        ignore_gone: bool,
     ) -> None:
-        self._workers = websites.workers
+        self._websites = websites
         self._client = websites.client
         self._sender = sender
-        self._looking = looking
+        self._ignore_gone = ignore_gone
         self._records = {str(record["id"]): record for record in records}
-        results = results_of(plan.changes)
-        self._sites = [Site(result.planned, result) for result in results.values()]
-        self._breaker = Breaker()
+        self._results = [Result(change) for change in plan.changes]
+        #: Canaries that are not as expected, with the risks that they took.
+        self._wrong: list[tuple[Result, frozenset[Risk]]] = []
+        self._progress = Progress(len(self._results), "Changing")
         self._unfaithful: NotAppliedError | None = None
-        #: Names of the websites whose kind of change was verified on one website first.
-        self._trusted: set[str] = set()
-        #: Website name to what its change would reveal about the service; and the websites that differ from the
-        #: expected record.
-        self._telling: dict[str, Telling] = {}
-        self._doubted: list[tuple[Site, Shown]] = []
-        #: Websites that could not be read, or that another process changes at the same time.
-        self._inconclusive: list[tuple[Site, Shown]] = []
-        #: Names of the websites that another process changed, too.
-        self._changed_by_others: set[str] = set()
 
     def outcome(self, interrupted: BaseException | None) -> Outcome:
         """Return the result of each website so far."""
-        for site in self._sites:
-            result = site.result
-            if site.under_way is not None:
-                result.state, result.why = State.UNCLEAR, _UNDER_WAY
-            elif site.lost is not None:
-                result.state = State.UNCLEAR
-            elif result.state is State.NOT_TRIED and not result.why:
-                if result.sent:  # the service confirmed it, but it was not read again
-                    result.state, result.unverified = State.APPLIED, tuple(one.field for one in site.todo.fields)
-                else:
-                    result.why = _INTERRUPTED if interrupted else NOT_TRIED
         # Copies, because a request that is still under way may end now.
-        results = tuple(replace(site.result, sent=list(site.result.sent)) for site in self._sites)
+        results = [replace(result, sent=list(result.sent)) for result in self._results]
+        if interrupted is None or isinstance(interrupted, AuthenticationError):
+            for result in results:
+                if result.state is State.NOT_TRIED and self._unfaithful is None:
+                    result.why = NOT_TRIED
         return Outcome(results, unfaithful=self._unfaithful, interrupted=interrupted)
 
     def run(self) -> None:
-        """Change one website of each kind alone, then the others, and verify all."""
+        """Change the canaries alone, then the others, and read all of them back."""
         try:
-            self._change_and_verify()
-        except BaseException:
-            self._note_doubts()
-            raise
-        finally:
-            self._judge_other_changes()
-
-    def _change_and_verify(self) -> None:
-        try:
-            self._change_one_of_each_kind()
+            if self._change_canaries():
+                self._send([one for one in self._results if one.state is State.NOT_TRIED], self._progress)
+                self._progress.log()
         except _UnfaithfulError:
-            # The websites that were changed earlier and not restored still need a result.
-            left = [site for site in self._sites if site.sent and site.result.state is State.NOT_TRIED]
-            self._judge(self._looking.at(left), is_last=True)
+            pass
+        sent = [one for one in self._results if one.unconfirmed or (one.sent and one.state is State.APPLIED)]
+        taken = [one for one in self._results if one.state is State.REFUSED and not one.website_id]
+        if taken or (len(self._results) > 1 and sent):
+            self._client.wait(SETTLE_SECONDS)
+            self._read_back(sent + taken)
+
+    # Canaries
+
+    def _change_canaries(self) -> bool:
+        """Change websites one at a time, until each risk was taken by one of them; return whether to go on.
+
+        :raises _UnfaithfulError: if two of them are not as expected.
+        """
+        canaries = Canaries(self._results, self._records)
+        breaker = Breaker(ATTEMPTS_ALONE)
+        while not breaker.is_open:
+            canary = canaries.next([risks for result, risks in self._wrong if result.is_doubted])
+            if canary is None:
+                self._decide_undecided()
+                return True
+            self._send([canary], self._progress, breaker)
+            if len(self._results) == 1:
+                self._client.wait(SETTLE_SECONDS)
+            if canary.sent or canary.unconfirmed:
+                self._judge_canary(canary, canaries)
+        return False
+
+    def _judge_canary(self, canary: Result, canaries: Canaries) -> None:
+        if canary.state is State.APPLIED:
+            canary.set(State.FAILED, _NOT_READ_BACK)  # until it is known, in case of a stop
+        if canary.why == _NOT_READ_BACK or canary.unconfirmed:
+            self._read_back([canary], is_canary=True)
+        comparison = canary.comparison or Comparison()
+        risks = risks_of(canary.planned, canary.before or {})
+        if comparison.lost and not self._is_done_by_others(comparison.lost):
+            canary.is_doubted = True
+            canary.set(State.FAILED, f"{_describe(comparison.unexpected)}. Before: {_values(canary.before or {})}")
+            risks = frozenset(one for one in risks if one[0] in comparison.lost)
+        elif canary.state is State.APPLIED:
+            canaries.settle(risks)
+            for result, lost in self._wrong:
+                if result.is_doubted and lost <= risks:  # this one could have lost the same
+                    result.is_doubted = False
+                    self._settle(result, result.record)
+            self._wrong = [(result, lost) for result, lost in self._wrong if not result.is_good]
             return
-        todo = [site for site in self._sites if not site.result.sent and site.result.state is State.NOT_TRIED]
-        for round_number in range(1, ROUNDS + 1):
-            self._send(todo)
-            sent = [site for site in self._sites if site.result.sent or site.lost]
-            check = [site for site in sent if round_number == 1 or site in todo]
-            if not check:
-                return
-            looks = self._looking.at(check, first=SETTLE_SECONDS)
-            todo = self._judge(looks, is_last=round_number == ROUNDS)
-            if not todo:
-                return
-            log.info("Changing %s websites again: their change is not in effect.", f"{len(todo):,}")
+        if canary.is_contradicted or canary.is_doubted:
+            self._wrong.append((canary, risks))
+        if len(self._wrong) > 1:
+            self._stop()
 
-    # One website first
+    def _decide_undecided(self) -> None:
+        """Clear the canaries that lost a part of what they could lose, if no other website can lose the same."""
+        for result, _ in self._wrong:
+            if result.is_doubted and result.comparison and not result.comparison.is_reset:
+                result.is_doubted = False
+                self._settle(result, result.record)
 
-    def _change_one_of_each_kind(self) -> None:
-        for sites in kinds_of(self._sites):
-            self._breaker.limit(ATTEMPTS_ALONE)
-            self._change_alone(sites)
-        self._breaker.limit(Breaker.DEFAULT)
+    def _is_done_by_others(self, lost: Collection[str]) -> bool:
+        """Return whether websites that were not changed here lost the same since they were listed."""
+        changed = {result.website_id for result in self._results if result.state is not State.NOT_TRIED}
+        before = {
+            website_id: record
+            for website_id, record in self._records.items()
+            if website_id not in changed and any(shows(name, record) for name in lost)
+        }
+        ids = random.sample(sorted(before), min(OTHERS_READ, len(before)))
+        try:
+            read = self._websites.read_again(ids, lost)
+        except (AuthenticationError, StoppedError):
+            raise
+        except AnalyticsError:
+            return False
+        return any(Expected(before[one], {}).compare(now).lost.keys() & set(lost) for one, now in read.found.items())
 
-    def _change_alone(self, sites: Sequence[Site]) -> None:
-        """Change the most representative websites one at a time, until they cover the features of all others.
-
-        :raises _UnfaithfulError: if two of them differ from the expected record; then the service causes it.
-        """
-        self._telling |= telling_of(sites, self._records)
-        telling, doubted = self._telling, self._doubted
-        left = list(sites)
-        covered: set[str] = set()
-        verified = inconclusive = 0
-        is_settled = True
-        while left and verified < MAX_FIRST and inconclusive < MAX_SILENT:
-            doubt = None
-            if doubted:
-                first, look = doubted[0]
-                doubt = (first, look.record or {}, look.differences)
-            site = most_telling(left, telling, covered, doubt)
-            if verified and is_settled and not telling[site.name].all - covered:
-                break
-            left.remove(site)
-            self._send([site])
-            if self._breaker.is_open:
-                return
-            if not site.result.sent:  # it failed, or needed no change
-                continue
-            look = self._looking.at([site])[site.name]
-            if look.holds:
-                self._note(site, look)
-                covered |= telling[site.name].all
-                verified += 1
-                is_settled = True
-            elif look.is_unread or look.by_others:
-                inconclusive += 1
-                self._inconclusive.append((site, look))
-            else:
-                doubted.append((site, look))
-                if len(doubted) > 1:
-                    self._put_back(doubted)
-                    raise _UnfaithfulError
-                is_settled = False
-                self._client.wait(SETTLE_SECONDS)  # if another process changes the websites, let it finish first
-        if verified and not doubted:
-            self._trusted.update(site.name for site in sites)
-
-    def _note_doubts(self) -> None:
-        """Note the websites that are not as expected, or were not read again, when the work is interrupted.
-
-        The next try would find nothing to change on them.
-        """
-        looks = {site.name: look for site, look in (*self._doubted, *self._inconclusive)}
-        for site in self._sites:
-            if site.result.state is not State.NOT_TRIED or not site.result.sent:
-                continue
-            look = looks.get(site.name)
-            if look is None:
-                if site.name not in self._trusted:
-                    site.result.state, site.result.why = State.FAILED, _NOT_READ_AGAIN
-                continue
-            self._note(site, look)
-            if look.differences:
-                site.result.state = State.FAILED
-                site.result.why = f"{_describe(look.differences)}. Before: {_values(site.before or {})}"
-
-    def _put_back(self, doubted: Sequence[tuple[Site, Shown]]) -> None:
-        """Restore websites to their previous state, and note that no others are changed."""
+    def _stop(self) -> NoReturn:
+        """Put the wrong websites back, and note that no others are changed."""
+        unclear = [one for one in self._results if one.state is State.UNCLEAR]
+        self._read(unclear, is_canary=True, one_by_one=True)
+        wrong = [result for result, _ in self._wrong]
         outcomes = []
-        for site, look in (*doubted, *self._inconclusive):
-            result = site.result
-            for change in result.sent:
-                self._sender.recorder.undone(change)
-            how = "It stays, since another process changes it" if look.by_others else self._restore(site)
-            result.state, result.why = State.FAILED, f"{_describe(look.differences)}. {how}"
+        for result in (*wrong, *(one for one in unclear if one.comparison and one.comparison.lost)):
+            comparison = result.comparison or Comparison()
+            differences = _describe({**comparison.not_applied, **comparison.unexpected}) or result.why.rstrip(".")
+            how = self._put_back(result, comparison)
+            result.set(State.FAILED, f"{differences}. {how}")
             result.sent = [] if how == _PUT_BACK else result.sent
-            outcomes.append(f"{site.name}: {how}")
-        site, look = doubted[0]
-        left = [one for one in self._sites if one.result.state is State.NOT_TRIED and not one.result.sent]
+            outcomes.append(f"{result.website}: {how}.")
+        left = [one for one in self._results if one.state is State.NOT_TRIED]
         for one in left:
-            one.result.why = "Not tried: the service does not do what was requested."
-        fields = ", ".join(one.field for one in site.todo.fields) or site.todo.action
+            one.why = "Not tried: the service does not do what was requested."
+        first, second = wrong[:2]
+        comparison = first.comparison or Comparison()
+        fields = ", ".join(one.field for one in first.last.fields) or first.planned.action
+        method = self._client.settings.update_method
+        advice = (
+            f" Try the other value of the extra update_method ({method} now)." if first.last.action == "update" else ""
+        )
         self._unfaithful = NotAppliedError(
-            str(site.sent.website_id if site.sent else site.todo.website_id),
-            look.differences,
-            f"Website {doubted[1][0].name} is not as expected, either, so the service does it with each website. "
-            f"Sent: {fields}. {' '.join(f'{one}.' for one in outcomes)} {len(left):,} websites were not changed. "
-            f"Try the other value of the extra update_method ({self._client.settings.update_method} now).",
+            str(first.website_id),
+            {**comparison.not_applied, **comparison.unexpected} or {"website": first.why},
+            f"Website {second.website} is not as expected, either, so the service does it with each website. "
+            f"Sent: {fields}. {' '.join(outcomes)} {len(left):,} websites were not changed.{advice}",
             permanent=True,
         )
+        raise _UnfaithfulError
 
-    def _restore(self, site: Site) -> str:
-        """Restore a website to its previous state; return the outcome as text."""
-        if site.todo.action != "update" or site.before is None:
+    def _put_back(self, result: Result, comparison: Comparison) -> str:
+        """Give a website back what it lost, and what is not in effect as sent; return the outcome as text.
+
+        If something was lost that was not sent, the request contains the whole current record: a service that resets
+        what is not sent would reset the rest again.
+        """
+        before = result.before or {}
+        not_applied = {name: normalise(name, before[name]) for name in comparison.not_applied if shows(name, before)}
+        lost = {**not_applied, **comparison.lost}
+        if not lost:
             return "It stays"
+        sent = {one.field for change in result.sent for one in change.fields}
+        expected = Expected({}, lost, result.planned.domain)
+        unknown = [name for name, old in lost.items() if sendable(name, old) is None]
+        if unknown:
+            why = f"the service returned {unknown[0]} in a form that cannot be sent back"
+            return f"It could not be put back, and was before: {_values(before)} ({why})"
+
+        def settings_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
+            if expected.compare(record).holds:
+                return None
+            if lost.keys() <= sent:
+                return lost
+            names = [name for name in COMPARED if FIELDS[name].on_update and shows(name, record)]
+            whole = {name: sendable(name, record[name]) for name in names}
+            return {**{name: value for name, value in whole.items() if value not in (None, ())}, **lost}
+
         try:
-            self._client.put_back(str(site.todo.website_id), site.before)
+            self._client.change_website(str(result.website_id), settings_of)
+            result.record, _ = self._client.verify(str(result.website_id), expected)
         except AnalyticsError as error:
-            return f"It could not be put back, and was before: {_values(site.before)} ({error.text})"
+            return f"It could not be put back, and was before: {_values(before)} ({error.text})"
         return _PUT_BACK
 
-    # Sending and verifying
+    # Sending
 
-    def _send(self, sites: Sequence[Site]) -> None:
-        """Send the changes of these websites, and set their results."""
-        failures: dict[str, str] = {}
-        by_name = {site.name: site for site in sites}
-        work = Work(sites, self._sender.send, lambda site: site.name, failures)
-        try:
-            each(self._client, work, Progress(len(sites), "Changing"), self._workers, self._breaker)
-        finally:
-            for name, why in failures.items():
-                result = by_name[name].result
-                result.why = why
-                if name in work.not_tried:
-                    result.state = State.NOT_TRIED
-                elif result.state is not State.REFUSED:
-                    result.state = State.UNCLEAR if by_name[name].lost else State.FAILED
+    def _send(self, results: Sequence[Result], progress: Progress, breaker: Breaker | None = None) -> None:
+        """Send the changes of these websites; the sender sets their results."""
+        for _ in each(self._client, results, self._sender.send, progress=progress, breaker=breaker):
+            pass
 
-    def _judge(self, looks: Mapping[str, Shown], *, is_last: bool) -> list[Site]:
-        """Note the records of websites after their changes, and return the websites to change again."""
-        again = []
-        for site in self._sites:
-            look = looks.get(site.name)
-            if look is None:
-                continue
-            result = site.result
-            if site.lost is not None:
-                if (look.comparison is not None and look.holds) or (site.todo.action == "delete" and look.holds):
-                    # The response was lost or reported an error, but the record proves that the change was applied.
-                    # The opposite proves nothing: behind a proxy that timed out, the service may still apply it.
-                    self._sender.note(site, site.lost)
-                    site.lost = None
-                else:
-                    result.record = look.record or result.record
-                    continue
-            left = self._note(site, look)
-            if left is not None and not is_last:
-                site.todo = left
-                again.append(site)
-        return again
+    # Reading back
 
-    def _note(self, site: Site, look: Shown) -> Change | None:
-        """Note the record of a website after its change, and return what is left to change."""
-        result = site.result
-        comparison = look.comparison or Comparison()
-        result.record = look.record
-        result.unverified, result.besides = comparison.unverified, comparison.besides
-        result.state, result.why = State.APPLIED, ""
-        if comparison.by_others:
-            self._changed_by_others.add(site.name)
-        left: Change | None = None
-        if look.is_unread:
-            result.state, result.why = State.UNCLEAR, look.why
-        elif look.why:
-            result.state, result.why = State.FAILED, look.why
-            if site.todo.action == "delete" and look.record is not None:
-                left, result.why = site.todo, f"{_STILL_DIFFERS}: it {look.why}."
-        elif comparison.lacking and look.record is not None:
-            try:
-                left = self._sender.change_of(look.record)
-            except ValueError as error:
-                result.state, result.why = State.FAILED, str(error)
-                return None
-            left = left and replace(left, fields=tuple(one for one in left.fields if one.field in look.record))
-            if left is None or not left.fields:
-                # Only lines of others are missing, and only they can add them again.
-                result.besides = {**comparison.lacking, **comparison.besides}
-                return None
-            result.state, result.why = State.FAILED, f"{_STILL_DIFFERS}: {_describe(comparison.lacking)}."
-        lacking = comparison.lacking.keys()
-        if left is not None and not (lacking and lacking.isdisjoint(one.field for one in result.sent[-1].fields)):
-            self._sender.recorder.undone(result.sent[-1])
+    def _read_back(self, results: Sequence[Result], *, is_canary: bool = False) -> None:
+        """Read changed websites, wait for those that are not as sent, and change these once more."""
+        left = self._read(results, is_canary=is_canary)
+        # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
+        left = self._read(left, is_canary=is_canary, one_by_one=True)
+        left = self._wait_for(left, is_canary=is_canary)
+        for _ in range(RESENDS):
+            differing = [one for one in left if one.state is State.FAILED and one.comparison]
+            again = differing + [one for one in left if one.unconfirmed and one.may_repeat]
+            if not again:
+                break
+            log.info("Sending the change of %s again: it is not in effect.", counted(len(again), "website"))
+            # Several tasks that overwrite each other's lines must not do it again at the same time.
+            self._client.wait(random.uniform(0, SETTLE_SECONDS))  # noqa: S311
+            self._send(again, Progress(len(again), "Changing once more"))
+            sent = [one for one in again if one.state is State.APPLIED]
+            others = [one for one in left if one not in again]
+            left = others + self._wait_for(self._read(sent, is_canary=is_canary, one_by_one=True), is_canary=is_canary)
+
+    def _wait_for(self, left: list[Result], *, is_canary: bool) -> list[Result]:
+        """Read these websites again until they are as sent; return those that are not."""
+        for seconds in api_client.CONFIRM_WAITS:
+            if not left:
+                break
+            self._client.wait(seconds)
+            left = self._read(left, is_canary=is_canary, one_by_one=True)
         return left
 
-    def _judge_other_changes(self) -> None:
-        """Mark websites as failed if values changed that were not sent and the service is the likely cause.
+    def _read(self, results: Sequence[Result], *, is_canary: bool, one_by_one: bool = False) -> list[Result]:
+        """Read these websites, set their results, and return those that a later read may show otherwise.
 
-        The service is not the likely cause on one or two websites among many: people may have edited those. It is not
-        the likely cause either if only list entries are missing, and the service kept entries elsewhere or another
-        process was detected. Other tasks sync lists, too.
+        :param one_by_one: read each website, never the list.
         """
-        sites = [site for site in self._sites if site.result.besides and site.result.state is State.APPLIED]
-        changed = sum(bool(site.result.sent) for site in self._sites)
-        excused = [
-            site
-            for site in sites
-            if site.result.besides.keys() <= LINE_FIELDS.keys()
-            and site.name in self._trusted | self._changed_by_others
-            and not altered(site)
-        ]
-        suspect = [site for site in sites if site not in excused]
-        if len(suspect) > EDITED_BY_PEOPLE or any(
-            altered(site) or kept_nowhere_else(site, self._sites) for site in suspect
-        ):
-            for site in sites:
-                site.result.state, site.result.why = State.FAILED, f"{_ALSO_CHANGED}: {_describe(site.result.besides)}."
-        named = [site for site in sites if site.result.state is State.APPLIED]
-        if named:
-            log.warning(
-                "Another process changed %s of %s websites at the same time: %s%s",
-                f"{len(named):,}",
-                f"{changed:,}",
-                "; ".join(f"{site.name}: {_describe(site.result.besides)}" for site in named[:_MAX_NAMED]),
-                f"; and {len(named) - _MAX_NAMED:,} more" if len(named) > _MAX_NAMED else "",
+        if not results:
+            return []
+        fields = {name for one in results if one.expected for name in (*one.expected.sent, *one.expected.before)}
+        ids = [str(one.website_id) for one in results if one.website_id]
+        try:
+            read = self._websites.read_again(ids, fields.intersection(COMPARED), one_by_one=one_by_one)
+            rows = read.listed
+            if rows is None and any(map(_is_new, results)):
+                rows = self._client.newest_websites(self._websites.newest)
+        except (AuthenticationError, StoppedError):
+            raise
+        except AnalyticsError as error:  # the sent changes must still be reported
+            read, rows = Read({}, dict.fromkeys(ids, error.text)), None
+        left = []
+        for result in results:
+            may_change = (
+                self._settle_created(result, rows, read) if _is_new(result) else self._settle_read(result, read)
             )
+            if may_change or (is_canary and result.comparison and result.comparison.lost):
+                left.append(result)
+        return left
+
+    def _settle_created(self, result: Result, rows: Sequence[Mapping[str, Any]] | None, read: Read) -> bool:
+        """Set the result of a new website; return whether a later read may show it otherwise."""
+        own, domain = result.website_id, result.planned.domain
+        if rows is None:  # the list could not be read
+            return own is None or self._settle_read(result, read)
+        found = {website_of(row)[1]: row for row in rows}
+        same = {one for one, row in found.items() if domain_key(website_of(row)[0]) == domain_key(domain)}
+        same |= {own} if own else set()
+        if len(same) > 1:
+            duplicates = api_client.duplicates(domain, same)
+            result.set(State.FAILED, f"{'Created, but: ' if own else ''}{duplicates.text}")
+            return False
+        if not same & found.keys():
+            if own:
+                result.set(State.FAILED, f"Created with the id {own}, but it is missing in the list.")
+            return True
+        if result.state is State.REFUSED:
+            result.set(State.FAILED, f"{result.why.rstrip('.')}. Another process created it: the next try compares it.")
+            return False
+        if result.unconfirmed is None:
+            return self._settle_read(result, read)
+        (own,) = same
+        self._confirm(result, replace(result.unconfirmed, website_id=own))
+        return self._settle(result, found[own])
+
+    def _settle_read(self, result: Result, read: Read) -> bool:
+        """Set the result of a website that was read; return whether a later read may show it otherwise."""
+        website_id = str(result.website_id)
+        if website_id in read.failures and result.planned.action == "delete" and self._client.is_gone(website_id):
+            return self._settle(result, None)
+        if website_id in read.failures:
+            if result.unconfirmed is None:
+                result.set(State.UNCLEAR, f"Changed, but not verified: {read.failures[website_id]}")
+            return True
+        record = read.found.get(website_id)
+        if record is None and result.planned.action == "update" and not self._client.is_gone(website_id):
+            result.set(State.UNCLEAR, "Changed, but not verified: it was not found once.")
+            return True
+        return self._settle(result, record)
+
+    def _settle(self, result: Result, record: Mapping[str, Any] | None) -> bool:
+        """Set the result of a website from its record; return whether a later read may show it otherwise."""
+        change = result.last
+        domain = website_of(record)[0] if record else ""
+        is_other = bool(domain and change.domain and not same_domain(domain, change.domain))
+        if change.action == "delete":
+            if record is None or is_other:
+                self._confirm(result, result.unconfirmed)
+                result.set(State.APPLIED)
+                result.comparison = Comparison()
+                return False
+            if result.unconfirmed is None:
+                result.is_contradicted = True
+                result.set(State.FAILED, "It still exists after it was deleted.")
+            return True
+        if record is None:
+            is_new = result.planned.action == "create"
+            if self._ignore_gone and not is_new:
+                result.set(State.APPLIED)
+                return False
+            result.set(State.FAILED, "It does not exist: another process deleted it.")
+            return is_new
+        result.record = record
+        if is_other and result.planned.action == "create":
+            result.is_contradicted = True
+            result.set(State.FAILED, api_client.other_domain(change.domain, record).text)
+            return False
+        if is_other:
+            result.set(
+                State.FAILED, f"The id {change.website_id} belongs to {domain!r} now, which may have got its change."
+            )
+            return False
+        comparison = (result.expected or Expected({}, {})).compare(record)
+        comparison.not_applied = comparison.not_applied or self._sender.still_wanted(record)
+        if not comparison.not_applied:
+            self._confirm(result, result.unconfirmed)
+            result.set(State.APPLIED)
+        elif result.unconfirmed is None:
+            result.is_contradicted = True
+            result.set(
+                State.FAILED,
+                f"Sent, and not in effect: {_describe(comparison.not_applied)}. The service ignores it, or another "
+                "process overwrites it.",
+            )
+        result.comparison = comparison
+        return bool(comparison.not_applied)
+
+    def _confirm(self, result: Result, change: Change | None) -> None:
+        """Note that a change whose response was lost was applied."""
+        if change is not None:
+            result.unconfirmed = None
+            self._sender.note(result, change)
 
 
-_PUT_BACK = "It was put back, and its previous state was verified"
+def _is_new(result: Result) -> bool:
+    """Return whether a website was created and is not found in the list yet."""
+    return result.planned.action == "create" and result.comparison is None
 
 
 def _describe(differences: Mapping[str, str]) -> str:

@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Entries
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS, normalise, raw_lines
-from airflow_provider_analytics.api.kinds import PASSWORD_FROM
+from airflow_provider_analytics.api.fields import (
+    FIELDS,
+    LINE_FIELDS,
+    PASSWORD_FROM,
+    WEBSITE_FIELDS,
+    invalid_line,
+    normalise,
+    raw_lines,
+)
 from airflow_provider_analytics.api.verification import shows
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
+from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
 
 MODES = ("merge", "replace", "managed")
+#: Characters of a line in an error.
+_MAX_LINE = 60
 #: Fields that can be set and that a record can contain.
-SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.kind.column)
+SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.column)
 
 
 class Place(NamedTuple):
@@ -81,7 +90,7 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
     :param desired: entries as :meth:`EntryType.parse` returns them.
     :param mode: ``"merge"`` adds missing entries; ``"replace"`` makes the list equal to ``desired``; ``"managed"`` adds
         missing entries and removes those in ``owned`` that are no longer desired, except for lines with a comment.
-    :param owned: entries that earlier runs added.
+    :param owned: entries that the list may remove.
     """
     key = LINE_FIELDS[name].key
     keys = [key(line) for line in current]
@@ -95,7 +104,7 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
     kept = tuple(
         line
         for line, entry in zip(current, keys, strict=True)
-        # A managed list adds entries without a comment, so a line with a comment belongs to a person.
+        # A line with a comment belongs to people.
         if entry not in unwanted or (mode == "managed" and "#" in line)
     )
     new = tuple(entry for entry in desired if entry not in present)
@@ -107,15 +116,15 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
 
 
 def change(
-    record: Mapping[str, Any], wanted: Wanted, modes: Mapping[str, str], owned: Owned | None = None
+    record: Mapping[str, Any], wanted: Wanted, modes: Mapping[str, str], lists: Lists | None = None
 ) -> Change | None:
     """Return the change of a website, or None if it already has the desired state.
 
     A field that is missing in the record is sent. A password is sent when ``privacy`` becomes ``password``. Records do
     not contain passwords, so a changed password cannot be detected.
 
-    :param modes: list field to its mode (:func:`reconcile`); default ``replace``.
-    :param owned: list field to the entries that earlier runs added.
+    :param modes: list field to its mode (:func:`reconcile`); default ``merge``.
+    :param lists: the tables of managed lists.
     :raises ValueError: if a list that is not replaced is missing in the record, or has an unknown form. Its current
         entries would be lost.
     """
@@ -127,13 +136,14 @@ def change(
         before = normalise(name, record[name]) if shows(name, record) else None
         after = value
         if name in LINE_FIELDS:
-            mode = modes.get(name, "replace")
+            mode = modes.get(name, "merge")
             if mode == "replace" and name in record:
                 before = raw_lines(name, record[name])  # so that guards count the lost lines
             if before is not None:
-                after = reconcile(name, before, value, mode, (owned or {}).get(name, ()))
+                owned = lists.owned(name, record) if lists and mode == "managed" else ()
+                after = reconcile(name, before, value, mode, owned)
             elif mode != "replace":
-                raise ValueError(_missing_list(name, mode, record))
+                raise ValueError(_unreadable(name, mode, record))
             lines = wanted.listed[name].lines if name in wanted.listed else {}
             if lines and before:
                 after = tuple(line if line in before else lines.get(line, (line,))[-1] for line in after)
@@ -185,9 +195,14 @@ def deletion(record: Mapping[str, Any]) -> Change:
     return Change("delete", domain, website_id, fields)
 
 
-def _missing_list(name: str, mode: str, record: Mapping[str, Any]) -> str:
-    seen = f"shows {name} in a form that is not one entry per line" if record.get(name) else f"does not show {name}"
-    return f"the record {seen}, so mode={mode!r} would lose its current entries"
+def _unreadable(name: str, mode: str, record: Mapping[str, Any]) -> str:
+    line = invalid_line(name, record.get(name))
+    if line is None:
+        return f"The record does not show {name} as one entry per line, so mode={mode!r} would lose its current entries"
+    return (
+        f"{name} has the line '{readable(line, _MAX_LINE)}', which is not one entry, so mode={mode!r} could lose it. "
+        "Correct it on the website: one entry per line, and a comment after ' # '"
+    )
 
 
 def _password(wanted: Wanted, domain: str) -> FieldChange:
@@ -212,8 +227,8 @@ class Desired:
     :param spared: websites that are not deleted because they are protected, as text for people.
     :param warnings: information for the approver, one sentence each.
     :param problems: websites that cannot be planned, found while the list was compared.
-    :param modes: list field to its mode; default ``replace``.
-    :param owned: website id to list field to the entries that earlier runs added.
+    :param modes: list field to its mode; default ``merge``.
+    :param tables: the tables of managed lists.
     """
 
     refusal: Refusal
@@ -225,7 +240,7 @@ class Desired:
     warnings: Sequence[str] = ()
     problems: Sequence[Problem] = ()
     modes: Mapping[str, str] = field(default_factory=dict)
-    owned: Mapping[str, Owned] = field(default_factory=dict)
+    tables: Lists | None = None
 
     def of(self, record: Mapping[str, Any]) -> Wanted | None:
         """Return the desired state of a website; None if it is left unchanged, or deleted."""
@@ -239,7 +254,15 @@ class Desired:
     @property
     def shared(self) -> frozenset[str]:
         """List fields in which entries of others stay."""
-        return frozenset(name for name, mode in self.modes.items() if mode != "replace")
+        return frozenset(name for name in LINE_FIELDS if self.modes.get(name) != "replace")
+
+    def unreadable(self, record: Mapping[str, Any]) -> str:
+        """Return why the lists of a website cannot be changed, such as two entries in one line; empty if they can."""
+        wanted = self.of(record)
+        for name in sorted(self.shared.intersection(wanted.settings if wanted else ())):
+            if record.get(name) and not shows(name, record):
+                return _unreadable(name, self.modes.get(name, "merge"), record)
+        return ""
 
     def change(self, record: Mapping[str, Any]) -> Change | None:
         """Return the change of an existing website, or None if it needs no change.
@@ -247,25 +270,7 @@ class Desired:
         :raises ValueError: see :func:`change`.
         """
         wanted = self.of(record)
-        return None if wanted is None else change(record, wanted, self.modes, self.owned.get(str(record["id"])))
-
-    def lists(self, records: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> dict[str, Owned]:
-        """Return the desired entries, including expired ones, by website id and list field."""
-        names = tuple(fields)
-        found = ((str(record["id"]), self.of(record)) for record in records)
-        return {
-            website_id: {
-                name: (*wanted.settings[name], *(wanted.listed[name].expired if name in wanted.listed else ()))
-                for name in names
-                if name in wanted.settings
-            }
-            for website_id, wanted in found
-            if wanted is not None
-        }
-
-    def owning(self, ledger: Ledger, records: Iterable[Mapping[str, Any]]) -> Self:
-        """Return a copy with the entries that, according to the ledger, earlier runs added to these websites."""
-        return replace(self, owned={str(record["id"]): ledger.owned(record) for record in records})
+        return None if wanted is None else change(record, wanted, self.modes, self.tables)
 
     def plan(self, records: Iterable[Mapping[str, Any]], scope: Mapping[str, Any] | None = None) -> Plan:
         """Return the plan for these websites.

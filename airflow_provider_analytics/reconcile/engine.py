@@ -1,4 +1,4 @@
-"""The engine: read, plan, guard, approve, change one website first, change the others, verify, settle.
+"""The engine: read, plan, guard, approve, write the table of the list, apply, verify.
 
 The operators and the command line provide the desired state (a :class:`Source`) and format the result.
 """
@@ -6,29 +6,30 @@ The operators and the command line provide the desired state (a :class:`Source`)
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
 from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, GuardError, StoppedError
+from airflow_provider_analytics.readable import counted
 from airflow_provider_analytics.reconcile.apply import apply_plan
 from airflow_provider_analytics.reconcile.approval import ApprovedPlan
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS, Desired
-from airflow_provider_analytics.reconcile.guards import LastList, Watch, guarded
-from airflow_provider_analytics.reconcile.ledger import Ledger, Owned
+from airflow_provider_analytics.reconcile.guards import guarded
+from airflow_provider_analytics.reconcile.lists import Lists, Rows
 from airflow_provider_analytics.reconcile.maintained import Listed
-from airflow_provider_analytics.reconcile.plan import Change, Plan
+from airflow_provider_analytics.reconcile.plan import Change, Plan, website_name, website_of
 from airflow_provider_analytics.reconcile.results import Outcome, State
-from airflow_provider_analytics.reconcile.sending import ChangeOf
+from airflow_provider_analytics.reconcile.sending import Recorder
 from airflow_provider_analytics.reconcile.websites import Websites
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of websites in the error of a stop.
+#: Maximum number of websites in the error of a stop, and of entries in a warning.
 _MAX_NAMED = 10
 
 
@@ -37,11 +38,11 @@ class Source(Protocol):
 
     @property
     def managed(self) -> Sequence[str]:
-        """List fields that need a ledger."""
+        """List fields that need a table."""
 
     @property
-    def lists(self) -> Owned:
-        """List field to the list of this run, if all websites get the same list."""
+    def scopes(self) -> Rows:
+        """Managed list field to scope to the entries of this run."""
 
     @property
     def parts(self) -> Mapping[str, Sequence[Listed]]:
@@ -51,7 +52,7 @@ class Source(Protocol):
     def fields(self) -> Collection[str]:
         """Fields that a compared record must contain."""
 
-    def read(self, client: AnalyticsClient, workers: int) -> Websites:
+    def read(self, client: AnalyticsClient) -> Websites:
         """Read the websites, with the fewest requests."""
 
     def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
@@ -61,47 +62,11 @@ class Source(Protocol):
         """
 
 
-class LedgerPort(Protocol):
-    """The ledger of managed lists that this try took over."""
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger as it was read."""
-
-    @property
-    def replaced(self) -> str | None:
-        """The try that took it over from this one, as text; None if no try did."""
-
-    def claim(self, ledger: Ledger) -> None:
-        """Write the ledger before changes are sent."""
-
-    def settle(self, ledger: Ledger, *, is_open: bool) -> None:
-        """Write the ledger at the end."""
-
-
-class AuditPort(Protocol):
+class AuditPort(Recorder, Protocol):
     """The audit trail."""
-
-    def applied(self, change: Change) -> None:
-        """Note a change that was applied."""
-
-    def undone(self, change: Change) -> None:
-        """Note that a change that was noted as applied does not hold."""
 
     def failed(self, failures: Mapping[str, str]) -> None:
         """Note the websites that failed, and why."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits of a plan.
-
-    :param max_loss_fraction: largest fraction that may be lost, see :func:`guards.guarded`.
-    :param force: override the guards.
-    """
-
-    max_loss_fraction: float
-    force: bool = False
 
 
 def plan(
@@ -109,28 +74,25 @@ def plan(
     source: Source,
     *,
     scope: Mapping[str, Any],
-    limits: Limits,
-    workers: int,
-    ledger: LedgerPort | None = None,
-    adopt: bool = False,
+    max_loss_fraction: float,
+    accept: Collection[str] = (),
+    lists: Lists | None = None,
 ) -> Planned:
     """Read the websites, and plan the changes that bring them to the desired state.
 
     :param scope: what the plan is bound to.
-    :param workers: maximum number of concurrent requests.
-    :param ledger: the ledger, if the source has managed lists. It is taken over before, so that the websites are read
-        after all claimed entries arrived.
-    :param adopt: let the lists own the entries that they and the websites have in common, whoever added them.
+    :param max_loss_fraction: largest fraction that may be lost, see :func:`guards.guarded`.
+    :param accept: names of the guards to override.
+    :param lists: the tables, if the source has managed lists.
     :raises ValueError: if the source cannot be resolved.
     :raises BulkError: if websites could not be read and the plan might create them.
     """
-    websites = source.read(client, workers)
+    websites = source.read(client)
     desired = source.resolve(websites.records)
     compared = [record for record in websites.records if desired.is_compared(record)]
     doomed = [record for record in compared if str(record["id"]) in desired.doomed]
     kept = [record for record in compared if str(record["id"]) not in desired.doomed]
-    owned = ledger.ledger if ledger else None
-    kept, unread = websites.with_fields(kept, source.fields, owned.doubts if owned else None)
+    kept, unread = websites.with_fields(kept, source.fields, lists.doubts if lists else None)
     # The plan contains all fields of deleted websites.
     doomed, also_unread = websites.with_fields(doomed, SETTABLE_FIELDS)
     unread |= also_unread
@@ -141,28 +103,66 @@ def plan(
         desired = source.resolve(records, again=True)
     if unread and desired.created:  # a website that could not be read must not be created
         raise BulkError(unread)
+    desired = replace(desired, tables=lists)
     compared = [record for record in records if desired.is_compared(record)]
-    last_list: LastList | None = None
-    if owned is not None:
-        if adopt:
-            owned = owned.adopt(compared, desired.lists(compared, source.managed))
-        desired = desired.owning(owned, compared)
-        last_list = next(((name, owned.lists.get(name, ()), now) for name, now in source.lists.items()), None)
+    unread |= {website_name(*website_of(one)): why for one in compared if (why := desired.unreadable(one))}
+    records = [one for one in records if not desired.unreadable(one)]
+    compared = [record for record in records if desired.is_compared(record)]
+    warnings = _warnings(lists, desired, compared) if lists else []
+    expired = {name: [entry for one in parts for entry in one.expired] for name, parts in source.parts.items()}
     made = guarded(
         desired.plan(records, scope),
-        limits.max_loss_fraction,
-        force=limits.force,
-        last_list=last_list,
-        apart=_uncounted(source, owned),
+        max_loss_fraction,
+        accept=accept,
+        managed=source.managed,
+        lists=lists,
+        expired=expired,
     )
-    return Planned(made, websites, records, compared, source, desired, limits, ledger, owned, unread)
+    made = replace(made, warnings=(*made.warnings, *warnings))
+    return Planned(made, websites, records, compared, source, desired, unread)
 
 
-def _uncounted(source: Source, owned: Ledger | None) -> dict[str, frozenset[str]]:
-    """Return, by list field, the entries that no guard counts: addresses of host names, and expired entries."""
-    moving = owned.moving if owned else {}
-    expired = {name: frozenset(entry for one in parts for entry in one.expired) for name, parts in source.parts.items()}
-    return {name: moving.get(name, frozenset()) | expired.get(name, frozenset()) for name in LINE_FIELDS}
+def _warnings(lists: Lists, desired: Desired, compared: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what the first run of a list takes over, what goes because it left the list before, and what stays."""
+    taken: Counter[str] = Counter()
+    again: Counter[str] = Counter()
+    kept: Counter[tuple[str, str]] = Counter()
+    for record in compared:
+        wanted = desired.of(record)
+        for name in lists.table.rows if wanted else ():
+            lines = normalise(name, record.get(name))
+            there = {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()
+            listed = set(wanted.settings.get(name, ())) if wanted else set()
+            taken.update(there & listed)
+            before = lists.before.entries_of(name, record)
+            again.update(
+                one for one in there.intersection(lists.owned(name, record)) if one in before and before[one].left
+            )
+            others = lists.kept(name, record)
+            # Said once, when the entry leaves: the command why tells it later.
+            leaving = {one for one in there - listed if one in before and not before[one].left}
+            kept.update((entry, others[entry]) for entry in leaving if entry in others)
+    found = []
+    if lists.before.run is None and taken:
+        named = ", ".join(f"{entry} on {counted(number, 'website')}" for entry, number in taken.most_common(_MAX_NAMED))
+        found.append(
+            f"First run of the list {lists.table.identity.list!r}: it owns its entries from now on, whoever typed "
+            f"them: {named}{_more(len(taken))}"
+        )
+    if again:
+        named = ", ".join(f"{entry} on {counted(number, 'website')}" for entry, number in again.most_common(_MAX_NAMED))
+        found.append(f"Still there, although it left the list before: {named}{_more(len(again))}")
+    if kept:
+        named = ", ".join(
+            f"{entry} on {counted(number, 'website')} (list {other!r})"
+            for (entry, other), number in kept.most_common(_MAX_NAMED)
+        )
+        found.append(f"Not removed, because another list has it: {named}{_more(len(kept))}")
+    return found
+
+
+def _more(number: int) -> str:
+    return f", and {number - _MAX_NAMED:,} more" if number > _MAX_NAMED else ""
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,6 @@ class Planned:
     :param compared: the records that the plan compares.
     :param source: the source of the desired state.
     :param desired: the desired state of each website.
-    :param limits: the limits of the plan.
-    :param ledger: the ledger of managed lists.
-    :param owned: its content, including adopted entries.
     :param unread: website to why it could not be read.
     :param approved: the approved plan, if there is one.
     """
@@ -188,19 +185,18 @@ class Planned:
     compared: Sequence[Mapping[str, Any]]
     source: Source
     desired: Desired
-    limits: Limits
-    ledger: LedgerPort | None = None
-    owned: Ledger | None = None
     unread: Mapping[str, str] = field(default_factory=dict)
     approved: ApprovedPlan | None = None
 
     def sources_of(self, change: Change) -> dict[str, dict[str, str]]:
         """Return the sources of the entries that a change adds or removes: list field to entry to text."""
-        wanted = self.desired.of({"id": change.website_id, "domain": change.domain})
+        record = {"id": change.website_id, "domain": change.domain}
+        wanted = self.desired.of(record)
+        lists = self.desired.tables
         found: dict[str, dict[str, str]] = {}
         for one in change.fields:
             listed = wanted.listed.get(one.field, Listed()) if wanted else Listed()
-            noted = self.owned.sources.get(one.field, {}) if self.owned else {}
+            noted = lists.table.entries_of(one.field, record) if lists else {}
             for line in (*one.added, *one.removed):
                 entry = LINE_FIELDS[one.field].key(line)
                 text = listed.source_of(entry) or (noted[entry].text if entry in noted else "")
@@ -213,155 +209,91 @@ class Planned:
         if self.unread:
             raise BulkError(self.unread)
 
-    def only(self, approved: ApprovedPlan | None) -> Planned:
-        """Return this plan if it may be applied: it is the approved one, or no guard trips.
+    def only(self, digest: str | None, find: Callable[[str], Plan | None]) -> Planned:
+        """Return this plan if it may be applied: it is the approved one, or what is left of it, or no guard trips.
 
+        :param digest: digest of the approved plan; None if no approval is needed.
+        :param find: returns the plan with a digest; None if there is none.
         :raises GuardError: if it may not be applied.
         """
-        if approved is None:
+        if digest is None:
             self.plan.raise_if_unsafe()
             return self
         self.raise_unread()
+        if self.plan.digest == digest:
+            self.plan.raise_if_unsafe()
+            return replace(self, approved=ApprovedPlan(self.plan))
+        found = find(digest)
+        if found is None:
+            settings = ", ".join(f"{name} {value!r}" for name, value in self.plan.scope.items())
+            raise GuardError(
+                f"The plan is not the approved one: its digest is {self.plan.digest}, approved is {digest}.",
+                f"Nothing was sent. Plan again, with the file and the settings of this task: {settings}.",
+            )
+        same_scope(found, self.plan.scope)
+        refused = {guard: text for guard, text in self.plan.findings.items() if guard not in found.accept}
+        replace(self.plan, findings=refused).raise_if_unsafe()
+        approved = ApprovedPlan(found)
         approved.raise_unless_whole(self.plan, self.records)
-        # The guards were checked when the approved plan was made.
-        was = approved.plan
-        made = replace(self.plan, scope=was.scope, unsafe=was.unsafe, force=was.force)
-        return replace(self, plan=made, approved=approved)
-
-    def _change_of(self) -> ChangeOf:
-        if self.approved is not None:
-            return self.approved.only_approved(self.desired.change)
-        apart = _uncounted(self.source, self.owned)
-        return Watch(self.plan, self.limits.max_loss_fraction, apart).watching(self.desired.change)
+        return replace(self, approved=approved)
 
     def apply(
         self,
         audit: AbstractContextManager[AuditPort],
         *,
+        write: Callable[[Lists], None] | None = None,
         passwords: Mapping[str, str] | None = None,
         ignore_gone: bool = False,
     ) -> Outcome:
-        """Apply the plan, and update the ledger and the audit trail before and afterwards.
+        """Write the table, apply the plan, and note each change in the audit trail.
 
-        If the task is stopped during the run, both record what was sent and what may have been sent. Then the stop is
-        raised.
+        If the task is stopped during the run, the audit trail and the outcome have what was sent and what may have been
+        sent. Then the stop is raised.
 
+        :param write: writes the table of the list before anything is sent.
         :param passwords: ``password_from`` reference to password.
         :param ignore_gone: do not count a website that no longer exists as a failure.
         :return: the outcome; its failures include the websites that could not be read.
         :raises StoppedError: if the task was stopped before all was done and verified.
         """
-        claims = _Claims(self.ledger, self.owned, self.source.managed)
-        # Written before anything is sent, so that entries added by a killed task are recorded.
-        claims.add(self.plan.changes, self.source.lists)
+        change_of = self.desired.change
         with audit as trail:
+            if self.desired.tables is not None and write is not None:
+                write(self.desired.tables)
             outcome = apply_plan(
                 self.websites,
                 self.plan,
-                self._change_of(),
+                self.approved.only_approved(change_of) if self.approved else change_of,
+                trail,
                 records=self.compared,
                 shared=self.desired.shared,
                 passwords=passwords,
-                recorder=_Recorder(claims, trail),
                 ignore_gone=ignore_gone,
             )
             outcome = replace(outcome, unread=self.unread)
-            stop = self._stop_error(outcome, outcome.interrupted) if outcome.interrupted else None
-            try:
-                # The ledger first, because the audit trail may be the cause of the failure.
-                claims.settle(self.compared, outcome, self.source.lists)
-            except StoppedError as replaced:
-                stop = stop or self._stop_error(outcome, replaced)
-            finally:
-                trail.failed(outcome.failures)
+            stop = _stop_error(outcome) if outcome.interrupted else None
+            trail.failed(outcome.failures)
         if stop:
             raise stop from None
         return outcome
 
-    def _stop_error(self, outcome: Outcome, by: BaseException) -> BaseException:
-        """Return the exception to raise after a stop."""
-        unclear = f", {len(outcome.unclear):,} may have been" if outcome.unclear else ""
-        changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in outcome.results)
-        summary = f"Stopped: {changed:,} of {len(self.plan.changes):,} websites changed{unclear}"
-        failed = [f"{website}: {why.rstrip('.')}" for website, why in outcome.failures.items()]
-        if failed:
-            more = f"; and {len(failed) - _MAX_NAMED:,} more" if len(failed) > _MAX_NAMED else ""
-            summary += f". Not as expected: {'; '.join(failed[:_MAX_NAMED])}{more}"
-        log.warning("%s", summary)
-        if isinstance(by, AuthenticationError):
-            by.so_far = f"{summary}."
-        if not isinstance(by, StoppedError):
-            # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
-            return by
-        replaced = self.ledger.replaced if self.ledger else None
-        return StoppedError(f"{summary}.", f"The task was {replaced}." if replaced else "The next try does the rest.")
 
-
-class _Claims:
-    """The claims of this try in the ledger: entries that it may have added. Does nothing without a ledger."""
-
-    def __init__(self, port: LedgerPort | None, before: Ledger | None, fields: Collection[str]) -> None:
-        self._port = port
-        self._before = before
-        self._claimed = before
-        self._fields = fields
-        self._lock = threading.Lock()
-
-    def add(self, changes: Sequence[Change], lists: Owned | None = None) -> None:
-        """Claim all entries that these changes add, and write the ledger."""
-        if self._port is None or self._claimed is None:
-            return
-        claimed = self._claimed.claim(changes, self._fields)
-        self._claimed = replace(claimed, lists={**claimed.lists, **(lists or {})})
-        self._port.claim(self._claimed)
-
-    def cover(self, change: Change) -> bool:
-        """Return whether all entries that a change adds were claimed; otherwise claim them.
-
-        Called from several threads.
-        """
-        if self._claimed is None or self._claimed.covers(change, self._fields):
-            return True
-        with self._lock:
-            if not self._claimed.covers(change, self._fields):
-                self.add([change])
-        return False
-
-    def settle(self, compared: Sequence[Mapping[str, Any]], outcome: Outcome, lists: Owned) -> None:
-        """Write the owned entries at the end."""
-        if self._port is None or self._before is None:
-            return
-        seen = outcome.unchanged
-        settled = self._before.settle(
-            [seen.get(str(record["id"]), record) for record in compared],
-            outcome.sent,
-            lists,
-            claimed=self._claimed,
-            unclear=outcome.unclear,
-            after=outcome.changed,
-            fields=self._fields,
-        )
-        self._port.settle(settled, is_open=bool(outcome.unclear))
-
-
-@dataclass(frozen=True)
-class _Recorder:
-    """Passes events to the claims and the audit trail."""
-
-    claims: _Claims
-    audit: AuditPort
-
-    def claim(self, change: Change) -> bool:
-        """Return whether the ledger covered a change that is about to be sent."""
-        return self.claims.cover(change)
-
-    def applied(self, change: Change) -> None:
-        """Note a change that was applied."""
-        self.audit.applied(change)
-
-    def undone(self, change: Change) -> None:
-        """Note that a change that was noted as applied does not hold."""
-        self.audit.undone(change)
+def _stop_error(outcome: Outcome) -> BaseException:
+    """Return the exception to raise after a stop."""
+    unclear = outcome.states[State.UNCLEAR]
+    changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in outcome.results)
+    also = f", {unclear:,} may have been" if unclear else ""
+    summary = f"Stopped: {changed:,} of {len(outcome.results):,} websites changed{also}"
+    failed = [f"{website}: {why.rstrip('.')}" for website, why in outcome.failures.items()]
+    if failed:
+        summary += f". Not as expected: {'; '.join(failed[:_MAX_NAMED])}{_more(len(failed))}"
+    log.warning("%s", summary)
+    if isinstance(outcome.interrupted, StoppedError):
+        return StoppedError(f"{summary}.", "The next try does the rest.")
+    if isinstance(outcome.interrupted, AuthenticationError):
+        outcome.interrupted.so_far = f"{summary}."
+    # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
+    return outcome.interrupted or StoppedError(summary)
 
 
 def same_scope(approved: Plan, scope: Mapping[str, Any]) -> None:

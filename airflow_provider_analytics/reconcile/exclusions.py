@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired import Desired, Problem, Wanted
-from airflow_provider_analytics.reconcile.ledger import Owned
+from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Rows, scope_of
 from airflow_provider_analytics.reconcile.maintained import Listed, together
 from airflow_provider_analytics.reconcile.selection import (
     Selectors,
@@ -34,9 +34,10 @@ class ExclusionList:
     :param websites: selectors of the websites; None for all.
     :param except_websites: selectors of websites that are left as they are.
     :param per_website: selector to an additional list for the websites that it matches.
-    :param release: selectors of websites to stop managing: the entries that earlier runs added are removed.
+    :param release: selectors of websites to stop managing: the entries of the list are removed.
     :param filters: filters of the list request, instead of ``websites``.
     :param allow_no_match: allow selectors that match no website.
+    :param is_part: whether mapped tasks of the same run have the list for other websites.
     """
 
     name: str
@@ -48,16 +49,28 @@ class ExclusionList:
     release: Selectors = ()
     filters: Mapping[str, Any] = field(default_factory=dict)
     allow_no_match: bool = False
+    is_part: bool = False
 
     @property
     def managed(self) -> Sequence[str]:
-        """List fields that need a ledger."""
+        """List fields that need a table."""
         return [self.name] if self.mode == "managed" else []
 
     @property
-    def lists(self) -> Owned:
-        """List field to the list of this run."""
-        return {self.name: self.entries.entries}
+    def scopes(self) -> Rows:
+        """List field to scope to the entries of this run.
+
+        Mapped tasks share a scope, and so do websites that are selected by id: all websites.
+        """
+        selected = self.websites or (EVERYWHERE,)
+        if self.is_part or any(one.isdigit() for one in selected):
+            selected = (EVERYWHERE,)
+        exceptions = (*self.except_websites, *self.release)
+        scopes: dict[str, Listed] = {scope_of(one, exceptions): self.entries for one in selected}
+        for selector, listed in self.per_website.items():
+            scope = scope_of(selector, exceptions)
+            scopes[scope] = together([scopes[scope], listed]) if scope in scopes else listed
+        return {self.name: {scope: listed.sources for scope, listed in scopes.items()}}
 
     @property
     def parts(self) -> Mapping[str, Sequence[Listed]]:
@@ -69,7 +82,7 @@ class ExclusionList:
         """Fields that a record must contain."""
         return [self.name]
 
-    def read(self, client: AnalyticsClient, workers: int) -> Websites:
+    def read(self, client: AnalyticsClient) -> Websites:
         """Read the websites, with the fewest requests."""
         if self.filters:
             records = client.list_websites(**self.filters)
@@ -78,9 +91,9 @@ class ExclusionList:
             raise_unmatched(
                 [] if records else [f"websites: {dict(self.filters)!r}"], allow_no_match=self.allow_no_match
             )
-            return Websites(client, records, complete=False, workers=workers)
+            return Websites(client, records, complete=False)
         part = None if self.websites is None else exact_selectors(self.websites, self.except_websites, self.release)
-        return read_websites(client, part, workers=workers)
+        return read_websites(client, part)
 
     def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
         """Return the desired state of each website.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
@@ -14,28 +13,25 @@ import idna
 
 from airflow_provider_analytics.api.checks import nearest
 from airflow_provider_analytics.api.entries import Addresses, Entries, EntryType, each_line, entry_of, stripped
-from airflow_provider_analytics.exceptions import UnresolvedError
+from airflow_provider_analytics.exceptions import AnalyticsError
 
 #: Maximum number of host names in one list, and of addresses of one name.
 MAX_NAMES, MAX_ANSWERS = 100, 64
 #: Number of days before its last day from which on an entry is reported as expiring.
 EXPIRING_DAYS = 30
-#: Maximum difference between the clocks of two workers.
-_MAX_CLOCK_SKEW = timedelta(hours=1)
-#: After a longer pause between runs, a wrong clock is as likely as entries that expired during the pause.
-_LONG_PAUSE = timedelta(days=92)
+#: Days for which a host name that does not resolve keeps its last addresses.
+KEEP_UNRESOLVED_DAYS = 7
 
 _KEYS = ("owner", "until")
 _ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
-_SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*", re.DOTALL)
+_WORD = re.compile(r"\w+")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-#: Separates the parts of a comment; people forget the comma before a key.
-_SEPARATOR = re.compile(r",|\s+(?=(?:owner|until)\s*=)", re.IGNORECASE)
+#: Separates the parts of a comment without runs of blanks; people forget the comma before a key.
+_SEPARATOR = re.compile(r",| (?=(?:owner|until) ?=)", re.IGNORECASE)
 #: Words that people write for a last day.
 _LOOKS_LIKE_UNTIL = re.compile(r"until|expir|valid", re.IGNORECASE)
-_UNTIL_IN_WORDS = re.compile(r"(until|expir\w*|valid\w*)\b\W*\d", re.IGNORECASE)
+_UNTIL_IN_WORDS = re.compile(r"\b(until|expir\w*|valid\w*)\b\W*\d", re.IGNORECASE)
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 #: Text that the system's resolver accepts as an address: 2130706433, 0x7f.1, 127.1.
 _NUMERIC = re.compile(r"\d+|0x[0-9a-f]*")
 _DAY_ALLOWED = "until=YYYY-MM-DD, such as until=2027-01-31"
@@ -193,7 +189,7 @@ def read_list(
     :param argument: name of the argument, for messages.
     :param value: a list, its JSON text, or a text with one entry per line.
     :param entry_type: type of its entries.
-    :param networks: see :meth:`EntryType.parse`.
+    :param networks: see :meth:`EntryType.parser`.
     :param managed: whether entries may have a last day; only a managed list can remove the entries that it added.
     :param host_names: whether host names are allowed.
     :raises ValueError: if it is neither a list nor a text.
@@ -241,24 +237,17 @@ def read_list(
 
 
 def resolve(
-    names: Mapping[str, object],
-    last: Mapping[str, Resolved],
-    at: datetime,
-    *,
-    keep_days: float,
-    private: bool,
+    names: Mapping[str, object], last: Mapping[str, Resolved], at: datetime
 ) -> tuple[dict[str, Resolved], list[str]]:
     """Return the resolutions to use for host names, and warnings.
 
-    A name that does not resolve keeps its last resolution for some days.
+    A name that does not resolve keeps its last resolution for :data:`KEEP_UNRESOLVED_DAYS`.
 
     :param names: host name to its addresses, or to the reason why it does not resolve.
     :param last: the last resolutions.
     :param at: the current time.
-    :param keep_days: number of days for which a last resolution is kept.
-    :param private: whether addresses that are not public are allowed.
     :raises ValueError: if an address cannot be an entry.
-    :raises UnresolvedError: if a name does not resolve and its last resolution is missing or too old.
+    :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
     """
     parse = Addresses().parser("reject")
     found: dict[str, Resolved] = {}
@@ -267,16 +256,18 @@ def resolve(
         before = last.get(name)
         if isinstance(result, (list, tuple)) and result:
             try:
-                found[name] = Resolved(_checked_addresses(result, parse, private=private), at.isoformat())
+                found[name] = Resolved(_checked_addresses(result, parse), at.isoformat())
             except ValueError as error:
                 problems.append(f"{name} {error}")
             continue
         why = f"does not resolve: {result or 'no address'}"
-        until = datetime.fromisoformat(before.at) + timedelta(days=keep_days) if before else None
+        until = datetime.fromisoformat(before.at) + timedelta(days=KEEP_UNRESOLVED_DAYS) if before else None
         if before is None or until is None:
             unresolved.append(f"{name} {why}; there is no last answer")
         elif until < at:
-            unresolved.append(f"{name} {why}; its last answer, of {before.at[:10]}, is older than {keep_days:g} days")
+            unresolved.append(
+                f"{name} {why}; its last answer, of {before.at[:10]}, is older than {KEEP_UNRESOLVED_DAYS} days"
+            )
         else:
             found[name] = before
             addresses = ", ".join(before.addresses)
@@ -286,34 +277,10 @@ def resolve(
     if problems:
         raise ValueError(f"{'; '.join(problems)}. Nothing was sent")
     if unresolved:
-        raise UnresolvedError(
-            f"{'; '.join(unresolved)}.",
-            "Nothing was sent. Correct the host name, or remove it from the list; keep_unresolved says for how many "
-            "days a last answer counts.",
+        raise AnalyticsError(
+            f"{'; '.join(unresolved)}.", "Nothing was sent. Correct the host name, or remove it from the list."
         )
     return found, warnings
-
-
-def check_clock(at: datetime, last_run: str | None, expired: Sequence[str]) -> None:
-    """Raise :class:`ValueError` if the clock seems wrong; a wrong clock would remove entries.
-
-    :param last_run: when the list ran last, as ISO 8601; None if it never did.
-    :param expired: the entries that have expired according to this clock.
-    """
-    if last_run is None:
-        return
-    rest = at - datetime.fromisoformat(last_run)
-    if rest < -_MAX_CLOCK_SKEW:
-        raise ValueError(
-            f"The clock says {at:%Y-%m-%d %H:%M} UTC, and the list ran last at {last_run}, which is later: check the "
-            "clocks of the workers. If that of the last run was wrong, correct `since` in the ledger. Nothing was sent"
-        )
-    if rest > _LONG_PAUSE and expired:
-        raise ValueError(
-            f"The clock says {at:%Y-%m-%d %H:%M} UTC, and the list ran last at {last_run}, {rest.days:,} days before; "
-            f"{len(expired):,} entries would expire: {', '.join(expired[:3])}. If the clock is right, remove "
-            "these lines from the list. Nothing was sent"
-        )
 
 
 def _line(line: object, *, managed: bool) -> tuple[str, Source, str]:
@@ -349,16 +316,17 @@ def _item(item: Mapping[Any, Any]) -> tuple[str, Source, str]:
 def _comment(comment: str, *, managed: bool) -> Source:
     settings: dict[str, str] = {}
     rest = []
-    for part in _SEPARATOR.split(comment):
-        found = _SETTING.fullmatch(part)
-        key = found[1].lower() if found else ""
-        if managed and _UNTIL_IN_WORDS.search(found[2] if found else part):
+    # Each part is searched a fixed number of times, however many blanks it has.
+    for part in _SEPARATOR.split(" ".join(comment.split())):
+        name, is_setting, value = (piece.strip() for piece in part.partition("="))
+        key = name.lower() if is_setting and _WORD.fullmatch(name) else ""
+        if managed and _UNTIL_IN_WORDS.search(value if key else part):
             raise ValueError(f"has a last day that cannot be read; allowed: {_DAY_ALLOWED}, after a comma")
-        if found and key in _KEYS:
+        if key in _KEYS:
             if key in settings:
                 raise ValueError(f"has {key}= twice")
-            settings[key] = found[2]
-        elif found and managed and (near := "until" if _LOOKS_LIKE_UNTIL.search(key) else nearest(key, _KEYS)):
+            settings[key] = value
+        elif key and managed and (near := "until" if _LOOKS_LIKE_UNTIL.search(key) else nearest(key, _KEYS)):
             raise ValueError(f"has {key}=, which is not known; did you mean {near}=?")
         elif part.strip():
             rest.append(part.strip())
@@ -386,17 +354,7 @@ def _host_name(text: str) -> str | None:
     return ".".join(labels) if is_name else None
 
 
-def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether an address, and an IPv4 address embedded in it, is public."""
-    inner = None
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.sixtofour
-        if address in _NAT64:
-            inner = ipaddress.IPv4Address(address.packed[-4:])
-    return address.is_global and not address.is_multicast and (inner is None or _is_public(inner))
-
-
-def _checked_addresses(result: Collection[str], parse: Callable[[str], Entries], *, private: bool) -> Entries:
+def _checked_addresses(result: Collection[str], parse: Callable[[str], Entries]) -> Entries:
     if len(set(result)) > MAX_ANSWERS:
         raise ValueError(f"resolves to {len(set(result)):,} addresses; allowed: at most {MAX_ANSWERS}")
     addresses: list[str] = []
@@ -405,8 +363,4 @@ def _checked_addresses(result: Collection[str], parse: Callable[[str], Entries],
             addresses += parse(address)
         except ValueError as error:
             raise ValueError(f"resolves to {address!r}, which {error}") from None
-        if not private and not _is_public(ipaddress.ip_address(addresses[-1])):
-            raise ValueError(
-                f"resolves to {address}, which no visitor from the internet has; allow_private_answers=True allows it"
-            )
     return tuple(dict.fromkeys(addresses))

@@ -1,122 +1,116 @@
 """A plan as Markdown, for logs, approvals and files.
 
-The effects come first: what happens, on how many websites and on which ones. Equal effects share one line, and every
-effect is listed, even in a long plan. The websites follow, grouped by equal changes. Each kind of change gets a share
-of the lines.
+A plan is shown by its effects: what happens, on how many websites, and on which ones. Every effect is listed, even in a
+long plan, and what an approver must not miss comes first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.readable import code_span, counted
-from airflow_provider_analytics.reconcile.plan import Action, Change, FieldChange, Plan, short
+from airflow_provider_analytics.reconcile.plan import Action, Change, Plan, short
 
-#: Maximum number of different changes.
-_MAX_CHANGES = 100
-#: Maximum number of effects with their own line; the others share one line per field.
-_MAX_EFFECTS = 50
-_MAX_ENTRIES = 20
-#: Maximum number of websites in one line.
-_MAX_NAMES = 20
+#: Maximum number of effects of an action that name their websites, and of websites in one line.
+_MAX_EFFECTS, _MAX_NAMES = 50, 20
 _TITLES: dict[Action, str] = {"delete": "Delete", "create": "Create", "update": "Update"}
 
 
-def to_markdown(plan: Plan, *, limit: int | None = _MAX_CHANGES, whole: str | None = None) -> str:
+def to_markdown(plan: Plan, *, is_whole: bool = False, whole: str | None = None) -> str:
     """Return the plan as Markdown.
 
-    The head contains what an approver must not miss: guards that tripped, pages that become public, and all effects.
-
-    :param limit: maximum number of different changes; the others are counted, and each kind of change gets its share.
-        None includes all changes, with all websites and entries.
-    :param whole: path of the complete plan, mentioned if something is left out.
+    :param is_whole: name all websites of all effects.
+    :param whole: path of the plan with all of them, mentioned if something is left out.
     """
     counts = ", ".join(f"{plan.count(action):,} to {action}" for action in ("create", "update", "delete"))
     lines = [f"**{counts}**, {plan.websites:,} websites compared.", ""]
-    if plan.unsafe:
-        how = "overridden by force=True" if plan.force else "this plan cannot be applied; plan again with force=True"
-        problem = " ".join(plan.unsafe.split("\n- ")[0].splitlines())
-        lines += [f"**Guard tripped, {how}:** {problem}", ""]
+    for guard, finding in plan.findings.items():
+        problem = " ".join(finding.split("\n- ")[0].splitlines())
+        lines += [f"**This plan cannot be applied without accept={guard}:** {problem}", ""]
+    if plan.accept:
+        lines += [f"**Guards that were overridden:** {', '.join(plan.accept)}", ""]
     if plan.opened:
         pages = "statistics page becomes" if len(plan.opened) == 1 else "statistics pages become"
-        lines += [f"**{len(plan.opened):,} {pages} public:** {_names(plan.opened, limit)}", ""]
+        names = _names([change.website for change in plan.opened], is_whole=is_whole)
+        lines += [f"**{len(plan.opened):,} {pages} public:** {names}", ""]
     lines += [line for warning in plan.warnings for line in (f"**Warning:** {code_span(warning, None)}", "")]
     if plan.protected:
-        lines += [f"Not in the file, but protected ({len(plan.protected):,}): {_listed(plan.protected, limit)}", ""]
-    if plan.unsafe and (worst := plan.unsafe.split("\n- ")[1:]):
-        lines += ["The most on:", "", *(f"- {code_span(one, None)}" for one in worst), ""]
+        names = _names(plan.protected, is_whole=is_whole)
+        lines += [f"Not in the file, but protected ({len(plan.protected):,}): {names}", ""]
+    worst = [line for finding in plan.findings.values() for line in finding.split("\n- ")[1:]]
+    lines += ["The most on:", "", *(f"- {code_span(line, None)}" for line in worst), ""] if worst else []
     if plan.scope:
-        lines += [", ".join(f"{name} {_code(value)}" for name, value in plan.scope.items()), ""]
+        lines += [", ".join(f"{name} {code_span(short(value))}" for name, value in plan.scope.items()), ""]
     lines.append(f"Digest `{plan.digest}`")
-    if not plan.changes:
-        lines += ["", "Nothing to change."]
-    else:
-        lines += ["", "### Effects", "", *(f"- {line}" for line in (*_renames(plan), *_effects(plan, limit)))]
-    by_action = {action: _grouped(plan, action, limit) for action in _TITLES}
-    shares = _shares([len(groups) for groups in by_action.values()], limit)
-    for (action, groups), share in zip(by_action.items(), shares, strict=True):
-        if not groups:
-            continue
-        lines += ["", f"### {_TITLES[action]} ({plan.count(action):,})", ""]
-        for fields, names in groups[:share]:
-            lines.append(f"- {_listed(names, limit)}")
-            lines += [f"    - {field}" for field in fields]
-        if left := sum(len(names) for _, names in groups[share:]):
-            lines.append(f"- and {left:,} more")
+    renames = [f"- {line}" for line in _renames(plan)]
+    lines += ["", *renames] if renames else []
+    lines += [] if plan.changes else ["", "Nothing to change."]
+    for action, title in _TITLES.items():
+        if plan.count(action):
+            effects = effect_lines(plan, action, is_whole=is_whole)
+            lines += ["", f"### {title} ({plan.count(action):,})", "", *(f"- {line}" for line in effects)]
     text = "\n".join(lines) + "\n"
-    if whole and limit is not None and text != to_markdown(plan, limit=None):
+    if whole and text != to_markdown(plan, is_whole=True):
         text += f"\nThe whole plan: {code_span(whole, None)}\n"
     return text
 
 
-def _shares(numbers: Sequence[int], limit: int | None) -> list[int]:
-    """Return how many lines each kind of change gets: an equal share, plus unused lines of the others."""
-    left = sum(numbers) if limit is None else limit
-    shares = [0] * len(numbers)
-    for place in sorted(range(len(numbers)), key=lambda place: numbers[place]):
-        waiting = sum(not shares[other] and numbers[other] >= numbers[place] for other in range(len(numbers)))
-        shares[place] = min(numbers[place], left // max(waiting, 1))
-        left -= shares[place]
-    return shares
-
-
-def _effects(plan: Plan, limit: int | None) -> list[str]:
-    """Return one line per effect of the plan; deletions and pages that become public come first."""
-    websites: dict[tuple[int, str, str], list[str]] = {}
-    for change in plan.shown:
-        for rank, field, what in _effects_of(change):
-            websites.setdefault((rank, field, what), []).append(change.website)
+def effect_lines(plan: Plan, action: Action, *, is_whole: bool = False) -> list[str]:
+    """Return one line per effect of the changes with this action; pages that become public come first."""
+    websites: dict[_Effect, list[str]] = {}
+    for change in plan.changes:
+        if change.action == action:
+            website = change.website
+            for effect in _effects(change):
+                websites.setdefault(effect, []).append(website)
     # If each website has its own list, there are as many effects as websites.
-    shown = sorted(websites.items(), key=lambda item: (item[0][0], -len(item[1]), item[0]))
-    cut = len(shown) if limit is None else _MAX_EFFECTS
-    lines = []
-    for (_, _, what), names in shown[:cut]:
-        few = f": {_listed(names, limit)}"
-        lines.append(f"{what} on {counted(len(names), 'website')}{few}")
+    shown = sorted(websites.items(), key=lambda item: (item[0].rank, -len(item[1]), _text(item[0])))
+    cut = len(shown) if is_whole else _MAX_EFFECTS
+    lines = [
+        f"{_text(effect)} on {counted(len(names), 'website')}: {_names(names, is_whole=is_whole)}"
+        for effect, names in shown[:cut]
+    ]
     rest: dict[str, list[str]] = {}
-    for (_, field, what), _names in shown[cut:]:
-        rest.setdefault(field, []).append(what.removeprefix(f"{field}: "))
-    lines += [f"{field}, {len(found):,} more effects: {'; '.join(found)}" for field, found in rest.items()]
-    return lines
+    for effect, _ in shown[cut:]:
+        rest.setdefault(effect.field, []).append(_text(effect).removeprefix(f"{effect.field}: "))
+    return lines + [f"{field}, {len(found):,} more effects: {'; '.join(found)}" for field, found in rest.items()]
 
 
-def _effects_of(change: Change) -> list[tuple[int, str, str]]:
-    """Return rank, field and text of each effect of a change."""
-    if change.action == "delete":
-        return [(0, "delete", "delete")]
-    found = [(2, "create", "create")] if change.action == "create" else []
-    for one in change.fields:
-        if one.field in LINE_FIELDS:
-            found += [(3, one.field, f"{one.field}: add {_code(entry)}") for entry in one.added]
-            found += [(3, one.field, f"{one.field}: remove {_code(entry)}") for entry in one.removed]
-            if not one.added and not one.removed:
-                found.append((3, one.field, f"{one.field}: comments only"))
-        else:
-            found.append((1 if one.opens else 3, one.field, f"{one.field}: {_code(one.after)}"))
-    return found
+class _Effect(NamedTuple):
+    """What happens to a field, or to a website; equal for websites with the same effect."""
+
+    rank: int
+    field: str
+    verb: str = ""
+    before: Any = None
+    after: Any = None
+
+
+def _effects(change: Change) -> Iterator[_Effect]:
+    if change.action != "update":
+        yield _Effect(0, change.action)
+    for one in change.fields if change.action != "delete" else ():
+        if one.field not in LINE_FIELDS:
+            yield _Effect(1 if one.opens else 2, one.field, "set", one.before, one.after)
+            continue
+        yield from (_Effect(2, one.field, "add", after=entry) for entry in one.added)
+        yield from (_Effect(2, one.field, "remove", after=entry) for entry in one.removed)
+        if not one.added and not one.removed:
+            yield _Effect(2, one.field, "comments only")
+
+
+def _text(effect: _Effect) -> str:
+    """Return an effect as text. Domains and entries come from the service, and are code."""
+    if not effect.verb:
+        return effect.field
+    if effect.verb == "comments only":
+        return f"{effect.field}: comments only"
+    verb = f"{code_span(short(effect.before))} → " if effect.before is not None else ""
+    verb = f"{effect.verb} " if effect.verb != "set" else verb
+    return f"{effect.field}: {verb}{code_span(short(effect.after))}"
 
 
 def _renames(plan: Plan) -> list[str]:
@@ -131,8 +125,8 @@ def _renames(plan: Plan) -> list[str]:
         if len(gone) == 1 == len(new):
             pairs[gone[0].website] = new[0].domain
     return [
-        f"{_code(gone)} → {_code(new)} looks like a rename. A domain cannot be changed: the website is deleted and "
-        "another one is created. The statistics stay with the old domain and are lost."
+        f"{code_span(gone)} → {code_span(new)} looks like a rename. A domain cannot be changed: the website is deleted "
+        "and another one is created. The statistics stay with the old domain and are lost."
         for gone, new in pairs.items()
     ]
 
@@ -143,48 +137,7 @@ def _likenesses(domain: str) -> list[tuple[int, str]]:
     return [(0, ".".join(labels[-2:])), (1, ".".join(labels[:-1]))] if len(labels) > 1 else []
 
 
-def _grouped(plan: Plan, action: Action, limit: int | None) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Return the changes with an action, grouped: changed fields, and the websites with these changes."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for change in plan.shown:
-        if change.action == action:
-            fields = tuple(_field(one, action, limit) for one in change.fields)
-            groups.setdefault(fields, []).append(change.website)
-    return list(groups.items())
-
-
-def _names(changes: Sequence[Change], limit: int | None) -> str:
-    return _listed([change.website for change in changes], limit)
-
-
-def _listed(names: Sequence[str], limit: int | None) -> str:
-    shown = names if limit is None else names[:_MAX_NAMES]
+def _names(names: Sequence[str], *, is_whole: bool) -> str:
+    shown = names if is_whole else names[:_MAX_NAMES]
     more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
-    return ", ".join(map(_code, shown)) + more
-
-
-def _code(value: Any) -> str:
-    # Domains and entries come from the service.
-    return code_span(short(value))
-
-
-def _field(change: FieldChange, action: str, limit: int | None) -> str:
-    if action == "delete":
-        entries = change.before if isinstance(change.before, tuple) else None
-        return f"{change.field}: {_code(change.before) if entries is None else _entries(entries, limit) or 'empty'}"
-    if change.field not in LINE_FIELDS:
-        if action == "create" or change.field == "password_from":
-            return f"{change.field}: {_code(change.after)}"
-        return f"{change.field}: {_code(change.before)} → {_code(change.after)}"
-    parts = [
-        f"{word} {_entries(entries, limit)}"
-        for word, entries in (("add", change.added), ("remove", change.removed))
-        if entries
-    ]
-    return f"{change.field}: {'; '.join(parts) or 'comments only'}"
-
-
-def _entries(entries: Sequence[str], limit: int | None) -> str:
-    shown = entries if limit is None else entries[:_MAX_ENTRIES]
-    more = len(entries) - len(shown)
-    return ", ".join(map(_code, shown)) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(code_span(short(name)) for name in shown) + more

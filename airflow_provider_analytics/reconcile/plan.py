@@ -8,22 +8,27 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.fields import LINE_FIELDS, count_entries, normalise, raw_lines
-from airflow_provider_analytics.api.kinds import PASSWORD_FROM, Privacy
+from airflow_provider_analytics.api.fields import (
+    LINE_FIELDS,
+    PASSWORD_FROM,
+    Privacy,
+    count_entries,
+    normalise,
+    raw_lines,
+)
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.readable import counted, readable
+from airflow_provider_analytics.readable import readable
 
 Action = Literal["create", "update", "delete"]
 
 _MAX_CHARACTERS = 120
-#: Maximum numbers of list entries and of websites in one line.
+#: Maximum number of list entries in one line.
 _MAX_ENTRIES = 3
-_MAX_NAMES = 10
 #: Order of changes in the output: deletions and pages that become public come first.
 _OUTPUT_ORDER = ("delete", "open", "create", "update")
 
@@ -51,17 +56,10 @@ class FieldChange:
         """Entries removed from a list; empty for other fields."""
         return _without(self.before, self.after) if self.field in LINE_FIELDS else ()
 
-    def fewer(self, apart: Collection[str] = ()) -> int:
-        """Return by how many entries a list gets shorter; negative if it gets longer.
-
-        :param apart: entries that are not counted, neither before nor after.
-        """
-        return self._count(self.before, apart) - self._count(self.after, apart)
-
-    def _count(self, value: Any, apart: Collection[str]) -> int:
-        if apart and isinstance(value, tuple):
-            value = tuple(line for line in value if LINE_FIELDS[self.field].key(line) not in apart)
-        return count_entries(self.field, value)
+    @property
+    def fewer(self) -> int:
+        """By how many entries a list gets shorter; negative if it gets longer."""
+        return count_entries(self.field, self.before) - count_entries(self.field, self.after)
 
     @property
     def opens(self) -> bool:
@@ -157,8 +155,8 @@ class Plan:
     :param protected: websites that are not in the file and are not deleted, and why.
     :param warnings: further information for the approver, one sentence each.
     :param scope: what the plan is bound to, such as service, account and settings; part of the digest.
-    :param unsafe: findings of the guards (``guards.guarded``), or None; part of the digest.
-    :param force: whether the guards are overridden; part of the digest.
+    :param findings: name of a guard that refuses the plan to its finding (:func:`guards.guarded`).
+    :param accept: names of the guards that are overridden; part of the digest.
     """
 
     changes: tuple[Change, ...]
@@ -168,8 +166,8 @@ class Plan:
     protected: tuple[str, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     scope: Mapping[str, Any] = field(default_factory=dict)
-    unsafe: str | None = None
-    force: bool = False
+    findings: Mapping[str, str] = field(default_factory=dict, compare=False)
+    accept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changes", tuple(sorted(self.changes, key=_order)))
@@ -200,7 +198,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that is approved, as hex; equal if and only if the plans are equal."""
-        parts = [dict(self.scope), self.unsafe, self.force, *(change.to_dict() for change in self.changes)]
+        parts = [dict(self.scope), self.accept, *(change.to_dict() for change in self.changes)]
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -241,15 +239,13 @@ class Plan:
         """Return the number of entries added to a list field."""
         return sum(len(change.added) for website in self.changes for change in website.fields if change.field == name)
 
-    def lost_entries(self, name: str, apart: Collection[str] = ()) -> list[tuple[Change, int]]:
+    def lost_entries(self, name: str) -> list[tuple[Change, int]]:
         """Return the changes after which a list field has fewer entries, and how many fewer; the worst first.
 
         Replacing an entry is not a loss. Deleted websites do not count.
-
-        :param apart: entries that are not counted, neither before nor after.
         """
         lost = [
-            (website, change.fewer(apart))
+            (website, change.fewer)
             for website in self.changes
             if website.action != "delete"
             for change in website.fields
@@ -257,33 +253,15 @@ class Plan:
         ]
         return sorted(((website, fewer) for website, fewer in lost if fewer > 0), key=lambda item: -item[1])
 
-    def lines(self, limit: int) -> list[str]:
-        """Return the changes as text; equal changes share one line, with the first websites.
+    @property
+    def unsafe(self) -> str | None:
+        """The findings of the guards as text; None if there are none."""
+        return "\n".join(self.findings.values()) or None
 
-        :param limit: maximum number of lines.
-        """
-        groups: dict[tuple[Any, ...], list[Change]] = {}
-        for change in self.shown:
-            fields = () if change.action == "delete" else tuple(map(_effect, change.fields))
-            groups.setdefault((change.action, fields), []).append(change)
-        lines = []
-        for alike in list(groups.values())[:limit]:
-            first, count = alike[0], len(alike)
-            action = "" if first.action == "update" else first.action
-            names = [change.website for change in alike[:_MAX_NAMES]] + _more(count - _MAX_NAMES)
-            what = f"{counted(count, 'website')}: {', '.join(filter(None, (action, first.what)))} ({', '.join(names)})"
-            lines.append(first.summary if count == 1 else what)
-        return lines + _more(sum(map(len, list(groups.values())[limit:])))
-
-    def raise_if_unsafe(self, advice: str = "set force=True") -> None:
-        """Raise :class:`GuardError` if a guard tripped and is not overridden.
-
-        :param advice: what to do if the plan is intended.
-        """
-        if self.unsafe and not self.force:
-            problem, *worst = self.unsafe.split("\n- ")
-            lines = [f"Nothing was sent. If this is intended, {advice}.", *(f"- {one}" for one in worst)]
-            raise GuardError(problem, "\n".join(lines) + ("\n" if worst else ""))
+    def raise_if_unsafe(self) -> None:
+        """Raise :class:`GuardError` if a guard refuses the plan."""
+        if self.findings:
+            raise GuardError(self.unsafe or "", "Nothing was sent.", ", ".join(self.findings))
 
     def to_dict(self, limit: int | None = None) -> dict[str, Any]:
         """Return the plan as JSON-safe values.
@@ -295,8 +273,9 @@ class Plan:
         return {
             "digest": self.digest,
             "scope": dict(self.scope),
+            "guards": list(self.findings),
             "unsafe": self.unsafe,
-            "force": self.force,
+            "accept": list(self.accept),
             "websites": self.websites,
             "creates": self.count("create"),
             "updates": self.count("update"),
@@ -317,7 +296,7 @@ class Plan:
         """
         try:
             changes = tuple(Change.from_dict(change) for change in data["changes"])
-            plan = cls(changes, data["websites"], scope=data["scope"], unsafe=data["unsafe"], force=bool(data["force"]))
+            plan = cls(changes, data["websites"], scope=data["scope"], accept=tuple(data["accept"]))
             digest = data["digest"]
             found = plan.digest
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -339,20 +318,10 @@ def website_name(domain: str, website_id: str | None) -> str:
     return f"{readable(domain)} (id {website_id})" if domain else f"id {website_id}"
 
 
-def _effect(change: FieldChange) -> tuple[Any, ...]:
-    """Return a key that is equal for equal changes; the other entries of a list do not matter."""
-    is_list = change.field in LINE_FIELDS
-    return (change.field, change.added, change.removed) if is_list else (change.field, change.before, change.after)
-
-
 def _signed(sign: str, entries: tuple[str, ...]) -> list[str]:
     """Return the first added or removed entries of a list, as text with a sign."""
-    shown = [short(entry) for entry in entries[:_MAX_ENTRIES]] + _more(len(entries) - _MAX_ENTRIES)
-    return [f"{sign} {', '.join(shown)}"] if entries else []
-
-
-def _more(count: int) -> list[str]:
-    return [f"and {count:,} more"] if count > 0 else []
+    more = f", and {len(entries) - _MAX_ENTRIES:,} more" if len(entries) > _MAX_ENTRIES else ""
+    return [f"{sign} {', '.join(map(short, entries[:_MAX_ENTRIES]))}{more}"] if entries else []
 
 
 def _order(change: Change) -> tuple[str, str, str]:

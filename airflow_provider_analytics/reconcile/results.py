@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_analytics.api.verification import Comparison, Differences, Expected
 from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, NotAppliedError
-from airflow_provider_analytics.reconcile.ledger import key_of
 from airflow_provider_analytics.reconcile.plan import Change
 
-#: Maximum number of websites with additional changes in a result.
+#: Why a website is not tried, if the work ended before.
+NOT_SENT = "Not tried: the work ended before its turn."
+#: Maximum number of websites with unexpected changes in a result.
 _MAX_NAMED = 20
 
 
@@ -20,7 +22,7 @@ class State(StrEnum):
 
     #: It needed no change when its turn came.
     UNCHANGED = "unchanged"
-    #: It was changed, and all returned fields are as expected.
+    #: It was changed, and all returned fields are as sent.
     APPLIED = "applied"
     #: The change was sent, but the outcome is unknown.
     UNCLEAR = "unclear"
@@ -34,34 +36,66 @@ class State(StrEnum):
 
 @dataclass
 class Result:
-    """The result of one website.
+    """The result of one website. Its state is correct at any time: it is *unclear* while a write is under way.
 
     :param planned: the change as it was planned.
     :param state: its state.
     :param why: why the change is not applied; empty if it is.
-    :param sent: the changes that were applied, in order and as they were sent; a create has the id.
+    :param sent: the changes that were sent and not refused, in order and as they were sent; a create has the id.
+    :param unconfirmed: a change that failed, but may have been applied.
+    :param may_repeat: whether that change is a create that was refused, and may be sent again once it is known that the
+        website does not exist.
+    :param before: its record immediately before the first update; None if it was not updated.
+    :param expected: the expected record; None if nothing was sent.
     :param record: the record that was read last.
-    :param unverified: fields that the record does not contain and that therefore could not be verified.
-    :param besides: field to a phrase, for fields that were not sent but changed.
+    :param comparison: the record compared with the expected one; None if it was not read back.
+    :param is_contradicted: whether the service returned something else than what was sent.
+    :param is_doubted: whether values were lost, and it is not known whether the service or someone else lost them.
     """
 
     planned: Change
     state: State = State.NOT_TRIED
-    why: str = ""
+    why: str = NOT_SENT
     sent: list[Change] = field(default_factory=list)
+    unconfirmed: Change | None = None
+    may_repeat: bool = False
+    before: Mapping[str, Any] | None = None
+    expected: Expected | None = None
     record: Mapping[str, Any] | None = None
-    unverified: tuple[str, ...] = ()
-    besides: Mapping[str, str] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    is_contradicted: bool = False
+    is_doubted: bool = False
+
+    def set(self, state: State, why: str = "") -> None:
+        """Set state and reason together."""
+        self.state, self.why = state, why
+
+    @property
+    def last(self) -> Change:
+        """The last change that was sent, or the planned one."""
+        return self.sent[-1] if self.sent else self.planned
 
     @property
     def website(self) -> str:
         """Name of the website for logs and errors."""
-        return (self.sent[-1] if self.sent else self.planned).website
+        return self.last.website
 
     @property
-    def key(self) -> str:
-        """Key of the website in the ledger: its id, or its domain while it has none."""
-        return key_of(self.sent[-1] if self.sent else self.planned)
+    def website_id(self) -> str | None:
+        """Id of the website; None while it is not created."""
+        return self.last.website_id
+
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        """Sent fields that were not read back, or that the record does not contain."""
+        if self.comparison is None:
+            return tuple(one.field for one in self.last.fields) if self.sent else ()
+        return self.comparison.unverified
+
+    @property
+    def unexpected(self) -> Differences:
+        """Values and lines that were not sent but changed."""
+        return self.comparison.unexpected if self.comparison else {}
 
     @property
     def is_good(self) -> bool:
@@ -75,8 +109,8 @@ class Outcome:
 
     :param results: one result for each planned change.
     :param unread: website to why it could not be read; nothing was planned for these websites.
-    :param unfaithful: the error for a service that changes more, or less, than was sent; no other websites were changed
-        then.
+    :param unfaithful: the error for a service that loses other values, or does not apply what is sent; no other
+        websites were changed then.
     :param interrupted: the exception that ended the work before all was done and verified, such as
         :class:`StoppedError`, or the rejection of the API key; None if the work was complete.
     """
@@ -97,26 +131,6 @@ class Outcome:
         return self.states[State.APPLIED]
 
     @property
-    def sent(self) -> list[Change]:
-        """The changes that were applied, in order for each website."""
-        return [change for one in self.results for change in one.sent]
-
-    @property
-    def unclear(self) -> frozenset[str]:
-        """Keys of the websites that may or may not have been changed."""
-        return frozenset(one.key for one in self.results if one.state is State.UNCLEAR)
-
-    @property
-    def changed(self) -> list[Mapping[str, Any]]:
-        """Last records of changed websites."""
-        return [one.record for one in self.results if one.sent and one.record is not None]
-
-    @property
-    def unchanged(self) -> dict[str, Mapping[str, Any]]:
-        """Records of websites that needed no change when their turn came, by id."""
-        return {str(one.record["id"]): one.record for one in self.results if not one.sent and one.record is not None}
-
-    @property
     def failures(self) -> dict[str, str]:
         """Website to why it is not as desired, including websites that could not be read.
 
@@ -133,18 +147,19 @@ class Outcome:
         return sorted({name for one in self.results for name in one.unverified})
 
     @property
-    def besides(self) -> list[str]:
-        """Changed websites on which fields changed that were not sent, with a phrase each; at most twenty."""
+    def unexpected_changes(self) -> list[str]:
+        """Changed websites on which others changed something during the run, with a phrase each; at most twenty."""
         return [
-            f"{one.website}: {'; '.join(f'{name} {how}' for name, how in one.besides.items())}"
+            f"{one.website}: {'; '.join(f'{name} {how}' for name, how in one.unexpected.items())}"
             for one in self.results
-            if one.besides and one.is_good
+            if one.unexpected and one.is_good
         ][:_MAX_NAMED]
 
     @property
     def is_verified(self) -> bool:
         """Whether all planned changes were applied and verified, and nothing else changed."""
-        return not self.failures and not self.unverified and not self.besides and self.interrupted is None
+        incomplete = self.failures or self.unverified or self.unexpected_changes
+        return not incomplete and self.interrupted is None
 
     def raise_failures(self) -> None:
         """Raise an error if any website is not as desired.
@@ -158,11 +173,6 @@ class Outcome:
         if failures:
             failed = [one for one in self.results if not one.is_good]
             is_refused = not self.unread and all(one.state is State.REFUSED for one in failed)
-            # A retry would find nothing to do, and hide the additional changes.
-            permanent = is_refused or any(one.besides for one in failed)
-            raise BulkError(failures, self.applied, self.states[State.NOT_TRIED], permanent, self.besides)
-
-
-def results_of(changes: Iterable[Change]) -> dict[str, Result]:
-    """Return a result for each planned change, by the key of its website."""
-    return {key_of(change): Result(change) for change in changes}
+            # A retry would find nothing to do, and hide what was lost.
+            permanent = is_refused or any(one.is_doubted for one in failed)
+            raise BulkError(failures, self.applied, self.states[State.NOT_TRIED], permanent)

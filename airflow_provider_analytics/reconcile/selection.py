@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_analytics.api.checks import refused, short_repr, text_list
-from airflow_provider_analytics.api.domains import domain_key, matches, spellings
+from airflow_provider_analytics.api.domains import domain_key, is_pattern, matches, spellings
 from airflow_provider_analytics.api.entries import without_comment
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_of
 
 _MAX_NAMED = 20
 _MAX_CHARACTERS = 120
-_GLOB = re.compile(r"[*?\[]")
-
-
 #: Domains, globs such as ``*.example.com``, or ids.
 Selectors = tuple[str, ...]
 
@@ -47,7 +44,7 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
 def exact_selectors(*groups: Selectors) -> Selectors | None:
     """Return all selectors, or None if one of them is a glob, which needs the complete list."""
     selectors = tuple(one for group in groups for one in group)
-    return None if any(_GLOB.search(one) for one in selectors) else selectors
+    return None if any(map(is_pattern, selectors)) else selectors
 
 
 def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tuple[set[str], list[str]]:
@@ -69,9 +66,9 @@ def select(records: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> tu
     for selector in selectors:
         pattern = domain_key(selector)
         found = by_name.get(selector, set()) | by_domain.get(pattern, set())
-        if _GLOB.search(pattern):
+        if is_pattern(pattern):
             found = found.union(*(ids for domain, ids in by_domain.items() if matches(selector, domain)))
-        if nameless and not selector.isdigit() and (not found or _GLOB.search(pattern)):
+        if nameless and not selector.isdigit() and (not found or is_pattern(pattern)):
             raise ValueError(
                 f"website {nameless} has no domain, so it is unknown whether {selector!r} means it; allowed: ids"
             )
@@ -92,7 +89,7 @@ def choose(
     """Return the records that ``websites`` selects (None: all), without those that ``except_websites`` selects.
 
     :param argument: name of the argument that contains ``websites``, for messages.
-    :raises ValueError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``. Otherwise
+    :raises GuardError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``. Otherwise
         a typing error in ``except_websites`` would change the website that it should exclude.
     """
     chosen = {website_of(record)[1] for record in records}
@@ -113,7 +110,7 @@ def further_lists(
 ) -> dict[str, list[Listed]]:
     """Return the lists that ``per_website`` (selector to list) adds to the common one, by website id.
 
-    :raises ValueError: if a selector matches none of the records, unless ``allow_no_match``.
+    :raises GuardError: if a selector matches none of the records, unless ``allow_no_match``.
     """
     extra: dict[str, list[Listed]] = {}
     unmatched = []
@@ -141,11 +138,10 @@ def raise_unless_found(records: Sequence[Mapping[str, Any]], text: str) -> None:
 
 
 def raise_unmatched(unmatched: Sequence[str], *, allow_no_match: bool) -> None:
-    """Raise :class:`ValueError` with the selectors that match no website, unless ``allow_no_match``."""
+    """Raise :class:`GuardError` with the selectors that match no website, unless ``allow_no_match``."""
     if unmatched and not allow_no_match:
         more = f"; and {len(unmatched) - _MAX_NAMED:,} more" if len(unmatched) > _MAX_NAMED else ""
         listed = "; ".join(readable(one, _MAX_CHARACTERS) for one in unmatched[:_MAX_NAMED])
-        raise ValueError(
-            f"no website matches {listed}{more}. Correct the domain, pattern or id. Only if a selector may match "
-            "nothing, set allow_no_match=True"
+        raise GuardError(
+            f"No website matches {listed}{more}.", "Correct the domain, pattern or id. Nothing was sent.", "no_match"
         )

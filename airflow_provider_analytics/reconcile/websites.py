@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.domains import domain_key, spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
-from airflow_provider_analytics.reconcile.workers import Progress, Work, each
+from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Progress, each, reason
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +36,12 @@ class Websites:
 
     :param records: the complete list, or the requested part.
     :param complete: whether this is the list of all websites.
-    :param workers: maximum number of concurrent requests.
     """
 
-    def __init__(
-        self, client: AnalyticsClient, records: Sequence[Mapping[str, Any]], *, complete: bool, workers: int
-    ) -> None:
+    def __init__(self, client: AnalyticsClient, records: Sequence[Mapping[str, Any]], *, complete: bool) -> None:
         self.client = client
         self.records = records
         self.complete = complete
-        self.workers = workers
 
     @property
     def newest(self) -> str | None:
@@ -60,7 +56,7 @@ class Websites:
         doubts: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
         """Return these records with all of ``fields``, and failures by website; see :func:`complete_records`."""
-        return complete_records(self.client, records, fields, doubts, workers=self.workers)
+        return complete_records(self.client, records, fields, doubts)
 
     def read_again(self, ids: Sequence[str], fields: Collection[str], *, one_by_one: bool = False) -> Read:
         """Return current records of these websites.
@@ -75,13 +71,13 @@ class Websites:
             wanted = set(ids)
             listed = self.client.list_websites()
             return Read({str(one["id"]): one for one in listed if str(one["id"]) in wanted}, listed=listed)
-        read = show_each(self.client, ids, self.workers, "Checking")
+        read = show_each(self.client, ids, "Checking")
         if len(read.found) + len(read.failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
         return read
 
 
-def show_each(client: AnalyticsClient, ids: Sequence[str], workers: int, verb: str) -> Read:
+def show_each(client: AnalyticsClient, ids: Sequence[str], verb: str) -> Read:
     """Read websites one by one, and return their records."""
 
     def work(website_id: str) -> Mapping[str, Any] | None:
@@ -90,19 +86,19 @@ def show_each(client: AnalyticsClient, ids: Sequence[str], workers: int, verb: s
         except NotFoundError:
             return None
 
-    failures: dict[str, str] = {}
-    fetched = each(client, Work(ids, work, str, failures), Progress(len(ids), verb), workers)
-    return Read({website_id: record for website_id, record in fetched if record is not None}, failures)
+    done = list(each(client, ids, work, progress=Progress(len(ids), verb)))
+    failures = {one.item: reason(one.error) for one in done if one.error}
+    failures |= dict.fromkeys(set(ids) - {one.item for one in done}, NOT_TRIED)
+    return Read({one.item: one.result for one in done if one.result is not None}, failures)
 
 
-def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, workers: int) -> Websites:
+def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> Websites:
     """Return all websites of the service, or at least the selected ones, with the fewest requests.
 
     Selected websites are read one by one or with the complete list, whichever takes fewer requests. The first page of
     the list contains its length. Domains are looked up by search; if that is not conclusive, the list is read.
 
     :param selectors: ids and domains, no globs; None for all websites.
-    :param workers: maximum number of concurrent requests.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
     listed: Sequence[Mapping[str, Any]] | None = None
@@ -112,15 +108,15 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None, *, w
         if len(selectors) > 1:
             listed = client.list_websites_within(requests)
         if listed is None:
-            found = _look_up(client, selectors, workers)
+            found = _look_up(client, selectors)
             if found is not None:
-                return Websites(client, found, complete=False, workers=workers)
+                return Websites(client, found, complete=False)
     if listed is None:
         listed = client.list_websites()
-    return Websites(client, listed, complete=True, workers=workers)
+    return Websites(client, listed, complete=True)
 
 
-def _look_up(client: AnalyticsClient, selectors: Sequence[str], workers: int) -> list[Mapping[str, Any]] | None:
+def _look_up(client: AnalyticsClient, selectors: Sequence[str]) -> list[Mapping[str, Any]] | None:
     """Return the websites of ids and domains; None if the complete list is needed to find them."""
     unknown: list[str] = []
 
@@ -133,14 +129,13 @@ def _look_up(client: AnalyticsClient, selectors: Sequence[str], workers: int) ->
         found = client.website_or_none(selector)
         return [found] if found else []
 
-    failures: dict[str, str] = {}
-    work_items = Work(selectors, work, str, failures)
-    looked_up = each(client, work_items, Progress(len(selectors), "Looking up"), workers)
-    if failures or unknown:
+    looked_up = list(each(client, selectors, work, progress=Progress(len(selectors), "Looking up")))
+    if unknown or len(looked_up) < len(selectors) or any(one.error for one in looked_up):
         return None
-    if not all(records for _, records in looked_up):
+    found = [record for one in looked_up for record in one.result or ()]
+    if not all(one.result for one in looked_up):
         client.get_account()  # with a wrong base URL, everything is "not found"
-    return list({str(record["id"]): record for _, records in looked_up for record in records}.values())
+    return list({str(record["id"]): record for record in found}.values())
 
 
 def _is_an_id(selector: str) -> bool:
@@ -152,8 +147,6 @@ def complete_records(
     records: Sequence[Mapping[str, Any]],
     fields: Collection[str],
     doubts: Callable[[Mapping[str, Any]], bool] | None = None,
-    *,
-    workers: int,
 ) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
     """Return the records with all of ``fields``, and failures by website.
 
@@ -161,7 +154,6 @@ def complete_records(
     websites that failed, are left out.
 
     :param doubts: returns whether a record may be stale; then the website is fetched, too.
-    :param workers: maximum number of concurrent requests.
     """
     incomplete = [
         record for record in records if any(name not in record for name in fields) or (doubts and doubts(record))
@@ -183,16 +175,17 @@ def complete_records(
             raise ValueError(f"its domain is {listed!r} in the list, but {current!r} in its record")
         return {**record, **fetched}
 
-    failures: dict[str, str] = {}
-    fetched = each(
-        client,
-        Work(incomplete, work, lambda record: website_name(*website_of(record)), failures),
-        Progress(len(incomplete), "Fetching"),
-        workers,
-    )
-    fetched_by_id = {str(record["id"]): record_or_none for record, record_or_none in fetched}
-    incomplete_ids = {str(record["id"]) for record in incomplete}
+    progress = Progress(len(incomplete), "Fetching")
+    done = list(each(client, incomplete, work, progress=progress))
+    progress.log()
+    names = {str(record["id"]): website_name(*website_of(record)) for record in incomplete}
+    fetched = {str(one.item["id"]): one for one in done}
+    failures = {names[key]: reason(one.error) for key, one in fetched.items() if one.error}
+    failures |= {name: NOT_TRIED for key, name in names.items() if key not in fetched}
     completed = [
-        fetched_by_id.get(str(record["id"])) if str(record["id"]) in incomplete_ids else record for record in records
+        (fetched[str(record["id"])].result if str(record["id"]) in fetched else None)
+        if str(record["id"]) in names
+        else record
+        for record in records
     ]
     return [record for record in completed if record is not None], failures

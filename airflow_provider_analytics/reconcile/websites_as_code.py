@@ -8,10 +8,10 @@ from typing import Any
 
 from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.domains import domain_key, matches
+from airflow_provider_analytics.api.domains import domain_key, matches, may_become
 from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.reconcile.desired import Desired, Place, Problem
-from airflow_provider_analytics.reconcile.ledger import Owned
+from airflow_provider_analytics.reconcile.lists import Rows
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.websites import Websites
@@ -39,13 +39,20 @@ class WebsitesAsCode:
 
     @property
     def managed(self) -> Sequence[str]:
-        """List fields that need a ledger."""
+        """List fields that need a table."""
         return self.file.managed
 
     @property
-    def lists(self) -> Owned:
-        """Empty, because each website has its own list."""
-        return {}
+    def scopes(self) -> Rows:
+        """List field to domain to the entries of this run; none for a field that is not managed, or not any more."""
+        return {
+            name: {
+                domain_key(website.domain): website.listed[name].sources
+                for website in self.file.websites
+                if name in self.managed and name in website.listed
+            }
+            for name in LINE_FIELDS
+        }
 
     @property
     def parts(self) -> Mapping[str, Sequence[Listed]]:
@@ -57,9 +64,9 @@ class WebsitesAsCode:
         """Fields that a record must contain."""
         return self.file.fields
 
-    def read(self, client: AnalyticsClient, workers: int) -> Websites:
+    def read(self, client: AnalyticsClient) -> Websites:
         """Read the complete list."""
-        return Websites(client, client.list_websites(), complete=True, workers=workers)
+        return Websites(client, client.list_websites(), complete=True)
 
     def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
         """Return the desired state of each website."""
@@ -79,6 +86,7 @@ class WebsitesAsCode:
             elif self.prune:
                 doomed.add(website_id)
         created = [website for key, website in by_domain.items() if key not in found]
+        others = {domain_key(website_of(record)[0]): record for record in records}
         problems: list[Problem] = [
             (
                 by_domain[key].place,
@@ -87,18 +95,16 @@ class WebsitesAsCode:
             for key, ids in found.items()
             if len(ids) > 1 and not self.only_missing
         ]
+        for website in created:
+            # A service that drops "www." would create the same website in each run.
+            variants = may_become(website.domain) & others.keys() - by_domain.keys()
+            problems += [(website.place, _seems_to_exist(website.domain, others[key])) for key in sorted(variants)]
         if created:
             problems += [
                 (_NOWHERE, f"the record of website {one} has no domain: it may be one that would be created")
                 for one in nameless
             ]
         names = [website_of(record)[0] for record in records]
-        warnings = []
-        if self.only_missing and any(one.settings.get(name) for one in created for name in LINE_FIELDS):
-            warnings.append(
-                "websites that are restored have new ids, and no managed list owns their entries: run each once with "
-                "adopt=True"
-            )
         idle = [one for one in self.file.protected if not any(matches(one, name) for name in names)]
         return Desired(
             problems_error,
@@ -106,7 +112,7 @@ class WebsitesAsCode:
             created=created,
             doomed=frozenset(doomed),
             spared=spared,
-            warnings=[*warnings, *(f"{one} is protected, but no website matches it" for one in idle)],
+            warnings=[f"{one} is protected, but no website matches it" for one in idle],
             problems=problems,
             modes=self.file.modes,
         )
@@ -119,3 +125,11 @@ class WebsitesAsCode:
             return "its domain is not allowed in a file"
         found = next((one for one in self.file.protected if matches(one, domain)), None)
         return f"{found} is protected" if found else None
+
+
+def _seems_to_exist(domain: str, record: Mapping[str, Any]) -> str:
+    shown, website_id = website_of(record)
+    return (
+        f"{domain} does not exist, but {shown} (id {website_id}) does: the service may write the domain in this way. "
+        "Use its spelling; if these are two websites, list both"
+    )

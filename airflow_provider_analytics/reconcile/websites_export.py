@@ -11,8 +11,7 @@ import yaml
 from airflow_provider_analytics.api.checks import refused, short_repr
 from airflow_provider_analytics.api.domains import domain_key, matches
 from airflow_provider_analytics.api.entries import Addresses, EntryType, line_key
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, normalise, raw_lines
-from airflow_provider_analytics.api.kinds import PASSWORD_FROM
+from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
 from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
@@ -79,7 +78,10 @@ def export_websites(
         "# Not included, and not restored by this file: ids, statistics, passwords.",
         *(f"# {readable(note, None)}" for note in (*left_out, *notes)),
     ]
-    data = {**({"networks": "send"} if networks else {}), "websites": websites}
+    data: dict[str, Any] = {"networks": "send"} if networks else {}
+    if restore:  # entries that came later go
+        data["modes"] = dict.fromkeys(LINE_FIELDS, "replace")
+    data["websites"] = websites
     body: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
     return "\n".join(head) + "\n" + body, left_out
 
@@ -119,7 +121,7 @@ def _export_value(field: str, value: Any, *, shown: bool, restore: bool) -> tupl
         raise ValueError("the record does not contain it")
     if field not in LINE_FIELDS:
         try:
-            return FIELDS[field].kind.parse(field, value), False, []
+            return FIELDS[field].parse(value), False, []
         except ValueError:
             raise ValueError(f"its value {short_repr(value)} is not documented") from None
     if not isinstance(value, tuple):

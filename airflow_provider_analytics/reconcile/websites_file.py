@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -17,11 +18,18 @@ from typing import Any
 import jsonschema
 import yaml
 
-from airflow_provider_analytics.api.checks import NOT_SHOWN, nearest, refused, short_repr
+from airflow_provider_analytics.api.checks import NOT_SHOWN, nearest, refused
 from airflow_provider_analytics.api.domains import check_domain, domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, WEBSITE_FIELDS
-from airflow_provider_analytics.api.kinds import PASSWORD_FROM, PASSWORD_REFERENCE, Secret, check_password_from
+from airflow_provider_analytics.api.fields import (
+    FIELDS,
+    LINE_FIELDS,
+    PASSWORD_FROM,
+    PASSWORD_REFERENCE,
+    WEBSITE_FIELDS,
+    Secret,
+    check_password_from,
+)
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.desired import (
     MODES,
@@ -38,17 +46,26 @@ _ALSO = "also_"
 #: Keys that a layer may contain in addition to settings.
 _IGNORE, _PROTECT = "ignore", "protect"
 _NO_ENTRIES = "has no entries: write [] to clear the list, or leave it out"
-#: Maximum number of values to which the aliases of a file expand.
-MAX_ALIASED = 50_000
+#: Maximum number of values in all files, with their aliases expanded; also the maximum number of their websites and
+#: list entries, with defaults and groups applied.
+MAX_VALUES = 1_000_000
 _MAX_PROBLEMS = 20
 _MAX_CHARACTERS = 180
 _PATTERN = re.compile(r"[*?]")
 
 Path = tuple[str | int, ...]
 
-#: Maximum depth of a file that libyaml composes; PyYAML's own composer raises an error at a depth of about a thousand.
+#: Maximum depth of a file; libyaml's composer would crash with a segmentation fault.
 _MAX_DEPTH = 100
+#: Maximum length of a value that is not text: Python takes long for numbers of many digits, and refuses to print them.
+_MAX_SCALAR = 100
+#: Length of a text up to which PyYAML's own parser explains a wrong syntax: it does so better, but slowly.
+_MAX_EXPLAINED = 100_000
+#: Number of problems with a suggestion, because it takes long to find the nearest name.
+_MAX_SUGGESTIONS = 100
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+#: libyaml takes a fifth of the time, but PyYAML may be built without it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class ProblemsError(ValueError):
@@ -68,7 +85,7 @@ class WebsitesFile:
     """The content of a file.
 
     :param websites: its websites, in the order of the file, with defaults and groups applied.
-    :param modes: list field to its mode, if given (see :func:`desired.reconcile`).
+    :param modes: list field to its mode (see :func:`desired.reconcile`).
     :param protected: domains, or patterns, of websites that are never deleted.
     :param parts: list field to the lists of defaults, groups and websites.
     """
@@ -80,8 +97,8 @@ class WebsitesFile:
 
     @property
     def managed(self) -> list[str]:
-        """List fields that need a ledger."""
-        return [name for name, mode in self.modes.items() if mode == "managed"]
+        """List fields that need a table: those that a website sets, in mode ``managed``."""
+        return [name for name, mode in self.modes.items() if mode == "managed" and name in self.parts]
 
     @property
     def fields(self) -> list[str]:
@@ -104,7 +121,7 @@ def schema() -> dict[str, Any]:
     for one in WEBSITE_FIELDS:
         if not one.on_update:
             continue
-        if isinstance(one.kind, Secret):
+        if isinstance(one, Secret):
             settings[f"{one.name}_from"] = {
                 "description": f"Where Airflow reads the {one.name}: connection:NAME or variable:NAME.",
                 "type": "string",
@@ -112,12 +129,12 @@ def schema() -> dict[str, Any]:
             }
             continue
         described = one.meaning[0].upper() + one.meaning[1:]
-        settings[one.name] = {"description": f"{described}.", **one.kind.json_schema()}
+        settings[one.name] = {"description": f"{described}.", **one.json_schema}
         if one.name in LINE_FIELDS:
             settings[one.name]["description"] += " The complete list: replaces that of defaults and groups."
             settings[f"{_ALSO}{one.name}"] = {
                 "description": f"Entries added to the {one.name} of defaults and groups.",
-                **one.kind.json_schema(),
+                **one.json_schema,
             }
     settings[_IGNORE] = {
         "description": "Settings that are sent when the website is created, and not changed afterwards.",
@@ -147,8 +164,8 @@ def schema() -> dict[str, Any]:
                 "default": NETWORKS[0],
             },
             "modes": {
-                "description": "How exclusion lists are reconciled: replaced (default), merged, or managed with a "
-                "ledger, so that entries of others stay.",
+                "description": "How exclusion lists are reconciled: merged, managed (entries that left the list are "
+                "removed; default with a state folder), or replaced.",
                 "type": "object",
                 "additionalProperties": False,
                 "properties": {name: {"enum": list(MODES)} for name in LINE_FIELDS},
@@ -173,38 +190,32 @@ def schema() -> dict[str, Any]:
     }
 
 
-def parse_websites_file(text: str, source: str) -> WebsitesFile:
-    """Parse a file.
-
-    :param source: name of the file, for messages.
-    :raises ProblemsError: with every problem, one per line, as ``source:line: problem``.
-    """
-    reader = _Reader(source)
-    data = _read(text, reader)
-    _check_shape(data, reader)
-    return _build(data, reader)
-
-
-def parse_websites_files(texts: Mapping[str, str]) -> WebsitesFile:
+def parse_websites_files(texts: Mapping[str, str], default_mode: str = "merge") -> WebsitesFile:
     """Parse the files of a folder, in the order of their names, as one file.
 
     ``defaults``, ``groups`` and ``networks`` apply to their own file. A domain may be in one file only. ``modes`` must
     be the same in all files with websites, because they apply to the whole plan.
 
     :param texts: file name, for messages, to text.
-    :raises ProblemsError: with every problem of every file.
+    :param default_mode: mode of lists that the files do not name under ``modes``.
+    :raises ProblemsError: with every problem of every file, one per line, as ``source:line: problem``.
     """
+    counts = Counter[str]()
     problems: list[Problem] = []
     files: list[tuple[str, WebsitesFile]] = []
     for source in sorted(texts):
+        if max(counts.values(), default=0) > MAX_VALUES:
+            break  # each further file would be one more problem
+        reader = _Reader(source, counts)
         try:
-            files.append((source, parse_websites_file(texts[source], source)))
+            files.append((source, _build(_read(texts[source], reader), reader, default_mode)))
         except ProblemsError as error:
             problems += error.problems
+        problems += reader.problems
     first: dict[str, Wanted] = {}
     for website in (website for _, file in files for website in file.websites):
         other = first.setdefault(domain_key(website.domain), website)
-        if other is not website:
+        if other.place.source != website.place.source:
             problems.append((website.place, f"{website.domain} is a duplicate of {other.place.text}"))
     modes = next(((source, file.modes) for source, file in files if file.websites), ("", {}))
     problems += [
@@ -233,7 +244,9 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
     """
     found = sorted(name for name in names if name.endswith(".yaml") and not name.startswith("."))
     if not found:
-        raise ValueError(f"{folder}: there is no *.yaml file in this folder; allowed: a folder with at least one")
+        raise ValueError(
+            f"{readable(folder)}: there is no *.yaml file in this folder; allowed: a folder with at least one"
+        )
     return found
 
 
@@ -242,11 +255,12 @@ def _mode_text(modes: Mapping[str, str]) -> str:
 
 
 def _read(text: str, reader: _Reader) -> Any:
-    """Return the values of a YAML text; the reader records their lines and the problems."""
+    """Return the values of a YAML text; the reader records their lines and the problems.
+
+    :raises ProblemsError: if it is not YAML, or has too many values.
+    """
     try:
-        node = _compose(text)
-        if node and "&" in text:
-            _check_aliases(node)
+        node = _compose(text, reader)
         return reader.read(node, ()) if node else None
     except yaml.MarkedYAMLError as error:
         where, problem = reader.at_mark(error.problem_mark), f"invalid YAML: {error.problem}"
@@ -256,53 +270,30 @@ def _read(text: str, reader: _Reader) -> Any:
         raise problems_error([(reader.at_mark(None), problem)]) from error
 
 
-def _compose(text: str) -> yaml.Node | None:
-    # libyaml takes a fifth of the time, but PyYAML may be built without it.
-    loader = getattr(yaml, "CSafeLoader", None)
+def _compose(text: str, reader: _Reader) -> yaml.Node | None:
     try:
-        if loader and _is_flat(loader(text)):
-            return yaml.compose(text, Loader=loader)
+        _check_size(text, reader)
+        return yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError:
-        pass  # PyYAML's own parser has better error messages
-    return yaml.compose(text, Loader=yaml.SafeLoader)
+        if len(text) > _MAX_EXPLAINED:
+            raise
+        return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
-def _is_flat(parser: Any) -> bool:
-    """Return whether nothing is deeply nested, because libyaml's composer would crash with a segmentation fault."""
-    depth = 0
-    while event := parser.get_event():
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                return False
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return True
+def _check_size(text: str, reader: _Reader) -> None:
+    """Raise an error if a text has too many or too deeply nested values, before they take memory."""
+    depth = values = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        values += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            place = reader.at_mark(event.start_mark)
+            raise problems_error([(place, f"nested too deeply; allowed: at most {_MAX_DEPTH} levels")])
+        if values > 2 * MAX_VALUES:  # keys are values, too
+            reader.count("values", values, ())
 
 
-def _check_aliases(node: yaml.Node) -> None:
-    """Raise an error if the aliases of a document expand to too many values.
-
-    An alias is a single node, but each use is read as a copy. Aliases of aliases multiply.
-    """
-    sizes: dict[int, int] = {}
-
-    def size(part: yaml.Node) -> int:
-        if id(part) not in sizes:
-            sizes[id(part)] = 0  # for an alias to itself, which is reported later
-            inner = part.value if isinstance(part, yaml.CollectionNode) else ()
-            pairs = (one if isinstance(one, tuple) else (one,) for one in inner)
-            sizes[id(part)] = 1 + sum(size(one) for pair in pairs for one in pair)
-        return sizes[id(part)]
-
-    copies = size(node) - len(sizes)
-    if copies > MAX_ALIASED:
-        raise yaml.constructor.ConstructorError(
-            None, None, f"aliases stand for more than {MAX_ALIASED:,} values; use groups instead", node.start_mark
-        )
-
-
-def parse_websites(value: object, source: str = "config") -> WebsitesFile:
+def parse_websites(value: object, source: str = "config", *, default_mode: str = "merge") -> WebsitesFile:
     """Parse desired websites from values: the content of the YAML file, or a list of records.
 
     A record is a dict with ``domain`` and the settings of the website. The ``websites`` of a dict may be such a list,
@@ -310,6 +301,7 @@ def parse_websites(value: object, source: str = "config") -> WebsitesFile:
     number, and lists as text. Text is parsed as YAML, which includes JSON, because templates render to text.
 
     :param source: name of the argument, for messages.
+    :param default_mode: see :func:`parse_websites_files`.
     :raises ValueError: with every problem, one per line, as ``source place: problem``.
     """
     places = _Places(source)
@@ -317,23 +309,30 @@ def parse_websites(value: object, source: str = "config") -> WebsitesFile:
         reader = _Reader(source)
         value, places = _read(value, reader), reader
     data = _to_file_shape({"websites": value} if isinstance(value, (list, tuple)) else value, places)
+    file = _build(data, places, default_mode)
     raise_problems(places.problems)
+    return file
+
+
+def _build(data: Any, places: _Places, default_mode: str) -> WebsitesFile:
+    """Return the content of a file without the values that have problems; the problems are in ``places``."""
     _check_shape(data, places)
-    return _build(data, places)
-
-
-def _build(data: Any, places: _Places) -> WebsitesFile:
-    found = WebsitesFile(()) if places.problems else _websites(data, places)
-    raise_problems(places.problems)
-    return found
+    return _websites(data, places, default_mode) if isinstance(data, dict) else WebsitesFile(())
 
 
 class _Places:
-    """The places of values by path, and the problems found."""
+    """The places of values by path, and the problems found.
 
-    def __init__(self, source: str) -> None:
+    :param source: name of the file or argument, for messages.
+    :param counts: what all files have so far; see :data:`MAX_VALUES`.
+    """
+
+    def __init__(self, source: str, counts: Counter[str] | None = None) -> None:
         self.source = source
         self.problems: list[Problem] = []
+        #: Paths of values that the schema refuses, and of the values that contain them.
+        self.refused: set[Path] = set()
+        self._counts = Counter[str]() if counts is None else counts
 
     def at(self, path: Path) -> Place:
         """Return the place of a path."""
@@ -347,12 +346,24 @@ class _Places:
         """Add a problem."""
         self.problems.append((self.at(path), problem))
 
+    def count(self, what: str, number: int, path: Path) -> None:
+        """Count values or entries, and raise an error if all files together have too many."""
+        self._counts[what] += number
+        if self._counts[what] > MAX_VALUES:
+            allowed = f"at most {MAX_VALUES:,} in all files"
+            raise problems_error([(self.at(path), f"there are too many {what} up to here; allowed: {allowed}")])
+
+    def nearest(self, name: str, known: Iterable[str]) -> str | None:
+        """Return the known name that is most similar to ``name``; None without one, or if many names were compared."""
+        self._counts["suggestions"] += 1
+        return nearest(name, known) if self._counts["suggestions"] <= _MAX_SUGGESTIONS else None
+
 
 class _Reader(_Places):
     """A reader of YAML nodes that records the line of each value."""
 
-    def __init__(self, source: str) -> None:
-        super().__init__(source)
+    def __init__(self, source: str, counts: Counter[str] | None = None) -> None:
+        super().__init__(source, counts)
         self._marks: dict[Path, Any] = {(): None}
         self._constructor = yaml.constructor.SafeConstructor()
         self._open: set[int] = set()
@@ -375,6 +386,8 @@ class _Reader(_Places):
         self.problems.append((self.at_mark(node.start_mark), problem))
 
     def read(self, node: yaml.Node, path: Path) -> Any:
+        # The alias of a value is the value itself: each use counts, as it is read as a copy.
+        self.count("values", 1, path)
         if path not in self._marks:
             self._marks[path] = node.start_mark
         if isinstance(node, yaml.ScalarNode):
@@ -405,6 +418,10 @@ class _Reader(_Places):
 
     def _scalar(self, node: yaml.Node) -> Any:
         if node.tag == _TEXT:
+            return node.value
+        if len(node.value) > _MAX_SCALAR:
+            allowed = f"at most {_MAX_SCALAR} characters, or text in quotes"
+            self._add(node, f"a number or a date of {len(node.value):,} characters is not allowed; allowed: {allowed}")
             return node.value
         try:
             return self._constructor.construct_object(node)
@@ -438,8 +455,8 @@ def _to_file_shape(data: Any, places: _Places) -> Any:
             for name in layers:
                 if not isinstance(name, str):
                     places.problem((part,), f"the key {name!r} is not text")
-            data[part] = {name: _normalize_layer(layer) for name, layer in layers.items()}
-    return data | ({"defaults": _normalize_layer(data["defaults"])} if "defaults" in data else {})
+            data[part] = {name: _normalize_layer(layer) for name, layer in layers.items() if isinstance(name, str)}
+    return data | {name: _normalize_layer(data[name]) for name in ("defaults", "modes") if name in data}
 
 
 def _is_null(value: object) -> bool:
@@ -450,7 +467,7 @@ def _normalize_layer(layer: Any) -> Any:
     """Return the settings of a layer, with values in the form of the file if they can be parsed."""
     if not isinstance(layer, Mapping):
         return layer
-    return {name: _normalize_value(str(name), value) for name, value in layer.items()}
+    return {str(name): _normalize_value(str(name), value) for name, value in layer.items()}
 
 
 def _normalize_value(name: str, value: Any) -> Any:
@@ -461,7 +478,7 @@ def _normalize_value(name: str, value: Any) -> Any:
     if name not in FIELDS or name in LINE_FIELDS or value is None:
         return value
     try:
-        return FIELDS[name].kind.parse(name, value)
+        return FIELDS[name].parse(value)
     except ValueError:
         return value  # _check_shape reports it
 
@@ -482,14 +499,17 @@ def _validator() -> Any:
 
 def _check_shape(data: object, places: _Places) -> None:
     """Collect the problems that the schema finds."""
-    for error in _validator().iter_errors(data):
+    for error in list(_validator().iter_errors(data)):
         path = tuple(error.absolute_path)
         where = places.name(path)
         if error.validator == "additionalProperties":
             known = list(error.schema["properties"])
-            for name in sorted(set(error.instance) - set(known), key=str):
-                places.problem((*path, name), _unknown(str(name), known))
-        elif error.validator == "type" and error.instance is None:
+            for name in sorted(set(error.instance) - set(known)):
+                _refuse((*path, name), data, places)
+                places.problem((*path, name), _unknown(name, known, places))
+            continue
+        _refuse(path, data, places)
+        if error.validator == "type" and error.instance is None:
             places.problem(path, f"{where} is empty")
         elif PASSWORD_FROM in path:
             try:
@@ -501,14 +521,31 @@ def _check_shape(data: object, places: _Places) -> None:
             kind = "settings by name" if "object" in _expected(error) else "a list"
             places.problem(path, str(refused(where, NOT_SHOWN, kind)))
         elif error.validator == "type" and "string" in _expected(error):
-            places.problem(path, f"{where}: {short_repr(error.instance)} is not text; put the value in quotes")
+            places.problem(path, f"{where}: {_short(error.instance)} is not text; put the value in quotes")
         elif error.validator == "pattern":
             places.problem(path, f"{where} {_NO_ENTRIES}")
         else:
             allowed = error.schema.get("enum") or {"boolean": ["true", "false"]}.get(str(error.schema.get("type")))
             allowed_values = f"; allowed: {', '.join(map(str, allowed))}" if allowed else ""
-            message = f"{short_repr(error.instance)} is not allowed{allowed_values}" if allowed else error.message
+            message = f"{_short(error.instance)} is not allowed{allowed_values}" if allowed else error.message
             places.problem(path, f"{where}: {message}")
+
+
+def _refuse(path: Path, data: Any, places: _Places) -> None:
+    """Take a refused value out of the data, so that the rest of them can be checked.
+
+    A value within a list stays: its list is checked without it.
+    """
+    places.refused.update(path[:length] for length in range(len(path) + 1))
+    if path and not any(isinstance(part, int) for part in path):
+        for part in path[:-1]:
+            data = data[part]
+        data[path[-1]] = None
+
+
+def _short(value: object) -> str:
+    """Return a value for a problem, with room for what is allowed."""
+    return readable(repr(value), _MAX_CHARACTERS // 3)
 
 
 def _expected(error: jsonschema.ValidationError) -> list[str]:
@@ -517,22 +554,23 @@ def _expected(error: jsonschema.ValidationError) -> list[str]:
     return [types] if isinstance(types, str) else list(types)
 
 
-def _unknown(name: str, known: Sequence[str]) -> str:
+def _unknown(name: str, known: Sequence[str], places: _Places) -> str:
     if name == "password":
         return f"password: passwords are not allowed in the file; use {PASSWORD_FROM}"
-    near = nearest(name, known)
+    near = places.nearest(name, known)
     return f"{name} is not known; " + (f"did you mean {near}?" if near else f"allowed: {', '.join(known)}")
 
 
-def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
-    lists = _Lists(data.get("networks", "reject"), data.get("modes", {}))
-    groups = data.get("groups", {})
+def _websites(data: Mapping[str, Any], places: _Places, default_mode: str) -> WebsitesFile:
+    modes = {name: (data.get("modes") or {}).get(name) or default_mode for name in LINE_FIELDS}
+    lists = _Lists(data.get("networks") or NETWORKS[0], modes)
+    groups = data.get("groups") or {}
     defaults = _layer(data.get("defaults"), ("defaults",), lists, places)
     layers = {name: _layer(value, ("groups", name), lists, places) for name, value in groups.items()}
     websites: list[Wanted] = []
     protected: list[str] = []
     first: dict[str, Wanted] = {}
-    for domain, value in data["websites"].items():
+    for domain, value in (data.get("websites") or {}).items():
         path: Path = ("websites", domain)
         if (value or {}).get(_PROTECT):
             protected.append(domain)
@@ -548,21 +586,30 @@ def _websites(data: Mapping[str, Any], places: _Places) -> WebsitesFile:
         if other:
             line = other.place.line
             places.problem(path, f"{domain} is a duplicate of {f'line {line}' if line else other.domain}")
+        included = [layers[name] for name in _groups_of(value, path, layers, places)]
         settings: dict[str, Any] = {}
-        _override(settings, defaults)
-        for number, name in enumerate((value or {}).get("groups", [])):
-            if name not in layers:
-                hint = f"known: {nearest(name, layers) or ', '.join(sorted(layers))}" if layers else "there are none"
-                places.problem((*path, "groups", number), f"there is no group {name}; {hint}")
-            _override(settings, layers.get(name, {}))
-        _override(settings, _layer(value, path, lists, places))
-        ignored = frozenset(settings.pop(_IGNORE, ()))
+        for layer in (defaults, *included, _layer(value, path, lists, places)):
+            _override(settings, layer)
+        ignored = frozenset(one for one in settings.pop(_IGNORE, ()) if isinstance(one, str))
         listed = {name: one for name, one in settings.items() if isinstance(one, Listed)}
         settings |= {name: one.entries for name, one in listed.items()}
+        places.count("entries", 1 + sum(len(one.entries) for one in listed.values()), path)
         website = Wanted(settings, domain, places.at(path), ignored, listed)
         first.setdefault(domain_key(domain), website)
         websites.append(website)
     return WebsitesFile(tuple(websites), dict(lists.modes), tuple(protected), lists.found)
+
+
+def _groups_of(value: Mapping[str, Any] | None, path: Path, layers: Mapping[str, Any], places: _Places) -> list[str]:
+    """Return the names of the groups of a website that exist."""
+    named = [(number, name) for number, name in enumerate((value or {}).get("groups") or []) if isinstance(name, str)]
+    for number, name in named:
+        if name not in layers:
+            near = places.nearest(name, layers)
+            few = ", ".join(sorted(layers)) if len(layers) <= _MAX_PROBLEMS else f"{len(layers):,} groups"
+            hint = f"known: {near or few}" if layers else "there are none"
+            places.problem((*path, "groups", number), f"there is no group {name}; {hint}")
+    return [name for _, name in named if name in layers]
 
 
 @dataclass(frozen=True)
@@ -579,27 +626,24 @@ def _layer(value: Mapping[str, Any] | None, path: Path, lists: _Lists, places: _
     layer: dict[str, Any] = {}
     for name, setting in (value or {}).items():
         field_name = name.removeprefix(_ALSO)
+        if setting is None or name in ("groups", _PROTECT):
+            continue
         if field_name not in LINE_FIELDS:
             layer[name] = setting
             continue
+        where = (*path, name)
+        is_managed = lists.modes[field_name] == "managed"
         try:
-            is_managed = lists.modes.get(field_name) == "managed"
-            listed = read_list(
-                name,
-                setting,
-                LINE_FIELDS[field_name],
-                networks=lists.networks,
-                managed=is_managed,
-            )
-            lists.found.setdefault(field_name, []).append(listed)
-            layer[name] = listed
-            if not (listed.sources or listed.expired or listed.lines) and setting != []:
-                places.problem((*path, name), f"{name} {_NO_ENTRIES}")
+            listed = read_list(name, setting, LINE_FIELDS[field_name], networks=lists.networks, managed=is_managed)
         except UnusableEntriesError as error:
             for number, problem in error.problems:
-                places.problem((*path, name, number - 1), f"{name}: {problem}")
-    layer.pop("groups", None)
-    layer.pop(_PROTECT, None)
+                if (*where, number - 1) not in places.refused:
+                    places.problem((*where, number - 1), f"{name}: {problem}")
+            continue
+        lists.found.setdefault(field_name, []).append(listed)
+        layer[name] = listed
+        if not (listed.sources or listed.expired or listed.lines) and setting != []:
+            places.problem(where, f"{name} {_NO_ENTRIES}")
     return layer
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import signal
-import sqlite3
 import sys
 import threading
 from collections.abc import Sequence
@@ -23,13 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 chooses a free port (default)")
     parser.add_argument(
-        "--websites", type=int, default=0, metavar="N", help="websites to generate if the store is empty"
+        "--websites",
+        type=int,
+        default=0,
+        metavar="N",
+        help="websites to generate",
     )
     parser.add_argument("--seed", type=int, default=7, help="seed of the generated websites (default: %(default)s)")
-    parser.add_argument(
-        "--database", default=None, metavar="FILE", help="SQLite file to store the websites in (default: memory)"
-    )
     parser.add_argument("--api-key", default=None, metavar="KEY", help="key that clients must send (default: random)")
+    parser.add_argument("--preset", default="length", metavar="NAME", help="service to play (default: %(default)s)")
     given = parser.parse_args(arguments)
     if given.websites < 0:
         parser.error("argument --websites: must not be negative")
@@ -40,19 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from airflow_provider_analytics.sandbox.server import CONNECTION_VARIABLE, SandboxServer
     except ModuleNotFoundError as error:
         return _fail(str(error))
-    settings = {} if given.database is None else {"database": given.database}
-    server = SandboxServer(host=given.host, port=given.port, api_key=given.api_key, **settings)
+    try:
+        server = SandboxServer(
+            host=given.host,
+            port=given.port,
+            api_key=given.api_key,
+            preset=given.preset,
+        )
+    except ValueError as error:
+        parser.error(f"argument --preset: {error}")
     try:
         server.start()
     except OSError as error:
         return _fail(str(error))
-    except sqlite3.Error as error:
-        return _fail(f"{given.database}: {error}")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    if not server.websites():
-        server.seed(given.websites, given.seed)
+    server.seed(given.websites, given.seed)
     sys.stdout.write(f"{CONNECTION_VARIABLE}={shlex.quote(server.connection_json())}\n")
     sys.stdout.flush()
     stop.wait()

@@ -5,18 +5,19 @@ The endpoints are outside the prefix of the interface and require no API key.
 
 from __future__ import annotations
 
-import ipaddress
-from http import HTTPStatus
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from airflow_provider_analytics import __version__
-from airflow_provider_analytics.sandbox.faults import Fault
-from airflow_provider_analytics.sandbox.options import Options
-from airflow_provider_analytics.sandbox.state import RecordedRequest, State
-from airflow_provider_analytics.sandbox.store import Website
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
+
+if TYPE_CHECKING:
+    from airflow_provider_analytics.sandbox.app import App
 
 PREFIX = "/_sandbox"
 
@@ -30,91 +31,80 @@ class Seed(BaseModel):
     seed: int = 7
 
 
-def create_control(state: State) -> FastAPI:
-    """Return an application with the control endpoints for ``state``."""
-    app = FastAPI(
-        title="Sandbox control",
-        version=__version__,
-        openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
+def create_control(app: App) -> Starlette:
+    """Return an application with the control endpoints of ``app``."""
+
+    async def reset(_: Request) -> Response:
+        app.reset()
+        return _done()
+
+    async def seed(request: Request) -> Response:
+        wanted = Seed.model_validate_json(await request.body())
+        app.store.seed(wanted.websites, wanted.seed)
+        return _done()
+
+    async def websites(_: Request) -> Response:
+        return JSONResponse(app.store.websites())
+
+    async def options(request: Request) -> Response:
+        if request.method == "POST":
+            app.options = app.options.changed(await request.json())
+        return JSONResponse(app.options.model_dump(mode="json"))
+
+    async def faults(request: Request) -> Response:
+        if request.method == "GET":
+            pending = [fault.model_dump(mode="json") for fault in app.faults.pending()]
+            return JSONResponse(pending)
+        if request.method == "DELETE":
+            app.faults.clear()
+            return _done()
+        fault = app.fault_type.model_validate_json(await request.body())
+        app.faults.add(fault)
+        return _done()
+
+    async def requests(request: Request) -> Response:
+        if request.method == "DELETE":
+            app.requests.clear()
+            return _done()
+        return JSONResponse([_without_secrets(one) for one in app.requests])
+
+    endpoints = {
+        reset: ["POST"],
+        seed: ["POST"],
+        websites: ["GET"],
+        options: ["GET", "POST"],
+        faults: ["GET", "POST", "DELETE"],
+        requests: ["GET", "DELETE"],
+    }
+    return Starlette(
+        routes=[
+            Route(f"{PREFIX}/{endpoint.__name__}", endpoint, methods=methods) for endpoint, methods in endpoints.items()
+        ],
+        exception_handlers={ValueError: _invalid},
     )
-    router = APIRouter(prefix=PREFIX, dependencies=[Depends(_require_loopback)])
-
-    @router.post("/reset", status_code=HTTPStatus.NO_CONTENT, response_model=None)
-    async def reset() -> None:
-        """Remove all websites, faults and recorded requests, and restore the initial options."""
-        state.reset()
-
-    @router.post("/seed", status_code=HTTPStatus.NO_CONTENT, response_model=None)
-    async def seed(wanted: Seed) -> None:
-        """Add generated websites."""
-        state.store.seed(wanted.websites, wanted.seed)
-
-    @router.get("/websites")
-    async def websites() -> list[Website]:
-        """List all websites, oldest first, without passwords."""
-        return state.store.websites()
-
-    @router.get("/options")
-    async def options() -> Options:
-        """Show the current options."""
-        return state.options
-
-    @router.post("/options")
-    async def configure(changes: Annotated[dict[str, Any], Body()]) -> Options:
-        """Change some options."""
-        try:
-            state.options = state.options.changed(changes)
-        except ValidationError as error:
-            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, error.errors(include_url=False)) from error
-        return state.options
-
-    @router.get("/faults")
-    async def faults() -> list[Fault]:
-        """List the pending faults; ``skip`` and ``times`` are the remaining counts."""
-        return state.faults.pending()
-
-    @router.post("/faults", status_code=HTTPStatus.NO_CONTENT, response_model=None)
-    async def add_fault(fault: Fault) -> None:
-        """Append a fault to the pending ones."""
-        state.faults.add(fault)
-
-    @router.delete("/faults", status_code=HTTPStatus.NO_CONTENT, response_model=None)
-    async def clear_faults() -> None:
-        """Remove all faults."""
-        state.faults.clear()
-
-    @router.get("/requests")
-    async def requests() -> list[dict[str, Any]]:
-        """List the recorded requests in order of arrival, without secrets."""
-        return [_without_secrets(request) for request in state.requests]
-
-    @router.delete("/requests", status_code=HTTPStatus.NO_CONTENT, response_model=None)
-    async def clear_requests() -> None:
-        """Remove the recorded requests."""
-        state.requests.clear()
-
-    app.include_router(router)
-    return app
 
 
-async def _require_loopback(request: Request) -> None:
-    if request.client is None or not ipaddress.ip_address(request.client.host).is_loopback:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "The control endpoints accept only clients on this machine.")
+async def _invalid(_: Request, error: Exception) -> Response:
+    return JSONResponse({"message": str(error)}, 422)
+
+
+def _done() -> Response:
+    return Response(status_code=204)
 
 
 def _without_secrets(request: RecordedRequest) -> dict[str, Any]:
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+    headers = dict(Headers(raw=request.headers))
     if "authorization" in headers:
         headers["authorization"] = "right" if request.authorized else "wrong"
+    form = []
+    for name, value in request.form:
+        form.append((name, "***" if name == "password" else value))
     return {
         "operation": request.operation,
         "method": request.method,
         "path": request.path,
         "query": request.query,
-        "form": [(name, "***" if name == "password" else value) for name, value in request.form],
+        "form": form,
         "headers": headers,
         "status": request.status,
     }

@@ -1,24 +1,19 @@
-"""Fault injection: faults, the queue of pending ones, and the responses they produce."""
+"""Faults: which requests they affect, and what they do to the response."""
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
-from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from airflow_provider_analytics.sandbox.options import Options
-from airflow_provider_analytics.sandbox.routes import Operation
+from airflow_provider_analytics.sandbox.requests import Operation, RecordedRequest
 from airflow_provider_analytics.sandbox.store import Store, Website
 
-_BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
+_LARAVEL_MESSAGES = {429: "Too Many Attempts.", 500: "Server Error"}
 
 
 class Drift(BaseModel):
@@ -40,26 +35,32 @@ class Drift(BaseModel):
         :raises ValueError: if a listed website does not exist.
         """
         if isinstance(self.create, int):
-            store.seed(self.create, seed=store.count())
+            existing = len(store.websites())
+            store.seed(self.create, seed=existing)
         else:
             for domain in self.create:
-                store.add(domain, unique=False)
-        for website in _select_websites(store, self.delete):
+                store.add(domain)
+        for website in _selected(store, self.delete):
             store.delete(website["id"])
-        for website in _select_websites(store, self.flip_favorite):
-            store.update(website["id"], {"favorite": not website["favorite"]})
+        for website in _selected(store, self.flip_favorite):
+            flipped = not website["favorite"]
+            store.update(website["id"], {"favorite": flipped})
 
 
-def _select_websites(store: Store, which: int | list[int | str]) -> list[Website]:
-    return store.sample(which) if isinstance(which, int) else [_find_website(store, name) for name in which]
-
-
-def _find_website(store: Store, name: int | str) -> Website:
-    found = store.get(name) if isinstance(name, int) else next(iter(store.find(name)), None)
-    if found is None:
-        msg = f"no website {name!r} in the store"
-        raise ValueError(msg)
-    return found
+def _selected(
+    store: Store,
+    which: int | list[int | str],
+) -> list[Website]:
+    if isinstance(which, int):
+        return store.sample(which)
+    known: dict[int | str, Website] = {}
+    for website in store.websites():
+        known[website["id"]] = website
+        known.setdefault(website["domain"], website)
+    missing = [name for name in which if name not in known]
+    if missing:
+        raise ValueError(f"no website {missing[0]!r} in the store")
+    return [known[name] for name in which]
 
 
 class Fault(BaseModel):
@@ -68,7 +69,7 @@ class Fault(BaseModel):
     All fields can be combined. A fault with only default values changes nothing. The fields from ``operation`` to
     ``times`` select the requests. ``commit`` decides whether such a request is processed. Then ``drift`` changes the
     store. After ``delay``, the connection is reset (``drop``) or a response is sent. The response is the real one, or
-    it consists of ``status``, ``headers`` and ``body``. The remaining fields modify it.
+    it consists of ``status``, ``headers`` and ``body``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
@@ -77,82 +78,87 @@ class Fault(BaseModel):
     operation: Operation | Literal["any"] = "any"
     #: Select requests whose path and query string contain a match of this regular expression, such as ``/websites/17$``
     #: or ``page=3\b``.
-    target: str | None = None
+    target: re.Pattern[str] | None = None
     #: Number of matching requests to skip first.
     skip: int = Field(default=0, ge=0)
     #: Number of requests to affect after that; None: all until the faults are cleared.
     times: int | None = Field(default=1, ge=1)
 
-    #: Whether the request is processed. The default is true, unless the response is dropped or replaced by ``status``,
-    #: ``body`` or ``echo``.
+    #: Whether the request is processed. The default is true, unless the response is dropped or replaced by ``status``
+    #: or ``body``.
     commit: bool | None = None
     #: Changes to the store after the request is processed and before the response is sent.
     drift: Drift | None = None
-    #: Options (of :class:`~airflow_provider_analytics.sandbox.options.Options`) that differ for these requests.
-    options: dict[str, Any] = Field(default_factory=dict)
     #: Seconds before the response begins.
     delay: float = Field(default=0, ge=0)
     #: Reset the connection instead of sending a response.
     drop: bool = False
 
     #: Status of the response. Default: the real one, or 200 if the request is not processed.
-    status: int | None = Field(default=None, ge=200, le=599)
-    #: Headers to add or replace; None removes one.
+    status: int | None = Field(
+        default=None,
+        ge=200,
+        le=599,
+    )
+    #: Headers to add or replace; None removes one. With a ``Content-Length`` above the length of the body, the
+    #: connection is closed in the middle of the body.
     headers: dict[str, str | None] = Field(default_factory=dict)
     #: Replacement of the body. Text is sent as HTML, a dict or list as JSON, and bytes without a content type.
     #: ``headers`` can set another type. With a ``status`` and no body, an error has the sandbox's error body. Other
     #: responses are empty.
     body: bytes | str | dict[str, Any] | list[Any] | None = None
-    #: Replace the body by an error that repeats the request's Authorization header and form fields.
-    echo: bool = False
-
-    #: Compress the body, before ``cut``.
-    gzip: bool = False
-    #: Send only ``body[:cut]``, then close the connection.
-    cut: int | None = None
-    #: Framing of the body. ``length``: Content-Length of the whole body. ``chunked``: chunked encoding. ``matching``:
-    #: Content-Length of the bytes that are sent, so a cut truncates only the content and the connection stays open.
-    framing: Literal["length", "chunked", "matching"] = "length"
-    #: Seconds between the bytes of status line and headers, which are then never completed; 0 sends them at once.
-    head_interval: float = Field(default=0, ge=0)
-    #: Seconds between the bytes of the body; 0 sends them at once.
-    interval: float = Field(default=0, ge=0)
-    #: Send spaces after the body until the client disconnects or the sandbox stops. One space is sent per ``interval``.
-    #: If the interval is 0, spaces are sent as fast as the client reads.
-    endless: bool = False
-
-    @field_validator("options")
-    @classmethod
-    def _known_options(cls, options: dict[str, Any]) -> dict[str, Any]:
-        Options().changed(options)
-        return options
-
-    @field_validator("target")
-    @classmethod
-    def _regular_expression(cls, target: str | None) -> str | None:
-        try:
-            re.compile(target or "")
-        except re.error as error:
-            msg = f"not a regular expression: {error}"
-            raise ValueError(msg) from error
-        return target
 
     @property
     def commits(self) -> bool:
         """Whether the request is processed."""
         if self.commit is not None:
             return self.commit
-        return not (self.drop or self._replaces_body)
+        return not (self.drop or self.replaces_body)
 
     @property
-    def _replaces_body(self) -> bool:
-        return self.status is not None or self.body is not None or self.echo
+    def replaces_body(self) -> bool:
+        """Whether the body is not the real one."""
+        return self.status is not None or self.body is not None
 
-    def matches(self, operation: Operation | None, target: str) -> bool:
-        """Whether a request matches ``operation`` and ``target``, regardless of ``skip`` and ``times``."""
-        if self.operation not in ("any", operation):
+    def matches(self, request: RecordedRequest) -> bool:
+        """Whether a request has the ``operation`` and ``target``, regardless of ``skip`` and ``times``."""
+        if self.operation not in ("any", request.operation):
             return False
-        return self.target is None or re.search(self.target, target) is not None
+        if self.target is None:
+            return True
+        return self.target.search(request.target) is not None
+
+    def apply(self, real: Response | None) -> Response:
+        """Return the response to send.
+
+        :param real: the real response; None if the request was not processed.
+        """
+        response = real or Response()
+        if self.replaces_body:
+            response = self._replacement(self.status or response.status_code)
+        for name, value in self.headers.items():
+            if value is None:
+                del response.headers[name]
+            else:
+                response.headers[name] = value
+        return response
+
+    def _replacement(self, status: int) -> Response:
+        if status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
+            return Response(status_code=status)
+        if self.body is None and status >= HTTPStatus.BAD_REQUEST:
+            return JSONResponse({"message": _message(status)}, status)
+        if self.body is None or isinstance(self.body, bytes):
+            return Response(self.body, status)
+        if isinstance(self.body, str):
+            return HTMLResponse(self.body, status)
+        return JSONResponse(self.body, status)
+
+
+def _message(status: int) -> str:
+    if status in _LARAVEL_MESSAGES:
+        return _LARAVEL_MESSAGES[status]
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
 
 
 class FaultQueue:
@@ -177,7 +183,7 @@ class FaultQueue:
         with self._lock:
             return list(self._pending)
 
-    def take(self, operation: Operation | None, target: str) -> Fault | None:
+    def take(self, request: RecordedRequest) -> Fault | None:
         """Count a request and return the fault that applies to it, if any.
 
         Each matching fault with a remaining ``skip`` counts the request as skipped. The first other matching fault
@@ -187,79 +193,15 @@ class FaultQueue:
         with self._lock:
             remaining: list[Fault] = []
             for fault in self._pending:
-                if not fault.matches(operation, target):
-                    remaining.append(fault)
-                elif fault.skip:
-                    remaining.append(fault.model_copy(update={"skip": fault.skip - 1}))
-                elif taken is not None or fault.times is None:
-                    remaining.append(fault)
-                    taken = taken or fault
-                else:
-                    taken = fault
-                    if fault.times > 1:
-                        remaining.append(fault.model_copy(update={"times": fault.times - 1}))
+                left = fault
+                if fault.matches(request):
+                    if fault.skip:
+                        left = fault.model_copy(update={"skip": fault.skip - 1})
+                    elif taken is None:
+                        taken = fault
+                        times = fault.times and fault.times - 1
+                        left = fault.model_copy(update={"times": times})
+                if left.times != 0:
+                    remaining.append(left)
             self._pending = remaining
         return taken
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A response before it is sent, without the headers Content-Length and Transfer-Encoding."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-def make_answer(fault: Fault, real: Answer | None, *, authorization: str, form: bytes) -> Answer:
-    """Apply a fault to the real response and return the result.
-
-    :param real: the real response; None if the request was not processed.
-    """
-    answer = real or Answer(HTTPStatus.OK, {}, b"")
-    if fault._replaces_body:
-        answer = _replacement(fault, answer.status, authorization, form)
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    body = answer.body
-    if fault.gzip:
-        body = gzip.compress(body, mtime=0)
-        headers["content-encoding"] = "gzip"
-    for name, value in fault.headers.items():
-        headers.pop(name.lower(), None)
-        if value is not None:
-            headers[name.lower()] = value
-    if answer.status in _BODILESS:
-        body = b""
-    return Answer(answer.status, headers, body)
-
-
-def _replacement(fault: Fault, real_status: int, authorization: str, form: bytes) -> Answer:
-    status = fault.status or real_status
-    if fault.echo:
-        return _json_response(status, _echo(authorization, form))
-    if fault.body is None:
-        if status >= HTTPStatus.BAD_REQUEST:
-            return _json_response(status, {"message": _phrase(status), "errors": {}})
-        return Answer(status, {}, b"")
-    if isinstance(fault.body, bytes):
-        return Answer(status, {}, fault.body)
-    if isinstance(fault.body, str):
-        return Answer(status, {"content-type": "text/html; charset=utf-8"}, fault.body.encode())
-    return _json_response(status, fault.body)
-
-
-def _json_response(status: int, value: Any) -> Answer:
-    return Answer(status, {"content-type": "application/json"}, json.dumps(value).encode())
-
-
-def _echo(authorization: str, form: bytes) -> dict[str, Any]:
-    text = form.decode("latin-1")
-    fields = {name: [value] for name, value in parse_qsl(text, keep_blank_values=True)}
-    return {"message": f"Could not handle Authorization: {authorization} with body {text}", "errors": fields}
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"

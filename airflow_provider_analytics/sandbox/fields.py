@@ -1,144 +1,202 @@
-"""The fields of a website, declared once.
+"""Fields of a website and parameters of the list, declared once, with Laravel's messages for wrong values.
 
-:data:`WEBSITE_FIELDS` defines form fields, the SQLite table, the records in responses, and their OpenAPI schema. The
-table is deliberately independent of ``airflow_provider_analytics.api``, so that it does not repeat mistakes made there.
+The tables are deliberately independent of ``airflow_provider_analytics.api``, so that they do not repeat mistakes made
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
-from airflow_provider_analytics.sandbox.value_types import BOOLEAN, DOMAIN, TEXT, ValueType, integer
+from airflow_provider_analytics.sandbox import laravel
+
+_REQUIRED = "The {} field is required."
+_NOT_IN = "The selected {} is invalid."
+_BOOLEANS = {
+    "1": True,
+    "0": False,
+    "true": True,
+    "false": False,
+}
+_LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
+_DOMAIN = rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*{_LABEL}\.?"
+
+#: Converts text to a value. Raises ValueError whose arguments are messages, with ``{}`` for the name of the field.
+Parse = Callable[[str], Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+def one_of(*allowed: str) -> Parse:
+    """Return a parser of one of these words."""
+
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(_NOT_IN)
+        return text
+
+    return parse
+
+
+def integer(*allowed: int) -> Parse:
+    """Return a parser of one of these integers, without sign or leading zeros."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch("-?[0-9]+", text):
+            raise ValueError("The {} field must be an integer.", _NOT_IN)
+        if text not in map(str, allowed):
+            raise ValueError(_NOT_IN)
+        return int(text)
+
+    return parse
+
+
+def boolean(text: str) -> bool:
+    """Parse a boolean."""
+    if text not in _BOOLEANS:
+        raise ValueError("The {} field must be true or false.")
+    return _BOOLEANS[text]
+
+
+def boolean_by_rule(text: str) -> bool:
+    """Parse a boolean as Laravel's rule ``boolean`` does: only 1 and 0."""
+    return boolean(text if text in ("0", "1") else "")
+
+
+def domain(text: str) -> str:
+    """Parse a domain name."""
+    if not text:
+        raise ValueError(_REQUIRED)
+    if not re.fullmatch(_DOMAIN, text):
+        raise ValueError("The {} field format is invalid.")
+    return text
+
+
+def page(text: str) -> int:
+    """Parse the number of a page; any text that is no number means the first page."""
+    if not re.fullmatch("[0-9]{1,15}", text):
+        return 1
+    return max(1, int(text))
+
+
+@dataclass(frozen=True)
 class Field:
-    """A field of a website.
+    """A field of a website, or a parameter of the list.
 
-    :param name: its name in forms, in responses and as an SQLite column.
-    :param form: the type of its value in forms; None: the field is not in forms.
-    :param meaning: its description in OpenAPI, for form fields.
-    :param default: its value if a create omits the field.
+    :param parse: parser of its text; None: requests cannot contain it.
+    :param default: its value if it is omitted.
     :param required: whether a create must contain it.
     :param on_create: whether a create may contain it.
     :param on_update: whether an update may contain it.
-    :param column: type and constraints of the SQLite column.
-    :param shown_as: JSON schema of its value in responses; None: the field is not in responses.
+    :param is_shown: whether responses contain it.
     """
 
     name: str
-    form: ValueType | None = None
-    meaning: str = ""
+    parse: Parse | None = None
     default: Any = None
     required: bool = False
-    on_create: bool = False
-    on_update: bool = False
-    column: str
-    shown_as: Mapping[str, Any] | None
+    on_create: bool = True
+    on_update: bool = True
+    is_shown: bool = True
 
 
-_FLAG = {"type": "integer", "enum": [0, 1]}
-_BOOLEAN = {"type": "boolean"}
-_OPTIONAL_TEXT = {"type": ["string", "null"]}
-
-#: Every field, in the order of forms and responses.
+#: Every field of a website, in the order of responses.
 WEBSITE_FIELDS = (
-    Field(
-        name="id",
-        column="INTEGER PRIMARY KEY AUTOINCREMENT",
-        shown_as={"type": "integer", "minimum": 1},
-    ),
-    Field(
-        name="domain",
-        form=DOMAIN,
-        meaning="domain name",
-        required=True,
-        on_create=True,
-        column="TEXT NOT NULL",
-        shown_as={"type": "string"},
-    ),
-    Field(
-        name="privacy",
-        form=integer(0, 1, 2),
-        meaning="0 public, 1 private, 2 password",
-        default=0,
-        on_create=True,
-        on_update=True,
-        column="INTEGER NOT NULL",
-        shown_as={"type": "integer", "enum": [0, 1, 2]},
-    ),
-    Field(
-        name="password",
-        form=TEXT,
-        meaning="password of the statistics page; no effect unless privacy is 2",
-        on_create=True,
-        on_update=True,
-        column="TEXT",
-        shown_as=None,
-    ),
-    Field(
-        name="email",
-        form=integer(0, 1),
-        meaning="periodic e-mail reports",
-        default=0,
-        on_create=True,
-        on_update=True,
-        column="INTEGER NOT NULL",
-        shown_as=_FLAG,
-    ),
-    Field(
-        name="exclude_bots",
-        form=integer(0, 1),
-        meaning="exclude common bots from tracking",
-        default=1,
-        on_create=True,
-        on_update=True,
-        column="INTEGER NOT NULL",
-        shown_as=_FLAG,
-    ),
-    Field(
-        name="exclude_params",
-        form=TEXT,
-        meaning="URL query parameters to exclude, one per line",
-        on_create=True,
-        on_update=True,
-        column="TEXT",
-        shown_as=_OPTIONAL_TEXT,
-    ),
-    Field(
-        name="exclude_ips",
-        form=TEXT,
-        meaning="IP addresses to exclude, one per line",
-        on_create=True,
-        on_update=True,
-        column="TEXT",
-        shown_as=_OPTIONAL_TEXT,
-    ),
-    Field(
-        name="favorite",
-        form=BOOLEAN,
-        meaning="marked as favorite",
-        default=False,
-        on_update=True,
-        column="INTEGER NOT NULL",
-        shown_as=_BOOLEAN,
-    ),
-    Field(
-        name="created_at",
-        column="TEXT NOT NULL",
-        shown_as={"type": "string", "format": "date-time"},
-    ),
+    Field("id"),
+    Field("domain", domain, required=True, on_update=False),
+    Field("privacy", integer(0, 1, 2), default=0),
+    Field("password", str, is_shown=False),
+    Field("email", integer(0, 1), default=0),
+    Field("exclude_bots", integer(0, 1), default=1),
+    Field("exclude_params", str),
+    Field("exclude_ips", str),
+    Field("favorite", boolean, default=False, on_create=False),
+    Field("created_at"),
 )
+_FORM_FIELDS = [field for field in WEBSITE_FIELDS if field.parse is not None]
+CREATE_FIELDS = [field for field in _FORM_FIELDS if field.on_create]
+UPDATE_FIELDS = [field for field in _FORM_FIELDS if field.on_update]
+#: Values of a new website.
+DEFAULTS = {field.name: field.default for field in _FORM_FIELDS if not field.required}
 
-#: JSON schemas of the fields in responses.
-SHOWN = {field.name: field.shown_as for field in WEBSITE_FIELDS if field.shown_as is not None}
-#: Fields that responses contain as 0 or 1.
-FLAGS = tuple(name for name, schema in SHOWN.items() if schema == _FLAG)
-#: Exclusion lists, stored as text with one entry per line.
-LISTS = tuple(name for name, schema in SHOWN.items() if schema == _OPTIONAL_TEXT)
-#: Fields that responses contain as a boolean; SQLite stores them as integers.
-BOOLEANS = tuple(name for name, schema in SHOWN.items() if schema == _BOOLEAN)
-#: Defaults of all form fields except the domain.
-DEFAULTS = {field.name: field.default for field in WEBSITE_FIELDS if field.form is not None and not field.required}
+LIST_PARAMETERS = [
+    Field("search", str, default=""),
+    Field("search_by", one_of("domain"), default="domain"),
+    Field("favorite", boolean),
+    Field("sort_by", one_of("id", "domain"), default="id"),
+    Field("sort", one_of("desc", "asc"), default="desc"),
+    Field(
+        "per_page",
+        integer(
+            10,
+            25,
+            50,
+            100,
+        ),
+        default=100,
+    ),
+]
+
+
+def decode_pairs(raw: bytes) -> list[tuple[str, str]]:
+    """Decode a query string or an ``application/x-www-form-urlencoded`` body; blank values are kept.
+
+    :raises ValueError: if it is malformed.
+    """
+    if not raw:
+        return []
+    return parse_qsl(
+        raw.decode("ascii"),
+        keep_blank_values=True,
+        strict_parsing=True,
+        errors="strict",
+    )
+
+
+def read_values(
+    raw: bytes,
+    fields: Sequence[Field],
+    *,
+    by_rule: bool = False,
+) -> dict[str, Any]:
+    """Decode a query string or form, and return the given values by name.
+
+    Unlike Laravel, it rejects names that are not in ``fields``, and names that are given twice.
+
+    :param by_rule: parse booleans by Laravel's rule.
+    :raises ApiError: with all problems at once.
+    """
+    try:
+        pairs = decode_pairs(raw)
+    except ValueError:
+        raise laravel.invalid({"body": ["The data must be URL-encoded name=value pairs."]}) from None
+    parsers = {field.name: field.parse for field in fields}
+    values: dict[str, Any] = {}
+    errors: dict[str, list[str]] = {}
+
+    def reject(name: str, *messages: str) -> None:
+        label = name.replace("_", " ")
+        found = errors.setdefault(name, [])
+        found += [message.format(label) for message in messages]
+
+    for name, text in pairs:
+        parse = parsers.get(name)
+        if parse is None:
+            reject(name, "The {} field is prohibited.")
+        elif name in values:
+            reject(name, "The {} field has a duplicate value.")
+        else:
+            values[name] = None
+            parse = boolean_by_rule if by_rule and parse is boolean else parse
+            try:
+                values[name] = parse(text)
+            except ValueError as error:
+                reject(name, *error.args)
+    for field in fields:
+        if field.required and field.name not in values:
+            reject(field.name, _REQUIRED)
+    if errors:
+        raise laravel.invalid(errors)
+    return values

@@ -1,4 +1,4 @@
-"""pytest plugin with the fixture ``analytics_sandbox``; loading it imports neither FastAPI nor uvicorn."""
+"""pytest plugin with the fixture ``analytics_sandbox``; loading it imports neither Starlette nor uvicorn."""
 
 from __future__ import annotations
 

@@ -9,15 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 _ADJECTIVES = (
-    "amber", "bold", "brisk", "calm", "clear", "copper", "crisp", "early", "fair", "gentle", "golden", "green",
-    "happy", "humble", "ivory", "keen", "lively", "lucky", "mellow", "misty", "noble", "quiet", "rapid", "rustic",
-    "silver", "solar", "steady", "sunny", "tidy", "vivid",
-)  # fmt: skip
+    "amber bold brisk calm clear copper crisp early fair gentle golden green happy humble ivory keen lively lucky "
+    "mellow misty noble quiet rapid rustic silver solar steady sunny tidy vivid"
+)
 _NOUNS = (
-    "acorn", "anchor", "bakery", "beacon", "bridge", "brook", "cedar", "cellar", "comet", "drum", "falcon", "forge",
-    "garden", "harbor", "kettle", "lantern", "ledger", "maple", "meadow", "mill", "orchard", "pebble", "press",
-    "river", "sail", "studio", "tailor", "trail", "valley", "workshop",
-)  # fmt: skip
+    "acorn anchor bakery beacon bridge brook cedar cellar comet drum falcon forge garden harbor kettle lantern "
+    "ledger maple meadow mill orchard pebble press river sail studio tailor trail valley workshop"
+)
 _PREFIXES = ("", "", "", "", "blog.", "docs.", "shop.", "www.")
 # Names and addresses reserved for documentation (RFC 2606, 5737, 3849), which have no owner.
 _SUFFIXES = (".example", ".example.com", ".example.net", ".example.org")
@@ -26,7 +24,11 @@ _QUERY_PARAMETERS = ("utm_source", "utm_medium", "utm_campaign", "gclid", "fbcli
 _FIRST_CREATED = datetime(2021, 1, 4, 8, 0, tzinfo=UTC)
 
 
-def generate_websites(count: int, seed: int, taken: AbstractSet[str] = frozenset()) -> Iterator[dict[str, Any]]:
+def generate_websites(
+    count: int,
+    seed: int,
+    taken: AbstractSet[str] = frozenset(),
+) -> Iterator[dict[str, Any]]:
     """Yield ``count`` websites, oldest first, with distinct domains that are not in ``taken``.
 
     70 % are public, 20 % private and 10 % password-protected; 30 % exclude IP addresses, 25 % query parameters; 10 %
@@ -54,11 +56,15 @@ def generate_websites(count: int, seed: int, taken: AbstractSet[str] = frozenset
 
 
 def _new_domain(rng: random.Random, used: AbstractSet[str]) -> str:
-    stem = f"{rng.choice(_PREFIXES)}{rng.choice(_ADJECTIVES)}-{rng.choice(_NOUNS)}"
+    prefix = rng.choice(_PREFIXES)
+    adjective = rng.choice(_ADJECTIVES.split())
+    noun = rng.choice(_NOUNS.split())
     suffix = rng.choice(_SUFFIXES)
-    domain, number = stem + suffix, 2
+    domain = f"{prefix}{adjective}-{noun}{suffix}"
+    number = 2
     while domain in used:
-        domain, number = f"{stem}-{number}{suffix}", number + 1
+        domain = f"{prefix}{adjective}-{noun}-{number}{suffix}"
+        number += 1
     return domain
 
 
@@ -68,7 +74,12 @@ def _address(rng: random.Random) -> str:
     return f"{rng.choice(_IPV4_NETWORKS)}{rng.randrange(1, 255)}"
 
 
-def _lines(rng: random.Random, share: float, entry: Callable[[], str]) -> str | None:
+def _lines(
+    rng: random.Random,
+    share: float,
+    entry: Callable[[], str],
+) -> str | None:
     if rng.random() >= share:
         return None
-    return "\n".join(dict.fromkeys(entry() for _ in range(rng.randint(1, 4))))
+    lines = [entry() for _ in range(rng.randint(1, 4))]
+    return "\n".join(dict.fromkeys(lines))

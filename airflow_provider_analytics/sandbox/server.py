@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import secrets
 import socket
 import ssl
 import threading
-from collections.abc import Callable
 from os import PathLike, fspath
-from types import TracebackType
 from typing import Any, Literal, Self
 
 try:
     import uvicorn
 
-    from airflow_provider_analytics.sandbox.app import create_app
-    from airflow_provider_analytics.sandbox.control import create_control
+    from airflow_provider_analytics.sandbox.app import App
     from airflow_provider_analytics.sandbox.faults import Fault
-    from airflow_provider_analytics.sandbox.middleware import FaultMiddleware, options_for
     from airflow_provider_analytics.sandbox.options import Options
-    from airflow_provider_analytics.sandbox.routes import Operation
-    from airflow_provider_analytics.sandbox.state import RecordedRequest, State
 except ModuleNotFoundError as error:
-    if error.name not in {"fastapi", "pydantic", "starlette", "uvicorn"}:
+    missing = (error.name or "").partition(".")[0]
+    if missing not in {"pydantic", "starlette", "uvicorn"}:
         raise
-    msg = f"The sandbox needs {error.name}: pip install 'airflow-provider-analytics[sandbox]'"
-    raise ModuleNotFoundError(msg, name=error.name) from error
+    msg = f"The sandbox needs {missing}: pip install 'airflow-provider-analytics[sandbox]'"
+    raise ModuleNotFoundError(msg, name=missing) from error
 
-from airflow_provider_analytics.sandbox.store import MEMORY, Store, Website
+from airflow_provider_analytics.sandbox.requests import Operation, RecordedRequest
+from airflow_provider_analytics.sandbox.store import Website
 
 CONNECTION_VARIABLE = "AIRFLOW_CONN_ANALYTICS_DEFAULT"
 
@@ -49,13 +44,16 @@ class SandboxServer:
     :param host: address to listen on; loopback by default.
     :param port: port to listen on; 0 chooses a free port.
     :param api_key: API key that clients must send; random by default.
-    :param database: SQLite file to store the websites in; in memory by default.
     :param root: sub-path of the base URL, such as ``/app``.
     :param ssl_certfile: certificate (PEM) for TLS; requires ``ssl_keyfile``.
     :param ssl_keyfile: private key (PEM) of the certificate.
     :param ssl_ca_certs: CA (PEM) that must have signed the certificate of every client.
+    :param preset: name of a common service in :data:`~airflow_provider_analytics.sandbox.options.PRESETS`.
     :param options: initial :class:`~airflow_provider_analytics.sandbox.options.Options`, by name.
     """
+
+    _app_type: type[App] = App
+    _options_type: type[Options] = Options
 
     def __init__(
         self,
@@ -63,31 +61,31 @@ class SandboxServer:
         host: str = "127.0.0.1",
         port: int = 0,
         api_key: str | None = None,
-        database: str | PathLike[str] = MEMORY,
         root: str = "",
         ssl_certfile: str | PathLike[str] | None = None,
         ssl_keyfile: str | PathLike[str] | None = None,
         ssl_ca_certs: str | PathLike[str] | None = None,
+        preset: str = "length",
         options: dict[str, Any] | None = None,
     ) -> None:
         self.api_key = api_key or secrets.token_hex(16)
         self._address = (host, port)
         self._root = root.rstrip("/")
-        self._database = fspath(database)
         self._tls: dict[str, Any] = {}
         if ssl_certfile:
-            self._tls = {"ssl_certfile": ssl_certfile, "ssl_keyfile": ssl_keyfile}
+            self._tls["ssl_certfile"] = ssl_certfile
+            self._tls["ssl_keyfile"] = ssl_keyfile
         if ssl_ca_certs:
-            self._tls |= {"ssl_ca_certs": fspath(ssl_ca_certs), "ssl_cert_reqs": ssl.CERT_REQUIRED}
-        self._options = Options().changed(options or {})
+            self._tls["ssl_ca_certs"] = fspath(ssl_ca_certs)
+            self._tls["ssl_cert_reqs"] = ssl.CERT_REQUIRED
+        initial = {"preset": preset, **(options or {})}
+        self._options = self._options_type().changed(initial)
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -95,24 +93,18 @@ class SandboxServer:
 
         :raises OSError: if the address cannot be used.
         """
-        with contextlib.ExitStack() as undo:
-            store = undo.enter_context(contextlib.closing(Store(self._database)))
-            listener = undo.enter_context(self._listen())
-            state = State(store, self.api_key, self._options)
-            middleware = FaultMiddleware(
-                state,
-                create_app(store, self.api_key, options_for, self._root),
-                create_control(state),
-                root=self._root,
-                transport_of=lambda client: server.transport_of(client),
-            )
-            server = _Uvicorn(self._config(middleware))
-            undo.pop_all()
-        self._state = state
+        app = self._app_type(self.api_key, self._options, self._root)
+        server = _Uvicorn(self._config(app))
+        app.transport_of = server.transport_of
+        listener = self._listen()
+        self._app = app
         self._server = server
         self._port = listener.getsockname()[1]
         self._thread = threading.Thread(
-            target=server.run, kwargs={"sockets": [listener]}, name="analytics-sandbox", daemon=True
+            target=server.run,
+            args=[[listener]],
+            name="analytics-sandbox",
+            daemon=True,
         )
         self._thread.start()
         if not server.ready.wait(_START_SECONDS):
@@ -126,9 +118,9 @@ class SandboxServer:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
 
-    def _config(self, application: FaultMiddleware) -> uvicorn.Config:
+    def _config(self, app: App) -> uvicorn.Config:
         config = uvicorn.Config(
-            application,
+            app,
             # The default depends on the installed packages.
             http="h11",
             loop="asyncio",
@@ -146,21 +138,23 @@ class SandboxServer:
         return config
 
     def stop(self) -> None:
-        """Abort open connections, stop listening and close the store."""
+        """Abort open connections and stop listening."""
         self._server.should_exit = True
         self._thread.join()
-        self._state.store.close()
 
     @property
     def url(self) -> str:
         """Base URL without a trailing slash."""
         host = self._address[0]
         scheme = "https" if self._tls else "http"
-        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self._port}{self._root}"
+        if ":" in host:
+            host = f"[{host}]"
+        return f"{scheme}://{host}:{self._port}{self._root}"
 
     def connection_json(self) -> str:
         """Return the Airflow connection to this server as JSON."""
-        return json.dumps({"conn_type": "analytics", "host": self.url, "password": self.api_key})
+        connection = {"conn_type": "analytics", "host": self.url, "password": self.api_key}
+        return json.dumps(connection)
 
     @property
     def connection_env(self) -> dict[str, str]:
@@ -169,40 +163,44 @@ class SandboxServer:
 
     def reset(self) -> None:
         """Remove all websites, faults and recorded requests, and restore the initial options."""
-        self._state.reset()
+        self._app.reset()
 
     def seed(self, count: int, seed: int = 7) -> None:
         """Add ``count`` generated websites, repeatable by ``seed``."""
-        self._state.store.seed(count, seed)
+        self._app.store.seed(count, seed)
 
     def add_website(self, domain: str, **settings: Any) -> Website:
         """Add a website without a request and return it, even if its domain is taken."""
-        return self._state.store.add(domain, unique=False, **settings)
+        return dict(self._app.store.add(domain, **settings))
 
     def change_website(self, website_id: int, **settings: Any) -> Website | None:
         """Change a website without a request and return it, or None if it does not exist."""
-        return self._state.store.update(website_id, settings)
+        website = self._app.store.update(website_id, settings)
+        return website and dict(website)
 
     def remove_website(self, website_id: int) -> bool:
         """Delete a website without a request; return False if it does not exist."""
-        return self._state.store.delete(website_id)
+        return self._app.store.delete(website_id) is not None
 
     def websites(self) -> list[Website]:
         """Return all websites, oldest first, without passwords."""
-        return self._state.store.websites()
+        return [dict(website) for website in self._app.store.websites()]
 
     def stored_password(self, website_id: int) -> str | None:
         """Return the stored password of a website; responses never contain it."""
-        return self._state.store.password(website_id)
+        return self._app.store.password(website_id)
 
     @property
     def options(self) -> Options:
         """Current options."""
-        return self._state.options
+        return self._app.options
 
     def configure(self, **options: Any) -> None:
-        """Change options until the next :meth:`reset`."""
-        self._state.options = self._state.options.changed(options)
+        """Change options until the next :meth:`reset`.
+
+        :param options: options by name; with ``preset``, the other options start from their defaults.
+        """
+        self._app.options = self._app.options.changed(options)
 
     def fault(self, operation: Operation | Literal["any"] = "any", **fields: Any) -> None:
         """Add a fault to the next requests of an operation.
@@ -210,29 +208,26 @@ class SandboxServer:
         :param fields: fields of :class:`~airflow_provider_analytics.sandbox.faults.Fault`.
         :raises ValueError: for an unknown field or a bad value.
         """
-        self._state.faults.add(Fault(operation=operation, **fields))
+        fault = self._app.fault_type(operation=operation, **fields)
+        self._app.faults.add(fault)
 
     @property
     def pending_faults(self) -> list[Fault]:
         """Pending faults; ``skip`` and ``times`` are the remaining counts."""
-        return self._state.faults.pending()
+        return self._app.faults.pending()
 
     def clear_faults(self) -> None:
         """Remove all faults."""
-        self._state.faults.clear()
-
-    def _meanwhile(self, act: Callable[[RecordedRequest], Fault | None]) -> None:
-        """Call ``act`` before each request is processed, until :meth:`reset`; apply the fault that it returns."""
-        self._state.meanwhile = act
+        self._app.faults.clear()
 
     @property
     def requests(self) -> list[RecordedRequest]:
         """Requests since the last :meth:`reset` or :meth:`clear_requests`, in order of arrival."""
-        return list(self._state.requests)
+        return list(self._app.requests)
 
     def clear_requests(self) -> None:
         """Remove the recorded requests."""
-        self._state.requests.clear()
+        self._app.requests.clear()
 
 
 class _Uvicorn(uvicorn.Server):

@@ -11,21 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_analytics.api.fields import RECORD_FIELDS
-from airflow_provider_analytics.exceptions import GuardError, StorageError
+from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.guards import loses_too_much
 from airflow_provider_analytics.readable import counted
 from airflow_provider_analytics.snapshots.manifest import Counted, Fields, Manifest, Source
 from airflow_provider_analytics.snapshots.rows import FieldReport
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
-from airflow_provider_analytics.thresholds import loses_too_much
-
-#: Guard name to a description of what the guard compares.
-GUARDS = {
-    "count": "the number of websites with min_websites, the last snapshot and the first one of the day",
-    "source": "service, account and filters with those of the last snapshot",
-    "fields": "the fields without usable values with those of the last snapshot",
-    "clock": "the clock with the time of the last snapshot",
-    "version": "the version of the last manifest with the one that this package writes",
-}
 
 
 def check_count(count: int, earlier: Iterable[Counted], *, min_websites: int, max_loss_fraction: float) -> None:
@@ -94,13 +85,13 @@ def _unusable(name: str, websites: int, fields: Fields) -> float:
 
 
 def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:
-    """Raise :class:`StorageError` if an earlier snapshot was observed in the future."""
+    """Raise :class:`GuardError` if an earlier snapshot was observed in the future."""
     for manifest in earlier:
         if manifest.observed_at > now + CLOCK_SKEW:
-            raise StorageError(
+            raise refused(
+                "clock",
                 f"The clock says {now:%Y-%m-%d %H:%M} UTC, but the snapshot of {manifest.snapshot_date} was observed "
                 f"at {manifest.observed_at:%Y-%m-%d %H:%M}: one of them is wrong.",
-                _advice("clock"),
             )
 
 
@@ -110,16 +101,12 @@ def refused(guard: str, found: str) -> GuardError:
     :param guard: its name.
     :param found: its finding.
     """
-    return GuardError(found, _advice(guard), guard)
+    return GuardError(found, "Nothing was published.", guard)
 
 
 def applies(guard: str, accepted: Collection[str]) -> bool:
     """Return whether a guard is active."""
     return guard not in accepted
-
-
-def _advice(guard: str) -> str:
-    return f"Nothing was published. If this is expected, run the task once with accept=[{guard!r}]."
 
 
 def _identity(source: Source, filters: dict[str, Any]) -> dict[str, object]:

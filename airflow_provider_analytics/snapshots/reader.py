@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
@@ -50,6 +52,20 @@ class Snapshot:
         for file, path in zip(self.manifest.files, self.files, strict=True):
             with storage_errors(f"read {path}"), open_verified(path, file.sha256) as stored:
                 yield from read_rows(stored, file.name)
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Return the changes since the previous snapshot (docs/snapshots.md); empty without a previous one.
+
+        :raises StorageError: if the file cannot be read.
+        """
+        if self.manifest.changes is None:
+            return []
+        path = self.partition.about / self.manifest.changes
+        with storage_errors(f"read {path}"):
+            content = read_bytes(path)
+        if content is None:
+            raise StorageError(f"{path} is missing. Restore it, or take the snapshot again.")
+        return [json.loads(line) for line in content.splitlines()]
 
     def problems(self, *, verify: bool = True) -> list[str]:
         """Return the problems of the data files; empty if the snapshot is whole.

@@ -18,7 +18,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.snapshots.diff import Change, bounded, list_difference
 from airflow_provider_analytics.snapshots.manifest import Manifest

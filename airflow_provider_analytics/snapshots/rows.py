@@ -32,7 +32,7 @@ Columns = dict[str, list[Any]]
 #: Column name to type, in the order of the files. Ids are text, because the service may use text.
 COLUMNS = {
     "id": "string",
-    **{name: str(FIELDS[name].kind.column) for name in RECORD_FIELDS},
+    **{name: str(FIELDS[name].column) for name in RECORD_FIELDS},
     "record": "string",
     "record_hash": "string",
     "snapshot_date": "date",
@@ -155,7 +155,7 @@ def _id(value: object) -> str:
 
 
 def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
-    cell = FIELDS[name].kind.cell
+    cell = FIELDS[name].cell
     kinds = set(map(type, values)) - {NoneType}
     # 1, 1.0 and True are equal, but not the same cell.
     if len(kinds) == 1 and kinds <= _REPEATED and len(different := set(values)) <= len(values) // 2:

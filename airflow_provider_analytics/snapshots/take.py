@@ -20,6 +20,7 @@ from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.guards import GUARDS, MAX_LOSS_FRACTION
 from airflow_provider_analytics.readable import Redactor, readable
 from airflow_provider_analytics.snapshots import formats, guards, rows
 from airflow_provider_analytics.snapshots.diff import COUNTS, Selection, diff, in_words, read_changes, write_changes
@@ -44,7 +45,6 @@ from airflow_provider_analytics.snapshots.reader import (
     read_partition,
 )
 from airflow_provider_analytics.storage import new_token, temporary_folder
-from airflow_provider_analytics.thresholds import MAX_LOSS_FRACTION
 
 #: Maximum number of snapshots in a chart, including the current one.
 MAX_HISTORY = 60
@@ -64,7 +64,7 @@ class Options:
     :param selection: the fields that count as changes.
     :param min_websites: smallest number of websites allowed.
     :param max_loss_fraction: largest loss allowed, for websites and for the values of a field.
-    :param accept: names of the guards to override, see :data:`guards.GUARDS`.
+    :param accept: names of the guards to override, see :data:`~.guards.GUARDS`.
     :param report: also write an HTML report.
     """
 
@@ -84,7 +84,7 @@ class Options:
         whole_number("min_websites", self.min_websites, at_least=0)
         fraction("max_loss_fraction", self.max_loss_fraction)
         for name in self.accept:
-            one_of("accept", name, guards.GUARDS)
+            one_of("accept", name, GUARDS)
         if self.report:
             # Matplotlib logs messages about fonts on first use, which do not belong in a task log.
             logging.getLogger("matplotlib").setLevel(logging.ERROR)

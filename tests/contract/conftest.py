@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
@@ -13,7 +14,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 @pytest.fixture(scope="session")
 def contract_server() -> Iterator[SandboxServer]:
-    with SandboxServer() as server:
+    with Zoo() as server:
         yield server
 
 

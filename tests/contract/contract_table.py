@@ -138,7 +138,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint(
         "status-codes",
         "Status codes",
-        "200, 201 and 204 mean success; 202 does not. A create or update whose answer shows no website is looked up.",
+        "200, 201 and 204 mean success. After 202, 203, 205 and 206, a write counts as sent, and the website is read.",
     ),
     OpenPoint(
         "page-parameter",
@@ -160,7 +160,8 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint(
         "rate-limits",
         "Rate limits",
-        "`Retry-After` and the usual rate-limit headers are obeyed; an extra sets a limit.",
+        "`Retry-After` and the usual rate-limit headers are obeyed. Without them, all requests slow down after 429 and "
+        "503. An extra sets a limit.",
     ),
     OpenPoint("events", "Events", "Not used."),
     OpenPoint("compatibility", "Policy of deprecation", "The client names its version in the header `User-Agent`."),

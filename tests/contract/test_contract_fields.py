@@ -12,9 +12,9 @@ from contract_table import proves
 
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.kinds import Privacy
+from airflow_provider_analytics.api.fields import Privacy
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.sandbox.state import RecordedRequest
 
 
 def last_write(sandbox: SandboxServer) -> RecordedRequest:

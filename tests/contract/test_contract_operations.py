@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import requests
-from contract_table import proves
+from contract_table import STATEMENTS, proves
 from operations import OPERATIONS, PREFIX
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -78,6 +78,21 @@ def test_paths_stand_below_the_base_url(root: str, client_with: Callable[..., An
             assert [request.operation for request in server.requests] == [
                 "create", *(name for name, operation in OPERATIONS.items() for _ in range(operation.requests))
             ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", sorted({operation.path for operation in OPERATIONS.values()}))
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+def test_the_sandbox_has_the_operations_and_no_other(sandbox: SandboxServer, method: str, path: str) -> None:
+    sandbox.add_website("a.example")
+    url = f"{sandbox.url}{PREFIX}{path.format(id=1)}"
+    status = requests.request(method, url, headers={"Accept": "application/json"}, timeout=10).status_code
+    exists = any(operation.path == path and method in operation.methods for operation in OPERATIONS.values())
+    assert status == (401 if exists else 404)
+
+
+def test_statements_name_each_operation_and_no_other() -> None:
+    stated = {statement.id for statement in STATEMENTS if statement.id.startswith("operation-")}
+    assert stated == {f"operation-{name}" for name in OPERATIONS}
 
 
 @proves("account-read-only")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from airflow_versions import own_lines
+from airflow_versions import answer_approval, own_lines
 
 
 @pytest.fixture
@@ -34,3 +36,33 @@ def s3() -> Iterator[dict[str, Any]]:
         yield {"key": "test", "secret": "test", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
     finally:
         server.stop()
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str | None]]:
+    """Let a person answer each question of a run: ``answer("Approve")`` returns the texts, as they are asked."""
+
+    def begin(option: str) -> list[str | None]:
+        from airflow.models.hitl import HITLDetail
+        from airflow.utils.session import create_session
+
+        shown: list[str | None] = []
+
+        def press_the_button(seconds: float) -> None:
+            """Do what the button in the UI does, in the moment in which the run waits for it."""
+            if threading.current_thread() is not threading.main_thread():
+                sleep(seconds)
+                return
+            with create_session() as session:
+                waiting = [one for one in session.query(HITLDetail) if one.responded_at is None]
+                if not waiting:
+                    return
+                (detail,) = waiting
+                shown.append(detail.body)
+                answer_approval(detail, option, "Ann", session)
+
+        sleep = time.sleep
+        monkeypatch.setattr(time, "sleep", press_the_button)
+        return shown
+
+    return begin

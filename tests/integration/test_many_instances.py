@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import os
@@ -18,24 +17,15 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import LABELS_KNOW_MAPPED_GROUPS, asset_events, needs_exceptions_in_callbacks, register_assets
 from dag_runs import DagOutcome, RunDag
+from samples import sample, sample_dag
 
 from airflow_provider_analytics.operators.snapshots import snapshot_asset
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-SAMPLES = Path(__file__).parents[2] / "dags"
 # Airflow 2 complains of its own context when it renders a map_index_template.
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing .* from the template is deprecated")
 INSTANCES = ("client_a", "client_b", "client_c")
 SYNCED = "9.9.9.9\n203.0.113.7"
-
-
-def sample(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, SAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name)()
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +61,11 @@ class Agency:
 
     def run(self, **params: Any) -> tuple[DagOutcome, str]:
         """Run the DAG; return how it ended, and what was logged."""
-        dag = sample("many_instances")
+        dag = sample_dag("many_instances", self.folder)
         register_assets(dag)
         for one in dag.tasks:
             one.retry_delay = timedelta(0)
-        outcome = self._run_dag(dag, conf={"base_path": f"file://{self.folder}", **params})
+        outcome = self._run_dag(dag, conf=params)
         return outcome, self._log()
 
     def lists(self, conn_id: str) -> Counter[str]:
@@ -84,8 +74,9 @@ class Agency:
     def folders(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir())
 
-    def ledger(self, conn_id: str) -> Any:
-        return json.loads((self.folder / conn_id / "excluded_ips_ledger.json").read_text())
+    def table(self, conn_id: str) -> Any:
+        [path] = (self.folder / conn_id).rglob("lists/*.json")
+        return json.loads(path.read_text())
 
 
 @pytest.fixture
@@ -113,15 +104,15 @@ def test_each_instance_has_its_own_files(agency: Agency) -> None:
     assert agency.folders() == list(INSTANCES)
     for number, conn_id in enumerate(INSTANCES, start=11):
         folder = agency.folder / conn_id
-        assert sorted(path.name for path in folder.iterdir()) == ["audit", "excluded_ips_ledger.json", "snapshots"]
+        [state] = (path for path in folder.iterdir() if path.name != "snapshots")
+        assert sorted(path.name for path in state.iterdir()) == ["audit", "lists"]
         [rows] = folder.glob("snapshots/websites/*/*.jsonl")
         domains = [json.loads(line)["domain"] for line in rows.read_text().splitlines()]
         assert len(domains) == number
         assert all(domain.endswith(f"{conn_id.replace('_', '-')}.example") for domain in domains)
-        ledger = agency.ledger(conn_id)
-        assert (ledger["service"], ledger["list"]) == (agency.servers[conn_id].url, f"exclude_ips of {conn_id}")
-        assert len(ledger["websites"]) == number
-        [audit] = folder.glob("audit/**/*.jsonl")
+        table = agency.table(conn_id)
+        assert (table["service"], table["list"]) == (agency.servers[conn_id].url, "exclude_ips")
+        [audit] = state.glob("audit/**/*.jsonl")
         assert len(audit.read_text().splitlines()) == number
         assert f"{conn_id}: {number} websites, {number} synced" in log
     assert "3 of 3 instances are done" in log
@@ -130,15 +121,14 @@ def test_each_instance_has_its_own_files(agency: Agency) -> None:
         assert [outcome.tasks[f"{task_id}[{index}]"].label for index in range(3)] == list(INSTANCES)
     told = asset_events(snapshot_asset("many_instances").uri)[-3:]
     paths = sorted(extra["path"] for extra in told)
-    assert [path.removeprefix(f"file://{agency.folder}/").split("/")[0] for path in paths] == list(INSTANCES)
+    assert [path.removeprefix(f"{agency.folder}/").split("/")[0] for path in paths] == list(INSTANCES)
     # Who wants one run for all of them awaits the summary.
     [*_, once] = asset_events(snapshot_asset("many_instances", dataset="summary").uri)
     assert sorted(once["paths"]) == paths
-    # With that asset in its schedule, the sample for DuckDB loads all of them, each as a source of its own.
-    load = sample("load_snapshot_into_duckdb").get_task("load").python_callable
-    events = {"asset": [SimpleNamespace(extra=extra) for extra in told]}
-    database = str(agency.folder / "test.duckdb")
-    assert len(load(base_path="/nowhere", database=database, triggering_asset_events=events)) == 3
+    # The sample for DuckDB loads all of them, each as a source of its own.
+    module = sample("load_snapshot_into_duckdb", agency.folder)
+    module.SOURCES = [f"{agency.folder}/{conn_id}/snapshots" for conn_id in INSTANCES]
+    assert len(module.load_snapshot_into_duckdb().get_task("load").python_callable()) == 3
 
 
 @needs_exceptions_in_callbacks
@@ -194,7 +184,7 @@ def test_the_summary_names_every_kind_of_failure(agency: Agency) -> None:
     assert "1 of 4 instances are done\nclient_c: 13 websites, 0 synced" in log
 
     # Only the one that was looked at is run again, past the guard.
-    outcome, log = agency.run(only=["client_a"], force=True)
+    outcome, log = agency.run(only=["client_a"], accept=["count"])
     assert outcome.state == "success"
     assert set(states(outcome)) == {"instances", "snapshot[0]", "sync[0]", "summary"}
     assert "1 of 1 instances are done\nclient_a: 6 websites, 0 synced" in log
@@ -208,7 +198,7 @@ def test_an_instance_may_be_inserted_anywhere(agency: Agency, monkeypatch: pytes
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
     outcome, log = agency.run()
     assert outcome.state == "success", log
-    # The ledgers are still right: what the night before has added is replaced.
+    # The tables are still right: what the night before has added is replaced.
     synced = "9.9.9.9\n203.0.113.8"
     assert [agency.lists(conn_id) for conn_id in INSTANCES] == [{synced: 11}, {synced: 12}, {synced: 13}]
 
@@ -218,13 +208,8 @@ def test_a_connection_may_be_renamed(agency: Agency, monkeypatch: pytest.MonkeyP
     """As docs/deployment.md says."""
     assert agency.run()[0].state == "success"
     monkeypatch.setenv("AIRFLOW_CONN_CLIENT_Z", os.environ["AIRFLOW_CONN_CLIENT_A"])
-    folder = (agency.folder / "client_a").rename(agency.folder / "client_z")
+    (agency.folder / "client_a").rename(agency.folder / "client_z")
     agency.enlist("client_z", "client_b")
-    outcome, log = agency.run()
-    assert outcome.state == "failed"
-    assert "set list_name='exclude_ips of client_a'" in log
-    ledger = folder / "excluded_ips_ledger.json"
-    ledger.write_text(ledger.read_text().replace("exclude_ips of client_a", "exclude_ips of client_z"))
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
     outcome, log = agency.run()
     assert outcome.state == "success", log
@@ -241,14 +226,14 @@ def test_a_dry_run_changes_nothing(agency: Agency) -> None:
 
 
 @pytest.mark.slow  # two runs
-def test_a_dry_run_with_force_publishes_nothing_past_a_guard(agency: Agency) -> None:
+def test_a_dry_run_with_accept_publishes_nothing_past_a_guard(agency: Agency) -> None:
     """What it published would be what the next night is compared with, which then would not be guarded."""
     agency.run()
     for website in range(1, 6):
         agency.servers["client_a"].remove_website(website)
-    outcome, log = agency.run(only=["client_a"], dry_run=True, force=True)
+    outcome, log = agency.run(only=["client_a"], dry_run=True, accept=["count"])
     assert outcome.tasks["instance.snapshot[0]"].state == "failed"
-    assert "run the task once with accept=['count']" in log
+    assert "enter count in the field accept of the trigger form" in log
 
 
 @pytest.mark.parametrize(
@@ -263,12 +248,12 @@ def test_a_dry_run_with_force_publishes_nothing_past_a_guard(agency: Agency) -> 
         ('["client_a\\n"]', {}, "The ids of connections client_a\n are not allowed"),
         ('["client_a", "client_a"]', {}, "The ids of connections client_a are not allowed"),
         ('["client_a"]', {"only": ["client_a", "prod_db"]}, "only has prod_db; allowed: connections of the Variable"),
-        ('["client_a"]', {"force": True}, "force without only is not allowed"),
+        ('["client_a"]', {"accept": ["loss"]}, "accept without only is not allowed"),
     ],
 )
 def test_a_wrong_list_is_refused(listed: str, params: dict[str, Any], reason: str) -> None:
-    defaults = {"base_path": "s3://bucket/path", "only": [], "force": False}
-    instances = sample("many_instances").get_task("instances").python_callable
+    defaults: dict[str, Any] = {"only": [], "accept": []}
+    instances = sample_dag("many_instances").get_task("instances").python_callable
     with pytest.raises(AirflowFailException, match=re.escape(reason)):
         instances(listed, {**defaults, **params})
 
@@ -299,7 +284,7 @@ def test_an_instance_whose_process_was_killed_is_named_too() -> None:
     def xcom_pull(task_ids: str, key: str = "return_value", map_indexes: int | None = None) -> Any:
         return found.get((task_ids, key, map_indexes))
 
-    summary = sample("many_instances").get_task("summary").python_callable
+    summary = sample_dag("many_instances").get_task("summary").python_callable
     with pytest.raises(AirflowFailException) as failure:
         summary(ti=SimpleNamespace(xcom_pull=xcom_pull))
     assert str(failure.value) == ("1 of 2 instances failed\nclient_a: ended without a reason: see the end of its log")

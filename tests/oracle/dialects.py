@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
-#: Question to the ways in which services answer it, as options of the sandbox; the first is the ordinary one.
+from airflow_provider_analytics.sandbox.options import PRESETS
+
+#: Question to the ways in which services answer it, as options of the zoo; the first is the ordinary one.
 ROWS: dict[str, list[dict[str, Any]]] = {
     "what selects a page": [
         {},
-        {"paging": "cursor", "page_parameter": "cursor"},
+        {"paginator": "cursor", "page_parameter": "cursor"},
         {"metadata": "flat"},
         {"metadata": "none"},
         {"first_page": 0},
@@ -27,7 +29,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "what does the total count": [
         {},
         {"total": "page"},
-        {"total": "absent"},
+        {"paginator": "simple"},
         {"total_cap": 10},
         {"total_offset": 1},
         {"total_offset": -1},
@@ -109,6 +111,25 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+#: What ordinary services do: the worlds in which two tasks run at once draw most of their dialects from these.
+CALM: list[dict[str, Any]] = [
+    *(dict(PRESETS[one]) for one in ("length", "simple", "cursor", "boolean-rule")),
+    *(dict(PRESETS[f"{one}-untrusted-proxy"]) for one in ("length", "simple", "cursor")),
+    # Counted, not timed: the worlds wait for nothing.
+    {"reads_behind": 1},
+    {"reads_behind": 2},
+    {"list_hides": ["exclude_ips", "exclude_params"]},
+    {"record_key": None},
+    {"update_status": 204},
+    {"numbers_as_text": True},
+]
+
+
+def is_calm(options: dict[str, Any]) -> bool:
+    """Return whether a dialect is one of those in which no task may be red for what others do."""
+    return options in CALM
+
+
 def draw(chance: random.Random) -> dict[str, Any]:
     """Return the options of a dialect: most rows ordinary, some otherwise, in any combination."""
     otherwise = chance.choice((0, 1, 1, 2, 2, 3, 5))
@@ -117,7 +138,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
         for name, value in chance.choice(ROWS[row][1:]).items():
             both = isinstance(value, list) and name in options
             options[name] = sorted({*options[name], *value}) if both else value
-    if options.get("paging") == "cursor":
+    if options.get("paginator") == "cursor":
         options.pop("metadata", None)
     return options
 
@@ -125,6 +146,6 @@ def draw(chance: random.Random) -> dict[str, Any]:
 def extras(options: dict[str, Any]) -> dict[str, Any]:
     """Return the extras of the connection that somebody sets who knows the service."""
     known = {"page_parameter": options["page_parameter"]} if "page_parameter" in options else {}
-    if options.get("favorite_filter") == "truth of text":
+    if options.get("favorite_filter") == "truth of text" or options.get("boolean_rule"):
         known["boolean_format"] = "1/0"
     return known

@@ -1,4 +1,4 @@
-"""Worlds by chance, until the time is over: ``python tests/oracle/soak.py SECONDS [--seed N]`` (``make soak``).
+"""Worlds by chance, until the time is over: ``make soak SECONDS=300``.
 
 The last line says worlds, steps, dialects and violations. A world in which something happened that must never happen is
 made as small as possible, and printed as a script that replays it. Exit status 1 with any violation.
@@ -24,12 +24,13 @@ from unittest import mock
 
 import dialects
 from world import LISTS, ViolationError, World
-
-from airflow_provider_analytics.sandbox.server import SandboxServer
+from zoo import Zoo
 
 Script = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]
 
 _DOMAINS = [f"{name}.example" for name in ("a", "b", "c", "d", "www.e", "shop", "a.shop", "x-shop")]
+#: Domains that no website has at first.
+_NEW = ("new.example", "other.example")
 _LINES = {
     "exclude_ips": ["10.0.0.1 # Ann", "10.0.0.2", "10.1.0.0/16", "192.0.2.1", "192.0.2.2", "2001:db8::1", "# office"],
     "exclude_params": ["utm", "gclid # ads", "ref", "session_id", "utm_*", "fbclid"],
@@ -46,7 +47,7 @@ _FAULTS: list[dict[str, Any]] = [
     {"status": 422},
     {"status": 429, "headers": {"Retry-After": "0"}},
     {"status": 200, "body": "<html>Welcome</html>"},
-    {"cut": 10},
+    {"headers": {"Content-Length": "100000"}},  # the body is cut
     {"echo": True, "status": 500},
     {"status": 404},
     {"status": 202, "body": {}},
@@ -60,10 +61,10 @@ class Draw:
         self.chance = random.Random(seed)
 
     def script(self) -> Script:
-        dialect = dialects.draw(self.chance)
+        dialect = self.chance.choice(dialects.CALM) if self.maybe(0.5) else dialects.draw(self.chance)
         size = self.chance.choice((2, 4, 6, 8, 12, 12, 30))
         domains = [*_DOMAINS, *(f"{one}.many.example" for one in range(40))][:size]
-        self.domains = [*domains, "new.example", "other.example"]
+        self.domains = [*domains, *_NEW]
         websites = [{"domain": domain, **self.website()} for domain in domains]
         if self.chance.random() < 0.1:
             websites.append({"domain": domains[0]})
@@ -75,6 +76,8 @@ class Draw:
 
     def night(self) -> list[dict[str, Any]]:
         """Return a step; after a sync that was killed often another one, with a shorter list."""
+        if self.maybe(0.3):
+            return [self.both()]
         step = self.step()
         is_killed = any(what == "kill" for _, what, *_ in step.get("meanwhile", ()))
         if step["do"] != "sync" or not is_killed or self.maybe(0.3):
@@ -159,6 +162,42 @@ class Draw:
             found.append((at, kind, *detail))
         return found
 
+    def both(self) -> dict[str, Any]:
+        """Return two tasks at once: two lists, a list and a file, two files, or a list and single updates."""
+        shared = self.maybe(0.3)  # entries that both lists have
+        tasks: list[dict[str, Any]] = []
+        for number in (0, 1):
+            do = self.chance.choice(("sync", "sync", "apply", "updates") if number else ("sync", "sync", "apply"))
+            task: dict[str, Any] = {"do": do}
+            if do == "sync":
+                task |= {**self.sync(), "force": True}
+                task["mode"] = self.chance.choice(("merge", "merge", "merge", "managed", "replace"))
+            elif do == "apply":
+                task |= {"config": self.config(), "force": True}
+            else:
+                there = self.domains[: -len(_NEW)]
+                some = self.chance.sample(there, min(5, len(there)))
+                task["of"] = [{"domain": one, "settings": self.settings(update=True)} for one in some]
+            if number and not shared and do == "sync" and tasks[0].get("field") == task["field"]:
+                task["entries"] = [one for one in task["entries"] if one not in tasks[0]["entries"]]
+            names = {"list": "second"} if number else {}  # else both write one ledger
+            tasks.append({**task, **names, "parallel_requests": self.chance.choice((1, 2))})
+        turns = [(self.chance.randint(1, 30), self.chance.choice((1, 2, 3, 5, 1000))) for _ in range(5)]
+        step = {"do": "both", "first": tasks[0], "second": tasks[1], "turns": sorted(dict(turns).items())}
+        if self.maybe(0.3):
+            step["meanwhile"] = [(self.chance.randint(1, 30), "hand", self.hand())]
+        return step
+
+    def sync(self) -> dict[str, Any]:
+        name = self.chance.choice(LISTS)
+        many = self.chance.sample(self.domains, self.chance.randint(1, len(self.domains)))
+        return {
+            "field": name,
+            "entries": sorted(self.lines(name, _ENTRIES)),
+            "mode": self.chance.choice(("merge", "merge", "managed", "managed", "replace")),
+            "websites": None if self.maybe(0.6) else many,
+        }
+
     def step(self) -> dict[str, Any]:
         do = self.chance.choice(
             ("list", "find", "create", "create", "update", "update", "delete", "sync", "sync", "sync", "sync")
@@ -177,11 +216,7 @@ class Draw:
         if do == "create":
             step["if_exists"] = self.chance.choice(("skip", "update", "fail"))
         if do == "sync":
-            step["field"] = self.chance.choice(LISTS)
-            step["entries"] = sorted(self.lines(step["field"], _ENTRIES))
-            step["mode"] = self.chance.choice(("merge", "merge", "managed", "managed", "replace"))
-            many = self.chance.sample(self.domains, self.chance.randint(1, len(self.domains)))
-            step["websites"] = None if self.maybe(0.6) else many
+            step |= self.sync()
         if do in ("apply", "drift"):
             step["config"] = self.config()
             step["prune"] = self.maybe(0.2)
@@ -189,7 +224,7 @@ class Draw:
             step["approved"], step["audit"] = self.maybe(0.3), self.maybe(0.3)
         if do in ("sync", "apply"):
             step["force"] = self.maybe(0.5)
-            step["max_workers"] = self.chance.choice((1, 8))
+            step["parallel_requests"] = self.chance.choice((1, 8))
         if do == "snapshot":
             step["day"] = f"2026-11-{self.chance.randint(10, 20)}"
         if do in ("compare", "prune"):
@@ -238,7 +273,7 @@ def at_once() -> Iterator[None]:
         f"{package}.api.listing.AT_ONCE": 0,
         f"{package}.api.transport.FIRST_BACKOFF": 0,
         f"{package}.reconcile.apply.SETTLE_SECONDS": 0,
-        f"{package}.operators.planning.HANDOVER_SECONDS": 0,
+        f"{package}.operators.state.WRITE_WAITS": (0,) * 7,
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ))
@@ -247,7 +282,7 @@ def at_once() -> Iterator[None]:
         yield
 
 
-def play(sandbox: SandboxServer, script: Script, tally: Tally | None = None) -> str:
+def play(sandbox: Zoo, script: Script, tally: Tally | None = None) -> str:
     """Play a world, and return what happened that must never happen; empty if nothing did."""
     dialect, websites, steps = script
     folder = Path(tempfile.mkdtemp(prefix="world-"))
@@ -271,7 +306,7 @@ def play(sandbox: SandboxServer, script: Script, tally: Tally | None = None) -> 
         shutil.rmtree(folder)
 
 
-def shrink(sandbox: SandboxServer, script: Script, until: float) -> Script:
+def shrink(sandbox: Zoo, script: Script, until: float) -> Script:
     """Return a smaller world that is violated, too, as far as the time allows."""
     dialect, websites, steps = script
 
@@ -304,7 +339,7 @@ def shrink(sandbox: SandboxServer, script: Script, until: float) -> Script:
 
 def replay(dialect: dict[str, Any], websites: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
     """Play one world, as it was printed, and print what happened."""
-    with _airflow(), at_once(), SandboxServer(api_key="key-of-the-world-123") as sandbox:
+    with _airflow(), at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
         print(play(sandbox, (dialect, websites, steps)) or "nothing happened that must not")
 
 
@@ -312,13 +347,11 @@ def as_script(script: Script) -> str:
     """Return a script that replays a world."""
     named = zip(("dialect", "websites", "steps"), script, strict=True)
     values = "\n".join(f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}" for name, value in named)
-    head = "import sys\n\nsys.path.insert(0, 'tests/oracle')\nfrom soak import replay\n"
+    head = "import sys\n\nsys.path[:0] = ['tests/oracle', 'tests/support']\nfrom soak import replay\n"
     return f"{head}\n{values}\nreplay(dialect, websites, steps)\n"
 
 
-def soak(
-    sandbox: SandboxServer, seconds: float, seed: int, *, most_violations: int = 5, shrink_seconds: float = 20
-) -> Tally:
+def soak(sandbox: Zoo, seconds: float, seed: int, *, most_violations: int = 5, shrink_seconds: float = 20) -> Tally:
     """Play worlds until the time is over, and print those that are violated."""
     tally = Tally()
     until = time.monotonic() + seconds
@@ -357,7 +390,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first world")
     parser.add_argument("--most", type=int, default=5, help="violations after which to stop")
     arguments = parser.parse_args()
-    with _airflow(), at_once(), SandboxServer(api_key="key-of-the-world-123") as sandbox:
+    with _airflow(), at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
         print(f"Worlds from seed {arguments.seed}.", flush=True)
         tally = soak(sandbox, arguments.seconds, arguments.seed, most_violations=arguments.most)
     print(tally)

@@ -1,13 +1,16 @@
-"""What Airflow itself prints and shows: the key in its task log, the form of a connection in its interface."""
+"""The connection: what Airflow prints and shows of it, and where it sends the key."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from raw_server import RawServer, http
 from wire_client import KEY
 
+from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks import analytics
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
@@ -37,3 +40,19 @@ def test_the_form_promises_nothing_that_airflow_does_not_keep() -> None:
     # Airflow masks what is within this extra by the names that it knows, which are not those of headers.
     assert not any(name in "headers" for name in MASKED_BY_AIRFLOW)
     assert "visible to its editors" in CONNECTION_TYPE["conn-fields"]["headers"]["description"]
+
+
+@pytest.mark.parametrize("host", ["http://localhost", "http://127.0.0.1", "http://[::1]:8080/app"])
+@pytest.mark.parametrize("scheme", ["http", "all"])
+def test_no_proxy_gets_the_key_in_clear_text(host: str, scheme: str, connect: Callable[..., None]) -> None:
+    """To this machine, http is allowed; a proxy is another machine."""
+    with RawServer([http(200, {"id": 1})]) as proxy:
+        connect(host, proxies={scheme: proxy.url})
+        with AnalyticsHook() as hook, pytest.raises(AnalyticsConfigError, match=r"proxies.* clear text") as caught:
+            hook.get_account()
+        assert proxy.requests == []
+    assert host in str(caught.value)
+    assert KEY not in str(caught.value)
+    connect(host, proxies={scheme: proxy.url}, allow_insecure_http=True)
+    with AnalyticsHook() as hook:
+        assert hook.client.settings.proxies == {scheme: proxy.url}

@@ -1,51 +1,216 @@
-"""Whoever may edit the file of websites: cannot make the worker run out of memory by it."""
+"""Whoever may edit the files of websites: the worker reads nothing else, and runs out of neither memory nor time."""
 
 from __future__ import annotations
 
+import os
+import time
 import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from fixture_types import Execute
 
-from airflow_provider_analytics.reconcile.websites_file import MAX_ALIASED, parse_websites, parse_websites_file
+from airflow_provider_analytics.api.entries import Addresses
+from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
+from airflow_provider_analytics.reconcile import websites_file
+from airflow_provider_analytics.reconcile.maintained import read_list
+from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files
+from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.storage import MAX_TEXT_BYTES
+
+#: Less than the real limit, so that the tests are quick.
+LIMIT = 20_000
+TOO_MANY = rf"there are too many \w+ up to here; allowed: at most {LIMIT:,} in all files"
 
 
-def bomb(levels: int, end: str) -> str:
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websites_file, "MAX_VALUES", LIMIT)
+
+
+def parse(text: str) -> Any:
+    return parse_websites_files({"websites.yaml": text})
+
+
+def aliases(levels: int) -> str:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, levels)]
-    return "\n".join([*lines, end])
+    return "\n".join([*lines, "websites: {}"])
 
 
-@pytest.mark.parametrize("levels", [6, 9, 40])
-@pytest.mark.parametrize("parse", [parse_websites_file, parse_websites])
-def test_aliases_of_aliases_are_refused_before_they_are_expanded(levels: int, parse: object) -> None:
-    text = bomb(levels, "websites: {}")
+def layers(entries: int, websites: int) -> str:
+    """A list of all websites, to which each adds an entry of its own."""
+    listed = ", ".join(f"10.0.{number // 256}.{number % 256}" for number in range(entries))
+    own = "".join(f"  w{number}.example: {{also_exclude_ips: [192.0.2.1]}}\n" for number in range(websites))
+    return f"defaults: {{exclude_ips: [{listed}]}}\nwebsites:\n{own}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [aliases(9), aliases(40), layers(300, 300), f"defaults: {{exclude_ips: [{'a,' * 5_000_000}]}}\nwebsites: {{}}"],
+    ids=["aliases", "aliases of aliases", "defaults of many websites", "many values"],
+)
+@pytest.mark.parametrize("read", [parse, parse_websites])
+@pytest.mark.usefixtures("limit")
+def test_no_small_file_stands_for_much(text: str, read: Callable[[str], Any]) -> None:
     tracemalloc.start()
-    with pytest.raises(ValueError, match=f"aliases stand for more than {MAX_ALIASED:,} values"):
-        parse(text, "websites.yaml")  # type: ignore[operator]
+    with pytest.raises(ValueError, match=rf"(websites\.yaml|config):\d+: {TOO_MANY}"):
+        read(text)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 5_000_000
+    assert peak < 1000 * LIMIT + 2 * len(text)
 
 
-def test_an_alias_that_is_used_many_times_is_allowed() -> None:
-    lines = ["groups:", "  office: &office {exclude_ips: ['192.0.2.1', '192.0.2.2']}", "  other: *office", "websites:"]
-    lines += [f"  w{number}.example: {{groups: [office]}}" for number in range(500)]
-    found = parse_websites_file("\n".join(lines), "websites.yaml")
-    assert len(found.websites) == 500
-    lists = ["defaults: {exclude_params: &list [a, b, c]}", "websites:"]
-    lists += [f"  w{number}.example: {{exclude_params: *list}}" for number in range(500)]
-    assert len(parse_websites_file("\n".join(lists), "websites.yaml").websites) == 500
+@pytest.mark.usefixtures("limit")
+def test_the_files_of_a_folder_have_one_budget() -> None:
+    half = layers(100, 120)
+    assert len(parse(half).websites) == 120
+    with pytest.raises(ValueError, match=rf"b\.yaml:\d+: {TOO_MANY}") as caught:
+        parse_websites_files({name: half.replace("  w", f"  {name}") for name in ("a.yaml", "b.yaml", "c.yaml")})
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", ["9" * 20_000, f"0x{'f' * 20_000}", f"1{':59' * 20_000}", f"1{':59' * 20_000}.0"])
+def test_a_number_of_many_digits_is_a_problem_with_its_place(value: str) -> None:
+    with pytest.raises(ValueError, match=r"websites\.yaml:3: .* is not allowed; allowed: true, false"):
+        parse(f"websites:\n  a.example:\n    email: {value}\n")
+
+
+def seconds(read: Callable[[], Any]) -> float:
+    started = time.process_time()
+    with suppress(ValueError):
+        read()
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize(
+    "comment", ["a{}b", "owner{}=a", "owner=a{}b", "until{}x"], ids=lambda one: one.replace("{}", "~")
+)
+@pytest.mark.parametrize("part", [" ", "\t", "expir", "until "])
+def test_the_time_for_a_comment_grows_with_its_length_only(comment: str, part: str) -> None:
+    """16,000 blanks took 12.8 s."""
+
+    def best(number: int) -> float:
+        lines = [f"192.0.2.1 # {comment.format(part * number)}"] * (128_000 // number)
+        return min(seconds(lambda: read_list("x", lines, Addresses())) for _ in range(2))
+
+    assert best(16_000) < 8 * best(500) + 0.1
+
+
+def test_the_time_for_wrong_names_grows_with_their_number_only() -> None:
+    def text(number: int) -> str:
+        groups = "".join(f"  group_{one:06}: {{}}\n" for one in range(number))
+        websites = "".join(f"  w{one}.example: {{groups: [grup_{one:06}]}}\n" for one in range(number))
+        return f"groups:\n{groups}websites:\n{websites}"
+
+    assert seconds(lambda: parse(text(1000))) < 8 * seconds(lambda: parse(text(250))) + 0.5
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "secret").write_text("websites: {of-another.example: {}}")
+    folder = tmp_path / "websites"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("websites: {a.example: {}}")
+    return folder
+
+
+def plant(folder: Path, what: str) -> None:
+    file = folder / "b.yaml"
+    if what == "FIFO":
+        os.mkfifo(file)
+    elif what == "large":
+        file.write_text("#" * (MAX_TEXT_BYTES + 1))
+    else:
+        file.symlink_to(what)
+
+
+@pytest.mark.parametrize(
+    ("what", "problem"),
+    [
+        ("../secret", "a link that leads outside its folder"),
+        ("/proc/self/environ", "a link that leads outside its folder"),
+        ("/dev/zero", "a link that leads outside its folder"),
+        ("FIFO", "a device or a pipe; allowed: a regular file"),
+        ("large", f"too large; allowed: at most {MAX_TEXT_BYTES:,} bytes"),
+    ],
+)
+def test_only_files_of_the_folder_are_read(
+    what: str,
+    problem: str,
+    folder: Path,
+    execute: Execute,
+    analytics_sandbox: SandboxServer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plant(folder, what)
+    assert main(["validate", str(folder)]) == main(["validate", str(folder / "b.yaml")]) == 1
+    assert capsys.readouterr().err.count(f"{folder / 'b.yaml'}: it is {problem}") == 2
+    for path in (folder, folder / "b.yaml"):
+        with pytest.raises(AirflowFailException, match=f"b.yaml' cannot be read: it is {problem}"):
+            execute(PlanWebsitesOperator, config_path=str(path))
+    with pytest.raises(AirflowFailException, match=f"b.yaml' cannot be read: it is {problem}"):
+        execute(SyncExcludedIpsOperator, exclude_ips_path=str(folder / "b.yaml"))
+    assert not [request for request in analytics_sandbox.requests if request.body]
+
+
+def test_a_link_within_the_folder_is_followed(folder: Path) -> None:
+    """Kubernetes mounts the files of a ConfigMap in this way."""
+    (folder / "..2026").mkdir()
+    (folder / "..data").symlink_to("..2026")
+    (folder / "..2026" / "c.yaml").write_text("websites: {c.example: {}}")
+    (folder / "c.yaml").symlink_to("..data/c.yaml")
+    assert main(["validate", str(folder)]) == main(["validate", str(folder / "c.yaml")]) == 0
+
+
+def test_no_problem_hides_another_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.yaml").write_text(
+        "networks: send\nmodes: {exclude_ips: mrge}\ngroups: {shops: 7}\nwebsites:\n  a.example:\n"
+        "    privacy: secret\n    exclude_ips: [300.1.1.1, 7, {entry: 5}]\n    groups: [shosp, 8]\n    ignore: [{}]\n"
+        "    also_privacy: 1\n    email: 0xff\n  'a b':\n  A.example:\n"
+    )
+    (folder / "b.yaml").write_text("websites: [\n")
+    (folder / "c.yaml").write_text("websites: {www.a.example: , a.example: {privcy: 1}}\n")
+    assert main(["validate", str(folder)]) == 1
+    lines = [line.removeprefix(f"{folder}/") for line in capsys.readouterr().out.splitlines()]
+    assert [line.rpartition(": ")[0].split(": ")[0].rpartition(":")[0] for line in lines] == [
+        "a.yaml:2", "a.yaml:3", "a.yaml:6", "a.yaml:7", "a.yaml:7", "a.yaml:7", "a.yaml:8", "a.yaml:8", "a.yaml:9",
+        "a.yaml:10", "a.yaml:11", "a.yaml:12", "a.yaml:13", "b.yaml:2", "c.yaml:1", "c.yaml:1",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "a: &a [*a]", "&a {*a: 1}", "{" * 5000, '{"websites": [[]]}'])
 def test_no_nesting_ends_in_anything_but_an_error_that_names_the_file(text: str) -> None:
     with pytest.raises(ValueError, match=r"websites\.yaml"):
-        parse_websites_file(text, "websites.yaml")
+        parse(text)
 
 
 def test_no_key_of_the_file_forges_a_line_of_the_error() -> None:
-    text = 'websites:\n  "a.example\\nERROR forged\\e[31m": {"no\\nERROR forged": 1}\n'
     with pytest.raises(ValueError, match=r"websites\.yaml:2") as caught:
-        parse_websites_file(text, "websites.yaml")
+        parse('websites:\n  "a.example\\nERROR forged\\e[31m": {"no\\nERROR forged": 1}\n')
     assert "\nERROR" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("output", ["text", "github", "gitlab"])
+@pytest.mark.parametrize("content", [b"websites: {a.example: {privcy: 1}}", b"\xff", b"websites: {a.example: {}}"])
+def test_no_name_of_a_file_forges_a_command_of_the_workflow(
+    output: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["a\n::error::forged\x1b[31m.yaml", "::error::forged.yaml", "a%0A::error::forged.yaml"]
+    for name in names:
+        Path(name).write_bytes(content)
+    for path in (".", *names[:1]):
+        main(["validate", path, "--format", output])
+    printed = "".join(capsys.readouterr())
+    assert not [line for line in printed.splitlines() if line.startswith("::error::")]
+    assert "\x1b" not in printed
+    if output == "github" and b"privcy" in content:
+        assert "file=./a%250A%3A%3Aerror%3A%3Aforged.yaml," in printed

@@ -31,35 +31,18 @@ def modes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in sorted(folder.rglob("*"))}
 
 
-@pytest.mark.parametrize(
-    ("argument", "files", "folders"),
-    [({}, 0o600, 0o700), ({"file_mode": "640"}, 0o640, 0o750), ({"file_mode": 644}, 0o644, 0o755)],
-)
-def test_ledgers_plans_and_audit_trails_are_for_their_owner_unless_an_argument_says_so(
-    argument: dict[str, Any],
-    files: int,
-    folders: int,
-    analytics_sandbox: SandboxServer,
-    execute: Execute,
-    tmp_path: Path,
+def test_lists_plans_and_audit_trails_are_for_their_owner(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
 ) -> None:
     analytics_sandbox.add_website("a.example")
-    paths = {name: f"{tmp_path}/new/{name}/of/{name}" for name in ("ledger_path", "plan_path", "audit_path")}
-    arguments: dict[str, Any] = {"exclude_ips": ["192.0.2.1"], "mode": "managed", "list_name": "a", **argument}
-    arguments["ledger_path"] = paths["ledger_path"]
-    planned = execute(SyncExcludedIpsOperator, **arguments, dry_run=True, plan_path=paths["plan_path"])
-    execute(
-        SyncExcludedIpsOperator,
-        **arguments,
-        plan_path=paths["plan_path"],
-        expected_digest=planned["digest"],
-        audit_path=paths["audit_path"],
-    )
+    arguments: dict[str, Any] = {"exclude_ips": ["192.0.2.1"], "list_name": "a", "state_path": f"{tmp_path}/new/state"}
+    planned = execute(SyncExcludedIpsOperator, **arguments, dry_run=True)
+    execute(SyncExcludedIpsOperator, **arguments, expected_digest=planned["digest"])
     found = modes(tmp_path)
     written = {name for name in found if (tmp_path / name).is_file()}
-    assert len(written) == 5
-    assert {found[name] for name in written} == {files}
-    assert {found[name] for name in found.keys() - written} == {folders}
+    assert {Path(name).suffix for name in written} == {".json", ".md", ".jsonl"}
+    assert {found[name] for name in written} == {0o600}
+    assert {found[name] for name in found.keys() - written} == {0o700}
 
 
 def test_snapshots_are_readable_as_the_umask_says(
@@ -75,9 +58,9 @@ def test_snapshots_are_readable_as_the_umask_says(
 
 def test_no_lock_is_taken_through_a_planted_link(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
-    (tmp_path / ".ledger.json.lock").symlink_to(victim)
-    with pytest.raises(AnalyticsError, match="cannot write ledger_path"):
-        SharedFile(f"{tmp_path}/ledger.json", "ledger_path", 0o600).write("{}")
+    (tmp_path / ".list.json.lock").symlink_to(victim)
+    with pytest.raises(AnalyticsError, match="cannot write state_path"):
+        SharedFile(f"{tmp_path}/list.json", "state_path").write("{}")
     assert not victim.exists()
 
 
@@ -86,19 +69,23 @@ def test_no_audit_trail_is_written_through_a_planted_link(
 ) -> None:
     analytics_sandbox.add_website("a.example")
     victim = tmp_path / "victim"
-    folder = tmp_path / "audit" / "dag" / "run"
-    folder.mkdir(parents=True)
-    (folder / "task--1-1.jsonl").symlink_to(victim)
-    with pytest.raises(AnalyticsError, match="cannot write audit_path"):
-        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], audit_path=f"{tmp_path}/audit")
+    arguments: dict[str, Any] = {"exclude_ips": ["192.0.2.1"], "state_path": str(tmp_path)}
+    execute(SyncExcludedIpsOperator, **arguments)
+    [trail] = tmp_path.glob("*/audit/*/dag-run-task--1-1.jsonl")
+    trail.unlink()
+    trail.symlink_to(victim)
+    analytics_sandbox.change_website(1, exclude_ips="")
+    analytics_sandbox.clear_requests()
+    with pytest.raises(AnalyticsError, match="cannot write state_path"):
+        execute(SyncExcludedIpsOperator, **arguments)
     assert not victim.exists()
     assert not [request for request in analytics_sandbox.requests if request.method != "GET"]
 
 
-def test_a_ledger_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_a_file_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("{}")
-    (tmp_path / "ledger.json").symlink_to(victim)
-    assert SharedFile(f"{tmp_path}/ledger.json", "ledger_path", 0o600).write("new")
+    (tmp_path / "list.json").symlink_to(victim)
+    assert SharedFile(f"{tmp_path}/list.json", "state_path").write("new")
     assert victim.read_text() == "{}"
-    assert modes(tmp_path)["ledger.json"] == 0o600
+    assert modes(tmp_path)["list.json"] == 0o600

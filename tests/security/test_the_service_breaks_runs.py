@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from raw_server import RawServer, http
 from wire_client import client_of
 
-from airflow_provider_analytics.api import dialect, transport
+from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator
@@ -26,10 +27,7 @@ from airflow_provider_analytics.readable import Redactor, code_span, readable
 #: What raised, or took long, in one library or another.
 HOSTILE = {
     "a number of 5,000 digits": f"&#{'9' * 5000};",
-    "a number of 5,000 digits, hexadecimal": f"&#x{'f' * 5000};",
-    "zeros": f"&#{'0' * 5000}65;",
     "nested": "&amp;" * 3000,
-    "nested deeply": "&" + "amp;" * 5000,
     "half of a pair": "\ud800\\ud800\\udc00%ed%a0%80",
     "backslashes": "\\" * 20_000,
     "percent": "%" * 20_000,
@@ -64,7 +62,8 @@ def test_no_charset_makes_it_raise(charset: str) -> None:
     assert readable(b"xn--\\x \\N{no} " * 4000, content_type=f"text/plain; charset={charset}").startswith("xn--")
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+# No database can store half of a pair.
+@pytest.mark.parametrize("hostile", [name for name in HOSTILE if name != "half of a pair"])
 def test_no_text_of_a_record_stops_a_snapshot(
     hostile: str, serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute, tmp_path: Path
 ) -> None:
@@ -93,25 +92,14 @@ def test_no_text_of_an_error_hides_the_error(hostile: str, status: int) -> None:
             client.get_account()
 
 
-def compressed(*members: bytes, tail: bytes = b"") -> bytes:
-    body = b"".join(map(gzip.compress, members)) + tail
-    return http(200, body, headers=[("Content-Encoding", "gzip")])
+def compressed(body: bytes, tail: bytes) -> bytes:
+    return http(200, gzip.compress(body) + tail, headers=[("Content-Encoding", "gzip")])
 
 
-@pytest.mark.parametrize("tail", [b"", b"\0" * 100, b"anything", b"\n"])
-def test_a_stream_of_several_members_is_one_body(tail: bytes) -> None:
-    with RawServer([compressed(b'{"id"', b":", b"", b"7}", tail=tail)]) as server, client_of(server.url) as client:
+@pytest.mark.parametrize("tail", [b"\0" * 100, b"anything", b"\n"])
+def test_what_follows_the_end_of_a_stream_is_ignored(tail: bytes) -> None:
+    with RawServer([compressed(b'{"id": 7}', tail=tail)]) as server, client_of(server.url) as client:
         assert client.get_website(7) == {"id": 7}
-
-
-def test_what_follows_the_end_of_a_stream_counts_as_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MAX_BODY_BYTES", 1_000_000)
-    with (
-        RawServer([compressed(b'{"id": 7}', tail=b"\0" * 1_100_000)]) as server,
-        client_of(server.url, max_retries=0) as client,
-        pytest.raises(AnalyticsError, match="larger than 1000000 bytes"),
-    ):
-        client.get_website(7)
 
 
 def test_what_follows_the_end_of_a_stream_is_not_kept() -> None:
@@ -126,25 +114,21 @@ def test_what_follows_the_end_of_a_stream_is_not_kept() -> None:
     assert peak < 15_000_000
 
 
-@pytest.mark.parametrize("member", [b"", b" "])
-def test_a_stream_of_very_many_members_is_left(member: bytes) -> None:
-    answer = compressed(*[member] * 5000, b'{"id": 7}')
-    with (
-        RawServer([answer]) as server,
-        client_of(server.url, max_retries=0) as client,
-        pytest.raises(AnalyticsError, match="gzip stream cannot be read"),
-    ):
-        client.get_website(7)
-
-
-def test_a_member_that_is_a_bomb_is_left_after_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MAX_BODY_BYTES", 1_000_000)
-    with (
-        RawServer([compressed(b"[", b" " * 50_000_000)]) as server,
-        client_of(server.url, max_retries=0) as client,
-        pytest.raises(AnalyticsError, match="larger than 1000000 bytes"),
-    ):
-        client.get_website(7)
+@pytest.mark.parametrize("part", ["%41", "%2541", "&amp;", "\\u0041", "\0", "\u200b", "`", "\n", " "])
+def test_a_text_of_escapes_takes_a_small_multiple_of_its_size(part: str) -> None:
+    """44 KB on the wire became 3.5 GB in eight nested decodings."""
+    secrets = Redactor()
+    secrets.add("sk_live_0123456789abcdef")
+    text = part * (300_000 // len(part))
+    tracemalloc.start()
+    assert without_secrets({"note": text}, secrets) == {"note": text}
+    _, of_data = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    readable(text, None)
+    _, of_text = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # JSON writes NUL with six characters, Python a zero-width space.
+    assert max(of_data, of_text) < 10 * len(text)
 
 
 @pytest.mark.parametrize("unit", [b"{},", b"[],", b'{"a":0},', b'"",', b"0,"])
@@ -165,7 +149,7 @@ def test_a_body_of_very_many_values_takes_no_memory(unit: bytes, status: int) ->
 
 def test_a_body_of_as_many_values_as_allowed_is_read() -> None:
     rows = [{"id": number, "domain": "a.example", "list": ["x"] * 90} for number in range(20_000)]
-    assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), ""), "http://x").rows == rows
+    assert dialect.page(dialect.Answer("GET", "/", 200, {}, json.dumps(rows).encode(), "")).rows == rows
 
 
 @pytest.mark.parametrize("name", ["id", "domain", "privacy", "message"])

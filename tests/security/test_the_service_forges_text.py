@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from attacks import FORGED, shows_as_it_is
 from fixture_types import Execute
+from jinja2.sandbox import SandboxedEnvironment
 from raw_server import RawServer, Reply, http
 from wire_client import client_of
 
@@ -105,9 +107,9 @@ def test_no_record_forges_a_log_a_plan_or_a_report(
         execute(GetWebsiteOperator, website_id=1)
         execute(GetAccountOperator)
         execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-01")
-        synced = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.9"], dry_run=True, plan_path=f"{tmp_path}/p")
+        synced = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.9"], dry_run=True, state_path=f"{tmp_path}/s")
         file = {"websites": {"b.example": {"privacy": "public"}}}
-        planned = execute(PlanWebsitesOperator, config=file, prune=True, force=True)
+        planned = execute(PlanWebsitesOperator, config=file, prune=True, accept=["delete"])
         execute(ExportWebsitesOperator, config_path=f"{tmp_path}/export.yaml")
         with pytest.raises((AnalyticsError, AirflowFailException)) as failed:
             execute(UpdateWebsiteOperator, website_id=1, email_reports=True)
@@ -148,6 +150,17 @@ def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
     assert [
         line for line in outside_of_code(text).splitlines() if "evil" in line or "<img" in line or "](" in line
     ] == []
+
+
+def test_no_text_of_a_sample_mentions_or_links_in_slack() -> None:
+    forged = "x.example <!channel> & <https://evil.example|x>"
+    shown = []
+    for path in (Path(__file__).parents[2] / "dags").glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and "SlackWebhookNotifier" in ast.unparse(call.func):
+                [template] = [ast.literal_eval(one.value) for one in call.keywords if one.arg == "text"]
+                shown.append(SandboxedEnvironment().from_string(template).render(exception=ValueError(forged)))
+    assert shown == ["x.example &lt;!channel&gt; &amp; &lt;https://evil.example|x&gt;"]
 
 
 def outside_of_code(text: str) -> str:

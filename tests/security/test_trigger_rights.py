@@ -1,27 +1,27 @@
-"""Whoever may trigger a DAG: chooses no folder of others, no connection and no instance by the Params of a sample."""
+"""Whoever may trigger a DAG, or send an asset event: chooses no folder, no file, no address and no connection."""
 
 from __future__ import annotations
 
+import inspect
 import runpy
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
-import jsonschema
+import duckdb
 import pytest
 from airflow.providers.common.compat.sdk import DAG
+from raw_server import RawServer, http
+from samples import SAMPLES, sample_dag
 
-SAMPLES = sorted((Path(__file__).parents[2] / "dags").glob("*.py"))
-STATE_OF_A_SYNC = ("sync_excluded_ips", "state_path")
-PLACES = ("base_path", "state_path", "database")
-OUTSIDE = [
-    "/etc", "file:///etc", "s3://another-bucket/x", "", "relative", "{root}/../x", "{root}/a/../../x", "{root}x",
-    "x{root}", "{root}/.ssh", "{root}\n", "{root}/a b", "{root}/{{ conn.a.password }}", "{root}@evil/x",
-]  # fmt: skip
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
 def params() -> Iterator[tuple[str, str, DAG]]:
     """Yield each Param of the samples."""
-    for path in SAMPLES:
+    for path in sorted(SAMPLES.glob("*.py")):
         module = runpy.run_path(str(path))
         if module.get("ApprovalOperator", "not needed") is None:
             continue  # before Airflow 3.1, this sample defines no DAG
@@ -31,33 +31,30 @@ def params() -> Iterator[tuple[str, str, DAG]]:
                 yield from ((path.name, name, dag) for name in dag.params)
 
 
-@pytest.fixture(autouse=True)
-def roots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WEBSITE_ANALYTICS_ROOTS", "file:///data/analytics s3://my.bucket/analytics")
+def test_no_param_chooses_a_folder_a_file_or_a_connection() -> None:
+    """They are constants of the file: who may trigger a DAG chooses among what its author allows."""
+    assert {name for _, name, _ in params()} == {
+        "accept", "approved_digest", "domain", "dry_run", "only", "privacy", "prune",
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("value", OUTSIDE)
-def test_a_folder_is_one_of_the_roots_or_in_it(value: str) -> None:
-    tried = 0
-    for sample, name, dag in params():
-        if name in PLACES:
-            root = "/data/analytics" if name == "database" else "file:///data/analytics"
-            schema = dag.params.get_param(name).schema
-            jsonschema.validate(f"{root}/client_a/2026.v1", schema)
-            with pytest.raises(jsonschema.ValidationError):
-                jsonschema.validate(value.replace("{root}", root), schema)
-            tried += 1
-            assert sample
-    assert tried >= 8
-
-
-def test_a_dot_of_a_root_is_a_dot() -> None:
-    schemas = [dag.params.get_param(name).schema for _, name, dag in params() if (dag.dag_id, name) == STATE_OF_A_SYNC]
-    (schema,) = schemas
-    jsonschema.validate("s3://my.bucket/analytics/x", schema)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate("s3://my-bucket/analytics/x", schema)
-
-
-def test_no_param_names_a_connection() -> None:
-    assert not [(sample, name) for sample, name, _ in params() if "conn" in name]
+@pytest.mark.parametrize("forged", ["path", "changes", "snapshot_date"])
+def test_no_event_chooses_what_is_read(analytics_sandbox: SandboxServer, tmp_path: Path, forged: str) -> None:
+    """Who may send an asset event could have had rows of another folder loaded, and an address of the network asked."""
+    own, other = str(tmp_path / "own"), str(tmp_path / "other")
+    analytics_sandbox.add_website("own.example")
+    SnapshotWebsitesOperator(task_id="take", base_path=own).execute({})
+    analytics_sandbox.add_website("other.example")
+    extra = SnapshotWebsitesOperator(task_id="take", base_path=other).execute({})
+    check = sample_dag("alert_on_public_pages", own).get_task("check").python_callable
+    load = sample_dag("load_snapshot_into_duckdb", own).get_task("load").python_callable
+    with RawServer([http(200, "[]")]) as inside:
+        extra |= {forged: f"{inside.url}/admin"} if forged != "path" else {}
+        events = {"asset": [SimpleNamespace(extra=extra)]}
+        with suppress(ValueError):  # a day that is none
+            check(triggering_asset_events=events)
+        assert inside.requests == []
+    assert not inspect.signature(load).parameters
+    load()
+    with duckdb.connect(f"{own}/websites.duckdb") as connection:
+        assert connection.execute("SELECT domain FROM websites").fetchall() == [("own.example",)]

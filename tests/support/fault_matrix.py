@@ -64,6 +64,8 @@ class OutOfOrder:
             future.set_exception(error)
 
     def shutdown(self, **_: Any) -> None:
+        for future, _fetch, _number in self._waiting:
+            future.cancel()
         self._waiting.clear()
 
 
@@ -117,6 +119,8 @@ class Move:
     behind: int = 0
     #: Whether websites may be missing: at most as many as came back, after a restore or by a replica that is behind.
     may_lose: bool = False
+    #: How many of the readings have to be taken at least; the others meet a change.
+    taken: float = 0.05
 
     def try_once(self, seed: int) -> tuple[str | None, bool]:
         """Return what did not hold in one reading (None if all did), and whether the list was taken."""
@@ -137,7 +141,7 @@ class Move:
             got = {int(website_id) for website_id in found}
         except IncompleteListError:
             return None, False
-        if self.parallel > 1 and len(got) > 3 * self.page_size and not pool.was_asked:
+        if self.parallel > 1 and len(moving.first) > 3 * self.page_size and not pool.was_asked:
             return "no page was read while another one was", True
         lost = moving.stayed - got
         if len(lost) > (len(got - moving.first) if self.may_lose else 0):
@@ -147,11 +151,17 @@ class Move:
         is_closed = reading.proof is not None and reading.proof.method == "closed reading" and "favorite" not in query
         is_exact = is_closed and not (self.lag or self.may_lose)
         # A website may say only in the middle of the reading that it is deleted.
-        if is_exact and not moving.last <= got <= moving.first:
+        marked = moving.first - moving.last if "mark" in self.kinds else set()
+        if is_exact and not moving.last <= got <= moving.last | marked:
             return f"read {sorted(got)}, the list was {sorted(moving.first)}, and is {sorted(moving.last)}", True
         return None, True
 
 
+_ORDERS = {
+    "newest first": (),
+    "oldest first": (("sort", "asc"),),
+    "by domain": (("sort_by", "domain"),),
+}
 _SWAPS = ("create", "delete", "again", "swap", "swap")
 _FLIPS = ("create", "delete", "flip", "flip", "flip", "flip")
 #: What breaks a condition of the proof.
@@ -174,6 +184,18 @@ MOVES = {
         (("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12, lag=10_000
     ),
     "by domain, no total": Move((("sort_by", "domain"),), total=False, quiet=3),
+    # A list that only grows is read once, unless a whole page is new.
+    **{
+        f"{order}, growing{', out of order' if parallel > 1 else ''}": Move(
+            query, kinds=("create",), parallel=parallel, quiet=4, taken=0.9
+        )
+        for order, query in _ORDERS.items()
+        for parallel in (1, 4)
+    },
+    **{
+        f"{order}, new ones come and go": Move(query, kinds=("create", "undo"), parallel=4, quiet=12, taken=0.5)
+        for order, query in _ORDERS.items()
+    },
     "newest first, deleted rows are shown": Move(kinds=("create", "delete", "mark"), quiet=12),
     "by domain, deleted rows are shown": Move((("sort_by", "domain"),), kinds=("create", "delete", "mark"), quiet=12),
     "newest first, restored": Move(kinds=("create", "restore"), quiet=12),

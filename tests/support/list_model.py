@@ -231,7 +231,7 @@ def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[[dict
     def fetch(query: dict[str, str]) -> dialect.Page:
         head = {"Content-Type": "application/json"}
         answer = dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), "")
-        page = dialect.page(answer, URL)
+        page = dialect.page(answer)
         for row in page.rows:
             dialect.website_id(row, answer)
         return page
@@ -243,8 +243,8 @@ def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[[dict
 class MovingList:
     """A list that changes between two answers, by chance but repeatably.
 
-    Ids rise; only the highest may be given again, to another domain (kind ``again``). A ``restore`` brings a deleted
-    website back, a ``mark`` lets a website say that it is deleted.
+    Ids rise; only the highest may be given again, to another domain (kind ``again``). An ``undo`` deletes the newest
+    website if it is new, a ``restore`` brings a deleted one back, a ``mark`` lets a website say that it is deleted.
     """
 
     random: random.Random
@@ -265,7 +265,7 @@ class MovingList:
     behind: int = 0
 
     def __post_init__(self) -> None:
-        self._next = max(self.ids, default=0) + 1
+        self._next = self._first_new = max(self.ids, default=0) + 1
         self._totals: list[int] = []
         #: How many websites had an id before.
         self._given: Counter[int] = Counter()
@@ -355,6 +355,8 @@ class MovingList:
             self._next = max(self.ids)
             self.ids.remove(self._next)
             self._given[self._next] += 1
+        elif kind == "undo" and max(self.ids, default=0) >= self._first_new:
+            self._delete(max(self.ids))
         elif kind == "delete" and self.ids:
             self._delete(self.random.choice(self.ids))
         elif kind == "mark" and self.ids:

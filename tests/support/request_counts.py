@@ -40,7 +40,7 @@ Call = Callable[[], Any]
 
 
 def _task(operator: type[Any], **arguments: Any) -> Call:
-    return lambda: operator(task_id="t", **arguments).execute({"ti": mock.MagicMock(), "run_id": "r"})
+    return lambda: operator(task_id="t", **arguments).execute({"ti": mock.MagicMock(map_index=-1), "run_id": "r"})
 
 
 def _hook(call: Callable[[AnalyticsHook], Any]) -> Call:

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from connections import with_parallel_requests
+
 #: A process that has imported all and forks a child for each job: importing Airflow takes longer than the job.
 #: The child says "killed" once ``on_kill`` has returned, and how it ended.
 _FORKING = """
 import json, os, signal, sys, traceback
 from types import SimpleNamespace
-from airflow_provider_analytics.api import stopping
-from airflow_provider_analytics.operators import planning
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites import (
     GetWebsiteOperator, ListWebsitesOperator, UpdateWebsiteOperator
@@ -38,15 +38,18 @@ class AirflowTaskTerminated(BaseException):
 def run(job):
     os.environ.update(job["environment"])
     apply.SETTLE_SECONDS = job["settle_seconds"]
-    # Every request is preceded by a look at the ledger, and nobody waits for it.
-    stopping.WATCH_SECONDS = planning.HANDOVER_SECONDS = 0
     if job["s3"]:
         import s3fs
         from airflow_versions import attach
         attach("s3", s3fs.S3FileSystem(**job["s3"]))
     task = globals()[job["operator"]](task_id="sync", **job["arguments"])
     ti = SimpleNamespace(
-        dag_id="the_dag", run_id="run", task_id="sync", map_index=-1, try_number=job["try_number"], start_date=None
+        dag_id="the_dag",
+        run_id=job["run_id"],
+        task_id="sync",
+        map_index=-1,
+        try_number=job["try_number"],
+        start_date=None,
     )
 
     def on_term(number, frame):
@@ -112,6 +115,8 @@ class TaskProcess:
         airflow: int = 3,
         settle_seconds: float = 0,
         try_number: int = 1,
+        run_id: str = "run",
+        parallel_requests: int | None = None,
         s3: dict[str, Any] | None = None,
         **arguments: Any,
     ) -> None:
@@ -120,14 +125,14 @@ class TaskProcess:
         :param airflow: major version: 3 goes on with the task after ``on_kill``, 2 raises an exception.
         :param s3: arguments of the file system for ``s3://``.
         """
-        names = [name for name in os.environ if name.startswith("AIRFLOW_CONN_")]
         job = {
             "operator": operator,
             "arguments": arguments,
             "airflow": airflow,
             "settle_seconds": settle_seconds,
             "try_number": try_number,
-            "environment": {name: os.environ[name] for name in names},
+            "run_id": run_id,
+            "environment": {"AIRFLOW_CONN_ANALYTICS_DEFAULT": with_parallel_requests(parallel_requests)},
             "s3": s3,
         }
         assert self._process.stdin is not None

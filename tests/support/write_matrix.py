@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
+from zoo import Zoo
 
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
-from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DOMAIN = "www.bücher.example"
 SETTINGS: dict[str, Any] = {"privacy": "private", "exclude_ips": ["192.0.2.1", "192.0.2.2"]}
@@ -52,7 +52,7 @@ class Writer:
         return is_same and not self.ignores
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the sandbox."""
+        """Return the options of the zoo."""
         return {
             "domain_as": self.normalises,
             "ignored_fields": self.ignores,
@@ -70,9 +70,9 @@ def writers() -> list[Writer]:
 
 
 @contextmanager
-def service() -> Iterator[SandboxServer]:
+def service() -> Iterator[Zoo]:
     """Run a sandbox that the connection ``writes`` leads to."""
-    with SandboxServer() as sandbox:
+    with Zoo() as sandbox:
         os.environ["AIRFLOW_CONN_WRITES"] = sandbox.connection_json()
         try:
             yield sandbox
@@ -80,7 +80,7 @@ def service() -> Iterator[SandboxServer]:
             del os.environ["AIRFLOW_CONN_WRITES"]
 
 
-def write(sandbox: SandboxServer, writer: Writer) -> str | None:
+def write(sandbox: Zoo, writer: Writer) -> str | None:
     """Try one way; return what did not hold, None if all did."""
     sandbox.reset()
     sandbox.configure(**writer.options())

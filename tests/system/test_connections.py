@@ -16,9 +16,9 @@ import pytest
 import yaml
 from certificates import Authority
 from local_airflow import environment
+from zoo import Zoo
 
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.sandbox.server import SandboxServer
 
 KEY = "k3y/With+Odd:@Signs%&=?#\"'$"
 BACKEND = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
@@ -91,7 +91,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     certificate, key = authority.server_files("127.0.0.1")
     header = {"X-Door": "open, please"}
     options = {"required_headers": header}
-    with SandboxServer(api_key=KEY, root="/App", ssl_certfile=certificate, ssl_keyfile=key, options=options) as sandbox:
+    with Zoo(api_key=KEY, root="/App", ssl_certfile=certificate, ssl_keyfile=key, options=options) as sandbox:
         host, _, rest = sandbox.url.rpartition(":")
         extra = {
             "timeout": 7.5,

@@ -129,26 +129,3 @@ python try_it.py"""
         tmp_path,
         shell,
     )
-
-
-def test_a_sample_is_copied(uv: str, wheel: Path, shell: dict[str, str], tmp_path: Path) -> None:
-    # The wheel alone has the samples, and what it needs is here already.
-    subprocess.run(
-        [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "lib"), str(wheel)], check=True
-    )
-    *_, copy = re.findall(r"```console\n(.*?)```", OPERATORS, re.DOTALL)
-    run_all(f"```console\n{copy}```\n", tmp_path, {**shell, "PYTHONPATH": str(tmp_path / "lib")})
-    assert (tmp_path / "nightly_website_snapshot.py").read_bytes() == (
-        ROOT / "dags/nightly_website_snapshot.py"
-    ).read_bytes()
-
-
-def test_dags_in_pytest(shell: dict[str, str], tmp_path: Path) -> None:
-    conftest, tests = re.findall(r"```python\n(.*?)```", TESTING, re.DOTALL)
-    for folder in ("dags", "tests"):
-        (tmp_path / folder).mkdir()
-    shutil.copy(ROOT / "dags" / "nightly_website_snapshot.py", tmp_path / "dags")
-    (tmp_path / "tests" / "conftest.py").write_text(conftest)
-    (tmp_path / "tests" / "test_nightly.py").write_text(tests)
-    [command] = re.findall(r"```console\n(.*?)```", TESTING, re.DOTALL)
-    run_all(f"```console\n{command}```\n\n```text\n3 passed\n```\n", tmp_path, shell)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -21,7 +20,6 @@ from airflow_versions import AIRFLOW_VERSION, needs_the_screens_of_3_3
 from browser import PATIENCE, Screen, browser
 from local_airflow import PASSWORD, USER, home_of
 from screens_of_airflow_3 import DIALOG, Screens, button
-from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 pytestmark = [pytest.mark.browser, needs_the_screens_of_3_3]
@@ -66,11 +64,9 @@ def interface(
     copy = in_pictures("checkout")
     for folder in ("scripts", "dags"):
         shutil.copytree(checkout / folder, copy / folder)
-    # Nobody had the first folder, the default of the forms, before: a snapshot of another service would be in the way.
-    roots = f"{(copy / 'website_analytics').as_uri()} {os.environ['WEBSITE_ANALYTICS_ROOTS']}"
     with subprocess.Popen(
         [sys.executable, str(copy / "scripts" / "ui.py")],
-        env={**environment, "WEBSITE_ANALYTICS_ROOTS": roots},
+        env={**environment, "WEBSITE_ANALYTICS_FOLDER": str(copy / "website_analytics")},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -140,25 +136,20 @@ def test_the_scheduler_loads_each_snapshot_that_it_took(interface: Interface, sc
     assert [(night["night"], night["websites"]) for night in answered] == [(event["extra"]["snapshot_date"], 250)]
 
 
-def test_the_nightly_dag_is_triggered_and_succeeds(interface: Interface, screen: Screen, tmp_path: Path) -> None:
+def test_the_nightly_dag_is_triggered_and_succeeds(interface: Interface, screen: Screen) -> None:
     # Else the form would do it beside the trigger, and SQLite may refuse one of both.
     interface.unpause("nightly_website_snapshot")
     screen.driver.get(f"{interface.url}/dags/nightly_website_snapshot")
     screen.click(button("Trigger"))
-    base_path = f"{DIALOG} [name=element_base_path]"
-    # The dialog fills the field with the default only after it has been drawn.
-    screen.wait(lambda _: screen.read(base_path, "value").startswith("file://"))
-    screen.type(base_path, tmp_path.as_uri())
-    screen.press(base_path, Keys.TAB)
     screen.click(button("Trigger", dialog=True))
     screen.gone(DIALOG)
 
     run = ended_run(interface, screen, "nightly_website_snapshot", "manual")
-    untouched = {"accept": [], "force": False, "prune": False}
-    assert (run["state"], run["conf"]) == ("success", {"base_path": tmp_path.as_uri(), **untouched})
+    untouched = {"accept": [], "prune": False}
+    assert (run["state"], run["conf"]) == ("success", untouched)
     screen.driver.get(f"{interface.url}/dags/nightly_website_snapshot/runs/{run['dag_run_id']}")
     screen.wait(lambda _: screen.all("//*[normalize-space()='Success']"))
-    [data] = tmp_path.glob("websites/dt=*/*.jsonl")
+    [data] = (interface.dags.parent / "website_analytics").glob("websites/dt=*/*.jsonl")
     assert len(data.read_text("utf-8").splitlines()) == 250
 
 
@@ -190,18 +181,18 @@ UPDATED: dict[str, dict[str, Any]] = {
 }
 
 
-def test_websites_change_when_a_person_approves_the_plan(interface: Interface, screen: Screen, tmp_path: Path) -> None:
+def test_websites_change_when_a_person_approves_the_plan(interface: Interface, screen: Screen) -> None:
     (interface.dags / "websites.yaml").write_text(WEBSITES, "utf-8")
     before = interface.sandbox("websites")
     assert not any(website["domain"] in CREATED for website in before)
     api = AirflowApi(interface.url)
     api.log_in()
     api.unpause("websites_as_code")
-    run_id = api.trigger("websites_as_code", {"state_path": tmp_path.as_uri()})
+    run_id = api.trigger("websites_as_code", {})
     api.wait_for_question("websites_as_code", run_id)
 
     ways = Screens(screen, interface.url)
-    ways.log("websites_as_code", run_id, "plan")
+    ways.log("websites_as_code", run_id, "websites.plan")
     screen.sees("privacy: `private` on 2 websites", "2 to create, 3 to update, 0 to delete")
     screen.picture("approve_1_planned")
     screen.open(f"{interface.url}/required_actions?response_received=false")
@@ -223,7 +214,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     screen.click(button("Approve"))
     run = ended_run(interface, screen, "websites_as_code", "manual")
     assert (run["dag_run_id"], run["state"]) == (run_id, "success")
-    ways.log("websites_as_code", run_id, "apply")
+    ways.log("websites_as_code", run_id, "websites.apply")
     screen.sees("Applied 5 of 5 changes, 0 failed")
     screen.picture("approve_3_applied")
     after = interface.sandbox("websites")
@@ -232,7 +223,10 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert created == {domain: {**created[domain], **settings} for domain, settings in CREATED.items()}
     writes = [request["operation"] for request in interface.sandbox("requests") if request["method"] != "GET"]
     assert sorted(writes) == ["create"] * 2 + ["update"] * 3
-    audited = "".join(file.read_text("utf-8") for file in tmp_path.glob("audit/**/*.jsonl"))
+    started = psutil.Process(interface.process.pid).children(recursive=True)
+    [home] = {Path(found) for process in started if (found := home_of(process))}
+    trails = (home / "website_analytics").glob("*/audit/**/*.jsonl")
+    audited = "".join(file.read_text("utf-8") for file in trails)
     assert all(domain in audited for domain in (*CREATED, *UPDATED))
 
 

@@ -8,21 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_versions import AIRFLOW_VERSION, needs_examples_of_providers
+from airflow_versions import AIRFLOW_VERSION
 from release_check import content_problems
 
 from airflow_provider_analytics import __version__
 
 
+@pytest.mark.chosen
 def test_the_wheel_holds_what_is_expected_and_nothing_else(wheel: Path) -> None:
     assert content_problems(wheel) == []
     assert f"airflow_provider_analytics-{__version__}.dist-info/METADATA" in zipfile.ZipFile(wheel).namelist()
-
-
-def test_the_wheel_holds_the_samples(wheel: Path, checkout: Path) -> None:
-    archive, folder = zipfile.ZipFile(wheel), "airflow_provider_analytics/example_dags/"
-    shipped = {name.removeprefix(folder): archive.read(name) for name in archive.namelist() if name.startswith(folder)}
-    assert shipped == {file.name: file.read_bytes() for file in (checkout / "dags").iterdir() if file.is_file()}
 
 
 def test_the_source_distribution_makes_the_same_wheel(wheel: Path, checkout: Path, uv: str, tmp_path: Path) -> None:
@@ -30,14 +25,6 @@ def test_the_source_distribution_makes_the_same_wheel(wheel: Path, checkout: Pat
     [archive] = tmp_path.glob("*.tar.gz")
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path), str(archive)], check=True)
     assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
-
-
-def test_an_editable_install_has_no_copies_of_the_samples(checkout: Path, uv: str, tmp_path: Path) -> None:
-    install = [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path)]
-    subprocess.run([*install, "--editable", str(checkout)], check=True)
-    assert not (tmp_path / "airflow_provider_analytics").exists()
-    [path] = tmp_path.glob("*.pth")
-    assert Path(path.read_text().strip()) == checkout
 
 
 @pytest.fixture(scope="module")
@@ -87,17 +74,3 @@ def test_airflow_lists_the_hook(installed: Any) -> None:
     [hook] = [row for row in listed if row["connection_type"] == "analytics"]
     assert hook["class"] == "airflow_provider_analytics.hooks.analytics.AnalyticsHook"
     assert hook["hook_name"] == "Website Analytics"
-
-
-@needs_examples_of_providers
-def test_airflow_lists_the_samples_as_examples(installed: Any, checkout: Path) -> None:
-    from airflow.models import DagBag
-
-    settings = {"AIRFLOW__CORE__LOAD_EXAMPLES": "True"}
-    installed("db", "migrate", **settings)
-    bundle = ["--local", "--bundle-name", "airflow-provider-analytics-example-dags"]
-    listed = rows(installed("dags", "list", *bundle, "--output", "json", **settings))
-    samples = DagBag(checkout / "dags").dags
-    assert all("example" in dag.tags for dag in samples.values())
-    assert sorted(dag["dag_id"] for dag in listed) == sorted(samples)
-    assert {Path(dag["fileloc"]).parent.name for dag in listed} == {"example_dags"}

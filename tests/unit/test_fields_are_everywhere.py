@@ -20,23 +20,29 @@ import pytest
 
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.client import Written
-from airflow_provider_analytics.api.fields import LINE_FIELDS, RECORD_FIELDS, WEBSITE_FIELDS, Field, same_setting
-from airflow_provider_analytics.api.kinds import PASSWORD_FROM
+from airflow_provider_analytics.api.fields import (
+    LINE_FIELDS,
+    PASSWORD_FROM,
+    RECORD_FIELDS,
+    WEBSITE_FIELDS,
+    Field,
+    same_setting,
+)
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import exclusions
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
-from airflow_provider_analytics.sandbox import parameters
+from airflow_provider_analytics.sandbox import fields as sandbox_fields
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.rows import COLUMNS
 
 CHECKOUT = Path(__file__).parents[2]
 #: A value of each kind, as the service shows it.
-SAMPLES: dict[str, Any] = {"Domain": "a.example", "PrivacySetting": 1, "Flag": 1, "Boolean": True, "Lines": "192.0.2.1"}
+SAMPLES: dict[str, Any] = {"Domain": "a.example", "PrivacyFlag": 1, "Flag": 1, "Boolean": True, "Lines": "192.0.2.1"}
 
 
 def sample(field: Field) -> Any:
-    return SAMPLES.get(type(field.kind).__name__, "a text")
+    return SAMPLES.get(type(field).__name__, "a text")
 
 
 def each(chosen: Callable[[Field], bool]) -> pytest.MarkDecorator:
@@ -73,6 +79,12 @@ def annotation(function: Callable[..., Any], argument: str) -> str:
     return str(inspect.signature(inspect.unwrap(function)).parameters[argument].annotation)
 
 
+def type_of(field: Field) -> str:
+    """Return the annotation of an argument for this field."""
+    types = fields.UpdateSettings.__annotations__
+    return types[field.name].__forward_arg__ if field.name in types else "str"
+
+
 def documented(text: str | None) -> list[str]:
     return re.findall(r"^\s*:param (\w+):", text or "", re.MULTILINE)
 
@@ -86,7 +98,7 @@ def test_the_hook_takes_and_sends_it_on_create(field: Field, monkeypatch: pytest
     monkeypatch.setattr(AnalyticsHook, "client", client)
     hook.create_website(**{"domain": "a.example", field.name: sample(field)})
     assert client.calls["create_website"][field.name] == sample(field)
-    assert annotation(AnalyticsHook.create_website, field.name) == field.kind.argument
+    assert annotation(AnalyticsHook.create_website, field.name) == type_of(field)
 
 
 @ON_UPDATE
@@ -95,7 +107,7 @@ def test_the_hook_takes_and_sends_it_on_update(field: Field, monkeypatch: pytest
     monkeypatch.setattr(AnalyticsHook, "client", client)
     hook.update_website(1, **{field.name: sample(field)})
     assert client.calls["update_website"][field.name] == sample(field)
-    assert annotation(AnalyticsHook.update_website, field.name) == field.kind.argument
+    assert annotation(AnalyticsHook.update_website, field.name) == type_of(field)
 
 
 @EVERY
@@ -136,7 +148,7 @@ def test_the_create_operator_takes_and_sends_it(field: Field, monkeypatch: pytes
     argument, value = argument_of(field, monkeypatch)
     sent = run(CreateWebsiteOperator(task_id="create", **{"domain": "a.example", argument: value}), monkeypatch)
     assert same_setting(field.name, sent[field.name], sample(field))
-    assert annotation(CreateWebsiteOperator.__init__, argument) == field.kind.argument
+    assert annotation(CreateWebsiteOperator.__init__, argument) == type_of(field)
 
 
 @ON_UPDATE
@@ -144,7 +156,7 @@ def test_the_update_operator_takes_and_sends_it(field: Field, monkeypatch: pytes
     argument, value = argument_of(field, monkeypatch)
     sent = run(UpdateWebsiteOperator(task_id="update", website_id=1, **{argument: value}), monkeypatch)
     assert same_setting(field.name, sent[field.name], sample(field))
-    assert annotation(UpdateWebsiteOperator.__init__, argument) == field.kind.argument
+    assert annotation(UpdateWebsiteOperator.__init__, argument) == type_of(field)
 
 
 @each(lambda field: field.name in LINE_FIELDS)
@@ -158,8 +170,8 @@ def test_an_operator_keeps_the_list_in_step(field: Field) -> None:
 
 @EVERY
 def test_the_sandbox_takes_it(field: Field) -> None:
-    assert (field.name in {found.name for found in parameters.CREATE_FIELDS}) == field.on_create
-    assert (field.name in {found.name for found in parameters.UPDATE_FIELDS}) == field.on_update
+    assert (field.name in {found.name for found in sandbox_fields.CREATE_FIELDS}) == field.on_create
+    assert (field.name in {found.name for found in sandbox_fields.UPDATE_FIELDS}) == field.on_update
 
 
 @EVERY

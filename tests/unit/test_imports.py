@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_analytics
+from airflow_provider_analytics.get_provider_info import get_provider_info
 
 PACKAGE = "airflow_provider_analytics"
 ROOT = Path(airflow_provider_analytics.__file__).parent
@@ -22,17 +23,17 @@ MAY_IMPORT = {
     "__init__": set[str](),
     "exceptions": set(),
     "readable": set(),
-    "thresholds": set(),
+    "guards": {"api"},
     "get_provider_info": {"__version__"},
     "assets": set(),
     "storage": set(),
     "api": {"__version__"},
-    "reconcile": {"api", "thresholds"},
-    "snapshots": {"__version__", "api", "storage", "thresholds"},
+    "reconcile": {"api", "guards"},
+    "snapshots": {"__version__", "api", "storage", "guards"},
     "probe": {"__version__", "api"},
     "hooks": {"api", "get_provider_info", "probe", "storage"},
-    "operators": {"api", "assets", "hooks", "reconcile", "snapshots", "storage", "thresholds"},
-    "commands": {"api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "thresholds"},
+    "operators": {"api", "assets", "hooks", "reconcile", "snapshots", "storage", "guards"},
+    "commands": {"api", "hooks", "operators", "probe", "reconcile", "snapshots", "storage", "guards"},
     "__main__": {"commands"},
     "sandbox": {"__version__"},
 }
@@ -51,14 +52,9 @@ print("\\n" + json.dumps(sorted(set(sys.modules) - known)))
 
 
 def sources() -> Iterator[tuple[str, Path]]:
-    """Yield every module of the package with the part of the package that it belongs to.
-
-    The samples, which only the wheel has in here, are DAG files like those of a user.
-    """
+    """Yield every module of the package with the part of the package that it belongs to."""
     for path in sorted(ROOT.rglob("*.py")):
-        part = path.relative_to(ROOT).parts[0].removesuffix(".py")
-        if part != "example_dags":
-            yield part, path
+        yield path.relative_to(ROOT).parts[0].removesuffix(".py"), path
 
 
 def imported(path: Path) -> set[str]:
@@ -93,9 +89,9 @@ def test_modules_import_what_their_part_may_import(part: str, path: Path) -> Non
 def test_only_the_transport_imports_requests(part: str, path: Path) -> None:
     names = imported(path) - {"http.HTTPStatus"}
     network = {"requests", "urllib3", "http", "httpx", "socket"} & {name.split(".")[0] for name in names}
-    # Only the transport sends requests; host names are looked up beside it.
+    # Only the transport sends requests; host names are looked up beside it, and the watchdog shuts its sockets.
     if part != "sandbox" and path.name != "transport.py":
-        assert network <= ({"socket"} if path.name == "host_names.py" else set())
+        assert network <= ({"socket"} if path.name in ("host_names.py", "stopping.py") else set())
 
 
 @pytest.mark.parametrize("folder", [path.parent for path in sorted(ROOT.glob("*/__init__.py"))], ids=lambda p: p.name)
@@ -135,9 +131,11 @@ def test_provider_info_imports_nothing_else() -> None:
 
 
 @pytest.mark.slow  # imports Airflow in a process of its own
+@pytest.mark.chosen
 def test_dag_files_load_nothing_heavy() -> None:
     """DAG files are parsed every few seconds: operators cost no more than Airflow's own base class does."""
     base = "from airflow.providers.common.compat.sdk import BaseOperator, BaseOperatorLink, AirflowFailException"
-    new = brought_along(modules_in(f"{PACKAGE}.operators"), before=base)
+    (integration,) = get_provider_info()["operators"]
+    new = brought_along(integration["python-modules"], before=base)
     assert packages(new) - set(sys.stdlib_module_names) <= {PACKAGE, "airflow"}
     assert not {name for name in new if name.startswith(tuple(f"{PACKAGE}.{heavy}" for heavy in HEAVY))}

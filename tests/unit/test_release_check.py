@@ -67,12 +67,6 @@ def test_a_wheel_as_it_should_be(tmp_path: Path) -> None:
     assert release_check.content_problems(wheel(tmp_path)) == []
 
 
-def test_sample_dags_may_be_in_the_package(tmp_path: Path) -> None:
-    folder = "airflow_provider_analytics/example_dags"
-    made = wheel(tmp_path, **{f"{folder}/a.py": "", f"{folder}/websites.yaml": ""})
-    assert release_check.content_problems(made) == []
-
-
 @pytest.mark.parametrize(
     ("name", "problems"),
     [

@@ -24,13 +24,13 @@ from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.api.operations import Operations
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.get_provider_info import get_provider_info
+from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import ListWebsitesOperator
-from airflow_provider_analytics.sandbox.parameters import LIST_PARAMETERS
-from airflow_provider_analytics.sandbox.routes import ROUTES
+from airflow_provider_analytics.sandbox.fields import LIST_PARAMETERS
+from airflow_provider_analytics.sandbox.requests import ROUTES
 from airflow_provider_analytics.snapshots.formats import FORMATS
-from airflow_provider_analytics.snapshots.guards import GUARDS
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -82,7 +82,7 @@ PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
     "an operator": lambda name: (
         f"{IN_THE_HOOK.get(name, '?').title().replace('_', '')}Operator" in page("operators.md")
     ),
-    "the sandbox": lambda name: IN_ROUTES.get(name, name) in {route.operation for route in ROUTES},
+    "the sandbox": lambda name: IN_ROUTES.get(name, name) in {operation for operation, _, _ in ROUTES},
     "tests/support/operations.py": lambda name: IN_ROUTES.get(name, name) in OPERATIONS,
 }
 
@@ -112,20 +112,26 @@ def test_a_file_format_is_known_to(place: str, name: str) -> None:
     assert re.search(rf"\b{name}\b", PLACES_OF_A_FORMAT[place]())
 
 
-PLACES_OF_A_GUARD: dict[str, Callable[[], str]] = {
-    "SnapshotWebsitesOperator": lambda: inspect.getdoc(SnapshotWebsitesOperator) or "",
-    "docs/snapshots.md": lambda: page("snapshots.md"),
-    "its check (snapshots/)": lambda: "".join(
-        re.sub(r"GUARDS = \{.*?\n\}", "", path.read_text(), flags=re.DOTALL)
-        for path in (CHECKOUT / "airflow_provider_analytics" / "snapshots").glob("*.py")
-    ),
+def is_of_snapshots(guard: str) -> bool:
+    return GUARDS[guard].startswith("a snapshot")
+
+
+def code_of(part: str) -> str:
+    package = CHECKOUT / "airflow_provider_analytics"
+    return "".join(path.read_text() for path in (package / part).glob("*.py"))
+
+
+PLACES_OF_A_GUARD: dict[str, Callable[[str], str]] = {
+    "docs/operators.md": lambda name: page("operators.md"),
+    "the docstring of its operator": lambda name: code_of("operators"),
+    "its check": lambda name: code_of("snapshots") if is_of_snapshots(name) else code_of("reconcile"),
 }
 
 
 @pytest.mark.parametrize("name", GUARDS)
 @pytest.mark.parametrize("place", PLACES_OF_A_GUARD)
 def test_a_guard_is_known_to(place: str, name: str) -> None:
-    assert re.search(rf"[`\"]{name}[`\"]", PLACES_OF_A_GUARD[place]())
+    assert re.search(rf"[`\"]{name}[`\"]", PLACES_OF_A_GUARD[place](name)), f"{place} says nothing of {name}"
 
 
 MARKER = "a-marker-of-32-characters-1234567"

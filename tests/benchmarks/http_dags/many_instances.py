@@ -31,7 +31,7 @@ def keep_reason(context):
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
-    max_active_runs=1,  # concurrent runs must not write the ledgers
+    max_active_runs=1,
     default_args={
         "retries": 2,
         "retry_delay": pendulum.duration(minutes=5),
@@ -51,7 +51,12 @@ def keep_reason(context):
             description="Connections to run. If empty: all in the Variable",
         ),
         "dry_run": Param(False, type="boolean", description="Take the snapshots, and only plan the sync"),
-        "force": Param(False, type="boolean", description="Let the instances in only pass the guards"),
+        "accept": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": ["count", "fields", "source", "empty", "loss"]},
+            description="Safety checks of the selected instances to override in this run",
+        ),
     },
     tags=["analytics"],
     doc_md=__doc__,
@@ -77,17 +82,14 @@ def many_instances():
                 f"The ids of connections {', '.join(wrong + twice)} are not allowed; allowed: each once, whatever its "
                 "case, of letters, digits, _, - and ., as each is the name of a folder"
             )
-        if params["force"] and not params["only"]:
-            raise AirflowFailException("force without only is not allowed; allowed: force with the instances in only")
+        if params["accept"] and not params["only"]:
+            raise AirflowFailException("accept without only is not allowed; allowed: accept with the instances in only")
         folders = {conn_id: f"{params['base_path'].rstrip('/')}/{conn_id}" for conn_id in conn_ids}
         return [
             {
                 "conn_id": conn_id,
                 "base_path": f"{folder}/snapshots",
-                "ledger_path": f"{folder}/excluded_ips_ledger.json",
-                "audit_path": f"{folder}/audit",
-                # Without a name the ledger is that of a position in the array.
-                "list_name": f"exclude_ips of {conn_id}",
+                "state_path": folder,
             }
             for conn_id, folder in folders.items()
         ]
@@ -95,7 +97,7 @@ def many_instances():
     # A group that is mapped keeps the instances apart. Two mapped tasks would not: if one instance failed in the first,
     # the second would be run for none.
     @task_group
-    def instance(conn_id, base_path, ledger_path, audit_path, list_name):
+    def instance(conn_id, base_path, state_path):
         common = {
             "http_conn_id": conn_id,
             "endpoint": "api/v1/websites",
@@ -114,10 +116,10 @@ def many_instances():
             method="PUT",
             data={
                 "exclude_ips": "{{ var.value.exclude_ips }}",
-                "ledger_path": ledger_path,
-                "list_name": list_name,
-                "audit_path": audit_path,
+                "state_path": state_path,
+                "list_name": "exclude_ips",
                 "dry_run": "{{ params.dry_run }}",
+                "accept": "{{ params.accept | join(',') }}",
             },
             **common,
         )

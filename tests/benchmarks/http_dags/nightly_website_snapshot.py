@@ -32,7 +32,6 @@ BASE_PATH = "{{ params.base_path }}"
             examples=["count", "source", "fields", "clock", "version"],
             description="Safety checks to override in this run",
         ),
-        "force": Param(False, type="boolean", description="Override all safety checks"),
         "prune": Param(False, type="boolean", description="Remove old snapshots"),
     },
     tags=["analytics"],
@@ -46,7 +45,6 @@ def nightly_website_snapshot():
         data={
             "base_path": BASE_PATH,
             "accept": "{{ params.accept | join(',') }}",
-            "force": "{{ params.force }}",
         },
         outlets=[Asset(uri="website-snapshots://websites", name="website_snapshots")],
     )

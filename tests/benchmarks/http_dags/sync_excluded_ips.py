@@ -16,17 +16,22 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
-    max_active_runs=1,  # concurrent runs must not write the ledger
+    max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
         "state_path": Param(
             STATE.as_uri(),
             type="string",
-            description="Folder for ledger and audit trail: shared by all workers and durable, such as "
+            description="Folder for lists, plans and audit trails: shared by all workers and durable, such as "
             "s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Apply the plan even if it exceeds the removal limit"),
+        "accept": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": ["empty", "loss"]},
+            description="Safety checks to override in this run",
+        ),
     },
     tags=["analytics"],
     doc_md=__doc__,
@@ -38,10 +43,9 @@ def sync_excluded_ips():
         endpoint="api/v1/websites/1",
         data={
             "exclude_ips": "{{ var.value.exclude_ips }}",
-            "ledger_path": "{{ params.state_path }}/excluded_ips_ledger.json",
-            "audit_path": "{{ params.state_path }}/audit",
+            "state_path": "{{ params.state_path }}",
             "dry_run": "{{ params.dry_run }}",
-            "force": "{{ params.force }}",
+            "accept": "{{ params.accept | join(',') }}",
         },
     )
 

@@ -18,17 +18,22 @@ CHUNKS = 8
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
-    max_active_runs=1,  # concurrent runs must not write the ledgers
+    max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
         "state_path": Param(
             STATE.as_uri(),
             type="string",
-            description="Folder for ledgers and audit trails: shared by all workers and durable, such as "
+            description="Folder for lists, plans and audit trails: shared by all workers and durable, such as "
             "s3://bucket/path",
         ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Apply the plans even if they exceed the removal limit"),
+        "accept": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": ["empty", "loss"]},
+            description="Safety checks to override in this run",
+        ),
     },
     tags=["analytics"],
     doc_md=__doc__,
@@ -44,10 +49,9 @@ def sync_excluded_ips_in_chunks():
         method="PUT",
         endpoint="api/v1/websites/{{ ti.map_index }}",
         headers={
-            "ledger_path": "{{ params.state_path }}/excluded_ips_ledgers/{{ ti.map_index }}.json",
-            "audit_path": "{{ params.state_path }}/audit",
+            "state_path": "{{ params.state_path }}",
             "dry_run": "{{ params.dry_run }}",
-            "force": "{{ params.force }}",
+            "accept": "{{ params.accept | join(',') }}",
         },
         max_active_tis_per_dag=4,  # how many tasks ask the service at the same time
     ).expand(data=chunks())

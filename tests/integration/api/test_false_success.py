@@ -13,12 +13,13 @@ from wire_client import WEBSITE, client_of, do
 
 from airflow_provider_analytics.api import dialect
 from airflow_provider_analytics.exceptions import (
+    AmbiguousWriteError,
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
     IncompleteListError,
+    NotAppliedError,
     NotFoundError,
-    ServerError,
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.readable import EXCERPT_LENGTH
@@ -91,8 +92,6 @@ BAD_BODIES: dict[str, bytes] = {
     "nested 100,000 deep": http(200, b'{"data":' + b"[" * 100_000),
     "nested 100,000 deep and closed": http(200, b"[" * 100_000 + b"]" * 100_000),
     "a number of 5,000 digits": http(200, b'{"id": ' + b"9" * 5000 + b"}"),
-    "unknown encoding": http(200, GOOD["show"], headers=[("Content-Encoding", "br")]),
-    "two encodings": http(200, GOOD["show"], headers=[("Content-Encoding", "gzip, br")]),
     "partial content": http(206, GOOD["show"]),
     "accepted only": http(202, GOOD["show"]),
     "non-authoritative": http(203, GOOD["show"]),
@@ -106,8 +105,8 @@ BAD_BODIES: dict[str, bytes] = {
 @pytest.mark.parametrize("name", BAD_BODIES)
 def test_no_such_answer_is_a_success(operation: str, name: str) -> None:
     error, _ = outcome(operation, BAD_BODIES[name])
-    if error is None and operation in ("create", "update"):
-        return  # it says nothing of the record: what was stored is read afterwards
+    if error is None and operation in WRITES:
+        return  # it says nothing of the record: what is stored is read afterwards
     assert isinstance(error, UnexpectedResponseError), error
     assert f"{PREFIX}/" in str(error)
     assert error.method == OPERATIONS[operation].method
@@ -123,7 +122,7 @@ SHAPES: dict[str, Any] = {
              {"data": None}],
     "create": [[WEBSITE], {}, {"data": []}, {"data": {"domain": "new.example"}}, {"message": "ok"}],
     "update": [[WEBSITE], {}, {"data": []}, {"message": "ok"}, {"data": {"id": 8}}],
-    "delete": [[], [WEBSITE], {"deleted": False}, {"success": False}],
+    "delete": [{"success": False}],
     "account": [[], {}, {"data": []}, {"data": None}, {"data": {}}, GOOD["list"], {"message": "Unauthenticated."}],
 }  # fmt: skip
 
@@ -155,7 +154,8 @@ def test_an_empty_answer_to_a_write(status: int, body: bytes) -> None:
     assert outcome("delete", empty)[0] is None
 
     show, newest = http(200, GOOD["show"]), http(200, GOOD["list"])
-    with RawServer([show, empty, show]) as server, client_of(server.url, max_retries=0) as client:
+    before = http(200, {"data": {**WEBSITE, "email": 0}})
+    with RawServer([before, empty, show]) as server, client_of(server.url, max_retries=0) as client:
         assert client.update_website(7, email=True).record == WEBSITE
         assert server.sent == [f"{method} /api/v1/websites/7" for method in ("GET", "PATCH", "GET")]
     with RawServer([empty, newest, show]) as server, client_of(server.url, max_retries=0) as client:
@@ -177,11 +177,64 @@ def test_a_body_cut_short_of_its_content_length(operation: str, missing: int) ->
     assert (error.status, error.transient, error.sent) == (200, True, True)
 
 
-@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "delete"])
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_answer_cut_within_its_head(operation: str) -> None:
-    """Its status did arrive, which is all that a delete is about; everything else needs the body."""
+    """Its status did arrive, and what a write has stored is read afterwards; a read needs the body."""
     found, _ = outcome(operation, Reply(b"HTTP/1.1 200 OK\r\nDate: Mon", then="close"))
-    assert isinstance(found, UnexpectedResponseError) or (operation in ("create", "update") and found is None), found
+    assert isinstance(found, UnexpectedResponseError) if operation in READS else found is None, found
+
+
+def without_length(body: bytes, *headers: str) -> Reply:
+    """Return a response of HTTP/1.0, as some proxies send it: the end of the connection ends the body."""
+    head = "\r\n".join(("HTTP/1.0 200 OK", "Content-Type: application/json", *headers))
+    return Reply(head.encode() + b"\r\n\r\n" + body, then="close")
+
+
+@pytest.mark.parametrize("operation", READS)
+@pytest.mark.parametrize("is_zipped", [False, True])
+def test_a_body_without_a_length_that_was_cut_is_no_success(operation: str, is_zipped: bool) -> None:
+    body = json.dumps(GOOD[operation]).encode()
+    whole = gzip.compress(body) if is_zipped else body
+    headers = ["Content-Encoding: gzip"] if is_zipped else []
+    # Behind the JSON, gzip has eight bytes more.
+    for place in range(0, len(whole) - 9, 3):
+        refused(operation, without_length(whole[:place], *headers))
+
+
+@pytest.mark.parametrize("operation", ["create", "update"])
+def test_a_write_whose_answer_without_a_length_was_cut_is_not_sent_again(operation: str) -> None:
+    with RawServer([without_length(b'{"data": {"id"')]) as server, client_of(server.url) as client:
+        with pytest.raises(UnexpectedResponseError, match="not JSON"):
+            do(client, operation)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [202, 203, 205, 206])
+def test_a_delete_that_is_only_accepted_is_verified(status: int) -> None:
+    gone, there = http(404), http(200, GOOD["show"])
+    accepted = http(status, {"message": "queued"} if status != 205 else b"")
+    with RawServer([accepted, there, gone]) as server, client_of(server.url, max_retries=0) as client:
+        client.delete_website(7)
+        assert [request.method for request in server.requests] == ["DELETE", "GET", "GET"]
+    with (
+        RawServer([accepted, there]) as server,
+        client_of(server.url, max_retries=0) as client,
+        pytest.raises(NotAppliedError, match="still exists"),
+    ):
+        client.delete_website(7)
+
+
+@pytest.mark.parametrize("status", [202, 203, 206])
+def test_a_create_that_is_only_accepted_is_looked_up(status: int) -> None:
+    accepted, shown = http(status, {"message": "queued"}), http(200, GOOD["list"])
+    before = http(200, {"data": [], "meta": {"total": 0}})
+    with RawServer([accepted, before, shown]) as server, client_of(server.url, max_retries=0) as client:
+        assert client.operations.create({"domain": "new.example"}) is None
+        assert client.find_created("new.example", None, None) == WEBSITE
+    with RawServer([accepted, before]) as server, client_of(server.url, max_retries=0) as client:
+        with pytest.raises(AmbiguousWriteError, match="not in the list"):
+            client.create_website("new.example")
+        assert server.sent.count("POST /api/v1/websites") == 1
 
 
 def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
@@ -205,11 +258,10 @@ def zipped(body: bytes, **extra: Any) -> bytes:
 
 def test_gzip_cut_short_anywhere() -> None:
     body = gzip.compress(json.dumps(GOOD["list"]).encode())
-    points = {*range(1, len(body), 7), *range(len(body) - 9, len(body))}
-    replies = [zipped(body[:point]) for point in sorted(points)]
+    replies = [zipped(body[:point]) for point in range(1, len(body) - 9, 7)]
     with RawServer(replies) as server, client_of(server.url, max_retries=0) as client:
         for _ in replies:
-            with pytest.raises(AnalyticsConnectionError, match="gzip"):
+            with pytest.raises(UnexpectedResponseError):
                 client.list_websites()
     assert outcome("list", zipped(body))[0] == [WEBSITE]
 
@@ -237,7 +289,6 @@ def test_every_name_of_json_is_read(kind: str | None) -> None:
     ("body", "message"),
     [
         (b"[" * 100_000, "[[["),
-        (b"\xff\xfe", "(empty response)"),  # UTF-16 without a character
         (b"\xff\xfe\xff", "\ufffd"),
         (b"", "(empty response)"),
         (b"<html>Bad gateway</html>", "<html>Bad gateway</html>"),
@@ -249,7 +300,7 @@ def test_every_name_of_json_is_read(kind: str | None) -> None:
     ],
 )
 def test_an_error_answer_of_any_shape_keeps_its_class(body: bytes, message: str) -> None:
-    for status, kind in ((500, ServerError), (404, NotFoundError), (418, AnalyticsApiError)):
+    for status, kind in ((500, AnalyticsApiError), (404, NotFoundError), (418, AnalyticsApiError)):
         error = refused("show", http(status, body), kind=kind)
         assert error.status == status
         assert error.message.startswith(message)
@@ -258,7 +309,7 @@ def test_an_error_answer_of_any_shape_keeps_its_class(body: bytes, message: str)
 
 
 def test_an_error_answer_in_an_unknown_encoding_keeps_its_class() -> None:
-    refused("show", http(502, b"\x1b\x00", headers=[("Content-Encoding", "br")]), kind=ServerError)
+    refused("show", http(502, b"\x1b\x00", headers=[("Content-Encoding", "br")]), kind=AnalyticsApiError)
 
 
 def test_an_error_with_very_many_fields_is_bounded() -> None:

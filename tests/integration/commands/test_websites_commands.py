@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG
-from dag_runs import RunDag
 
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-from airflow_provider_analytics.reconcile.ledger import Identity, Ledger
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Capture = pytest.CaptureFixture[str]
-BAD = "websites:\n  a.example: {privcy: 1}\n"
+BAD = "websites:\n  b.example: {privcy: 1}\n"
 
 
 def test_validate_prints_every_problem_with_its_place(tmp_path: Path, capsys: Capture) -> None:
@@ -72,7 +66,7 @@ def test_validate_survives_lists_that_nest_deeply(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "airflow_provider_analytics", "validate", str(file)]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 1
-    assert f"{file}:1:1: invalid YAML" in ended.stdout
+    assert f"{file}:1:101: nested too deeply; allowed: at most 100 levels" in ended.stdout
 
 
 def test_validate_imports_no_airflow(tmp_path: Path) -> None:
@@ -91,17 +85,14 @@ def test_plan_and_drift_say_by_their_status_whether_there_are_changes(
     analytics_sandbox.add_website("a.example", privacy="public")
     monkeypatch.chdir(tmp_path)
     Path("a.yaml").write_text("websites: {a.example: {privacy: private}}")
-    plan = ["plan", "a.yaml", "--out", "plan.json", "--markdown", "shown.md"]
+    plan = ["plan", "a.yaml", "--state-path", "state", "--markdown", "shown.md"]
     assert main(plan) == 2
-    shown = capsys.readouterr().out
-    digest = json.loads(Path("plan.json").read_text())["digest"]
-    assert f"digest: {digest}\n" in shown
-    assert digest in Path("shown.md").read_text()
+    [file] = Path("state").rglob("plans/*.json")
+    assert f"digest: {file.stem}\n" in capsys.readouterr().out
+    assert file.stem in Path("shown.md").read_text()
     assert main(["drift", "a.yaml"]) == 2
     Path("a.yaml").write_text("websites: {a.example: {privacy: public}}")
-    assert main(plan) == 1
-    assert "There is another plan" in capsys.readouterr().err
-    assert main([*plan, "--overwrite"]) == 0
+    assert main(plan) == 0
     assert main(["drift", "a.yaml"]) == 0
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
 
@@ -112,7 +103,7 @@ def test_a_guard_that_trips_is_a_failure(analytics_sandbox: SandboxServer, tmp_p
     file.write_text("websites: {}")
     assert main(["plan", str(file), "--prune"]) == 1
     assert "a guard stops it" in capsys.readouterr().err
-    assert main(["plan", str(file), "--prune", "--force"]) == 2
+    assert main(["plan", str(file), "--prune", "--accept", "empty"]) == 2
 
 
 def test_a_connection_that_is_given_twice_is_refused(
@@ -127,49 +118,17 @@ def test_a_connection_that_is_given_twice_is_refused(
     assert not analytics_sandbox.requests
 
 
-def test_ledgers_are_checked_with_and_without_the_service(
-    analytics_sandbox: SandboxServer, run_dag: RunDag, tmp_path: Path, capsys: Capture
+@pytest.mark.parametrize("command", [["plan", "a.yaml"], ["drift", "a.yaml"], ["probe"]], ids=lambda one: one[0])
+def test_a_connection_that_does_not_exist_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    kept, gone = (analytics_sandbox.add_website(domain) for domain in ("a.example", "b.example"))
-    path = tmp_path / "ledger.json"
-    with DAG("offices", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        SyncExcludedIpsOperator(
-            task_id="sync", exclude_ips=["203.0.113.7"], mode="managed", ledger_path=str(path), list_name="offices"
-        )
-    run_dag(dag)
-    capsys.readouterr()
-    before = path.read_bytes()
-    command = ["ledgers", str(path), "--conn-id", "analytics_default"]
-    assert main(command) == 0
-    [line] = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"{path}: list 'offices' of ")
-    assert line.endswith(" owns on 2 websites: exclude_ips: 2 entries")
-    with AnalyticsHook() as hook:
-        hook.delete_website(gone["id"])
-        hook.update_website(kept["id"], exclude_ips=[])
-        new = hook.create_website("b.example", exclude_ips=["203.0.113.7"])
-    sent = len(analytics_sandbox.requests)
-    assert main(["ledgers", str(tmp_path)]) == 0
-    assert len(analytics_sandbox.requests) == sent
-    capsys.readouterr()
-    assert main(command) == 2
-    assert sorted(capsys.readouterr().out.splitlines()) == [
-        f"{path}: a.example (id {kept['id']}): exclude_ips: stale: owned, but not on the website: 203.0.113.7",
-        f"{path}: b.example (id {gone['id']}): stale: the service has no such website; "
-        f"b.example now has id {new['id']}",
-        line,
-    ]
-    assert {request.method for request in analytics_sandbox.requests[sent:]} == {"GET"}
-    assert path.read_bytes() == before
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text("websites: {}")
+    assert main([*command, "--conn-id", "nope"]) == 1
+    said = "There is no connection 'nope'. Create it in Airflow, or set the environment variable AIRFLOW_CONN_NOPE."
+    assert said in capsys.readouterr().err
 
 
-def test_a_ledger_that_cannot_be_read_is_a_failure_and_the_others_are_checked(tmp_path: Path, capsys: Capture) -> None:
-    ledger = Ledger(Identity("https://stats.example.com", "1", "offices"))
-    (tmp_path / "good.json").write_text(ledger.render())
-    (tmp_path / "bad.json").write_text("{}")
-    assert main(["ledgers", str(tmp_path), str(tmp_path / "nothing.json")]) == 1
-    shown = capsys.readouterr()
-    assert shown.out.startswith(f"{tmp_path}/good.json: list 'offices' of https://stats.example.com")
-    unreadable, missing = shown.err.splitlines()
-    assert unreadable.endswith(f"Ledger: {tmp_path}/bad.json")
-    assert f"PATH='{tmp_path}/nothing.json': there is no such ledger" in missing
+def test_why_names_a_folder_without_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "192.0.2.1", "--state-path", f"{tmp_path}/missing"]) == 1
+    assert f"state_path='{tmp_path}/missing' has no lists" in capsys.readouterr().err

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow_versions import needs_deadlines, needs_exceptions_in_callbacks, register
+from airflow_versions import needs_answers_in_dag_test, needs_deadlines, needs_exceptions_in_callbacks, register
 from dag_runs import RunDag
 from mail import Inbox, mail_server
+from zoo import Zoo
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -201,7 +202,7 @@ def test_staging_comes_before_production(
     file = tmp_path / "websites.yaml"
     file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
     promote, _ = blocks("staging", "python")
-    with SandboxServer() as staging, SandboxServer() as production:
+    with Zoo() as staging, Zoo() as production:
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_STAGING", staging.connection_json())
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_PRODUCTION", production.connection_json())
         places = {"/opt/airflow/dags/websites.yaml": str(file)}
@@ -233,3 +234,41 @@ def test_a_file_of_what_is_there(
         PlanWebsitesOperator, analytics_conn_id="analytics_production", config_path=str(tmp_path / "websites.yaml")
     )
     assert (planned["creates"], planned["updates"], planned["deletes"]) == (0, 0, 0)
+
+
+@pytest.mark.slow  # imports the whole of Airflow's public API
+@needs_answers_in_dag_test
+@pytest.mark.parametrize(
+    ("name", "dag_id", "changed"),
+    [
+        ("websites_as_code", "websites", ("privacy", 1)),
+        ("exclusions", "office_addresses", ("exclude_ips", "192.0.2.1")),
+    ],
+)
+def test_an_approval_as_the_page_says_works_the_first_time(
+    run_dag: RunDag,
+    analytics_sandbox: SandboxServer,
+    blocks: Blocks,
+    module_of: Any,
+    answer: Callable[[str], list[str | None]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    dag_id: str,
+    changed: tuple[str, Any],
+) -> None:
+    analytics_sandbox.add_website("www.example.com", privacy=0)
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "192.0.2.1  # office")
+    file = tmp_path / "websites.yaml"
+    file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
+    [code] = [one for one in blocks(name, "python") if "approvals import" in one]
+    make = getattr(module_of(code, **{"/opt/airflow/dags/websites.yaml": str(file)}), dag_id)
+    field, value = changed
+    for option, state in (("Reject", "skipped"), ("Approve", "success"), ("Approve", "skipped")):
+        shown = answer(option)
+        tasks = run_dag(make()).tasks
+        assert {name.partition(".")[2]: task.state for name, task in tasks.items()}["apply"] == state
+        assert len(shown) == (0 if (option, state) == ("Approve", "skipped") else 1)
+        [website] = analytics_sandbox.websites()
+        assert (website[field] == value) == (option == "Approve")
+    assert len(list(tmp_path.glob("*/plans/*.json"))) == 2

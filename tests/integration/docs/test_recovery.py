@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -81,7 +81,6 @@ def test_half_of_the_websites_were_deleted(
     analytics_sandbox.change_website(kept["id"], email=1)  # what was changed since stays
     done = recipe(0)
     assert (done["plan"]["creates"], done["plan"]["updates"]) == (10, 0)
-    assert "no managed list owns their entries: run each once with adopt=True" in done["plan"]["markdown"]
     assert (done["apply"]["applied"], done["apply"]["verified"]) == (10, True)
     assert settings(analytics_sandbox) == {**before, kept["domain"]: {**before[kept["domain"]], "email": 1}}
     assert recipe(0)["plan"]["creates"] == 0
@@ -104,21 +103,25 @@ def test_one_website_as_it_was(
 
 
 def test_a_wrong_list_was_synced(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+    analytics_sandbox: SandboxServer,
+    connect: Callable[..., None],
+    execute: Any,
+    recipe: Run,
+    blocks: Blocks,
+    tmp_path: Path,
 ) -> None:
     connect()
     for number in range(1, 13):
         analytics_sandbox.add_website(f"{number}.example.com", exclude_ips=f"# Ann\n203.0.113.{number} # office")
     take(execute, tmp_path)
     before = settings(analytics_sandbox)
-    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", force=True)
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", accept=["loss"])
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], email=1)  # what was changed since stays
     recipe(2)
     with (tmp_path / "lists.yaml").open("a") as file:
-        line = "defaults: {ignore: [privacy, email, exclude_bots, exclude_params, favorite]}"
-        assert f"`{line}`" in (Path(__file__).parents[3] / "docs" / "recovery.md").read_text(encoding="utf-8")
-        file.write(f"{line}\n")
+        [lines] = blocks("recovery", "yaml")
+        file.write(lines)
     done = recipe(3)
     assert (done["plan"]["updates"], done["apply"]["applied"], done["apply"]["verified"]) == (12, 12, True)
     assert settings(analytics_sandbox) == {domain: {**fields, "email": 1} for domain, fields in before.items()}
@@ -144,24 +147,24 @@ def test_websites_move_to_another_instance(
     assert found == {name: old[name] for name in old if name not in ("stays.example", "7.client.example")}
 
 
-def test_a_ledger_is_lost(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+@pytest.mark.parametrize("text", [None, "{"], ids=["lost", "damaged"])
+def test_the_file_of_a_list_is_lost(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, tmp_path: Path, text: str | None
 ) -> None:
     connect()
-    website = analytics_sandbox.add_website("a.example", exclude_ips="198.51.100.9")
-    recipe(5)
-    ledger = tmp_path / "ledger.json"
-    ledger.unlink()
-    recipe(5)
-    assert json.loads(ledger.read_text())["websites"][str(website["id"])]["entries"]["exclude_ips"] == ["203.0.113.7"]
-    execute(
-        SyncExcludedIpsOperator,
-        exclude_ips=["203.0.113.8"],
-        mode="managed",
-        ledger_path=str(ledger),
-        list_name="offices",
-    )
-    assert analytics_sandbox.websites()[0]["exclude_ips"].splitlines() == ["198.51.100.9", "203.0.113.8"]
+    analytics_sandbox.add_website("a.example", exclude_ips="198.51.100.9")
+    arguments = {"state_path": str(tmp_path), "list_name": "offices"}
+    execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7", "203.0.113.8"], **arguments)
+    [table] = tmp_path.glob("*/lists/offices.json")
+    if text is not None:
+        table.write_text(text)
+        with pytest.raises(AirflowFailException, match="This is not the table of a list"):
+            execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"], **arguments)
+    table.unlink()
+    for listed in (["203.0.113.7"], ["203.0.113.1"]):
+        execute(SyncExcludedIpsOperator, exclude_ips=listed, **arguments)
+    [website] = analytics_sandbox.websites()
+    assert website["exclude_ips"].splitlines() == ["198.51.100.9", "203.0.113.8", "203.0.113.1"]
 
 
 def test_a_bad_snapshot_is_removed(
@@ -171,11 +174,11 @@ def test_a_bad_snapshot_is_removed(
     analytics_sandbox.seed(3)
     take(execute, tmp_path)
     (tmp_path / "analytics" / "websites" / "of_others.txt").write_text("stays")
-    recipe(6)
+    recipe(5)
     assert list_snapshots(str(tmp_path / "analytics")) == []
     assert [path.name for path in (tmp_path / "analytics").rglob("*") if path.is_file()] == ["of_others.txt"]
     with pytest.raises(ValueError, match=f"No snapshot of {TODAY} is published"):
-        recipe(6)
+        recipe(5)
 
 
 def test_an_export_is_the_same_twice_and_loses_only_the_line_that_it_cannot_hold(

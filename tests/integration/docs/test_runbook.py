@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -13,7 +12,9 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from dag_runs import DagOutcome, RunDag
+from samples import sample_dag
 
+from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AmbiguousWriteError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -35,20 +36,15 @@ def run_code(text: str, **names: Any) -> dict[str, Any]:
     return names
 
 
-def trigger(run_dag: RunDag, command: str, **conf: Any) -> DagOutcome:
+def trigger(run_dag: RunDag, folder: Path, command: str) -> DagOutcome:
     """Do what ``airflow dags trigger`` of the page does with a sample DAG."""
     *begin, dag_id, option, text = shlex.split(command)
     assert (begin, option) == (["airflow", "dags", "trigger"], "--conf")
-    return run_sample(run_dag, dag_id, **json.loads(text), **conf)
+    return run_sample(run_dag, folder, dag_id, **json.loads(text))
 
 
-def run_sample(run_dag: RunDag, dag_id: str, **conf: Any) -> DagOutcome:
-    spec = importlib.util.spec_from_file_location(dag_id, ROOT / "dags" / f"{dag_id}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    dag = getattr(module, dag_id)()
+def run_sample(run_dag: RunDag, folder: Path, dag_id: str, **conf: Any) -> DagOutcome:
+    dag = sample_dag(dag_id, folder)
     for task in dag.tasks:
         task.retries = 0
     return run_dag(dag, conf=conf)
@@ -57,22 +53,21 @@ def run_sample(run_dag: RunDag, dag_id: str, **conf: Any) -> DagOutcome:
 def test_a_list_that_has_shrunk(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    base = tmp_path.as_uri()
     analytics_sandbox.seed(20)
-    assert run_sample(run_dag, "nightly_website_snapshot", base_path=base).state == "success"
+    assert run_sample(run_dag, tmp_path, "nightly_website_snapshot").state == "success"
     gone = [website["domain"] for website in analytics_sandbox.websites()[:15]]
     for website in analytics_sandbox.websites()[:15]:
         analytics_sandbox.remove_website(website["id"])
-    assert run_sample(run_dag, "nightly_website_snapshot", base_path=base).state == "failed"
+    assert run_sample(run_dag, tmp_path, "nightly_website_snapshot").state == "failed"
 
     capsys.readouterr()
     [look] = code("A list that has shrunk", "python")
-    run_code(look.replace("s3://my-bucket/analytics", base))
+    run_code(look.replace("s3://my-bucket/analytics", str(tmp_path)))
     assert f"20 then, 5 now, gone: {sorted(gone)}" in capsys.readouterr().out
 
     [command] = code("A list that has shrunk", "console")
-    assert trigger(run_dag, command, base_path=base).state == "success"
-    assert run_sample(run_dag, "nightly_website_snapshot", base_path=base).state == "success"
+    assert trigger(run_dag, tmp_path, command).state == "success"
+    assert run_sample(run_dag, tmp_path, "nightly_website_snapshot").state == "success"
 
 
 def test_status_401(
@@ -124,7 +119,7 @@ def test_an_empty_list(
     run_dag: RunDag, analytics_sandbox: SandboxServer, execute: Callable[..., Any], tmp_path: Path
 ) -> None:
     analytics_sandbox.add_website("shop.example.com", exclude_ips="192.0.2.1")
-    assert run_sample(run_dag, "sync_excluded_ips", state_path=tmp_path.as_uri()).state == "failed"
+    assert run_sample(run_dag, tmp_path, "sync_excluded_ips").state == "failed"
     with pytest.raises(AirflowFailException, match="exclude_ips is empty"):
         execute(SyncExcludedIpsOperator, exclude_ips="")
     assert [request.method for request in analytics_sandbox.requests if request.method != "GET"] == []
@@ -135,23 +130,28 @@ def test_an_empty_list(
         execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
 
 
-def test_a_lost_ledger(
-    analytics_sandbox: SandboxServer, execute: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_damaged_list(
+    analytics_sandbox: SandboxServer,
+    execute: Callable[..., Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    analytics_sandbox.add_website("shop.example.com", exclude_ips="203.0.113.9")  # typed by hand
-    ledger = tmp_path / "excluded_ips_ledger.json"
-
-    [text] = code("A lost ledger", "python")
-    text = text.replace("s3://analytics-state", tmp_path.as_uri())
-    task = run_code(text.replace("\nSyncExcludedIpsOperator(", "\ntask = SyncExcludedIpsOperator("))["task"]
-    page_says = {"mode": task.mode, "ledger_path": task.ledger_path}
-
-    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], **page_says)
-    ledger.write_text("{")
-    with pytest.raises(AirflowFailException, match="The ledger cannot be read"):
-        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], **page_says)
-    ledger.unlink()
-    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], adopt=task.adopt, **page_says)
-    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], **page_says)
+    analytics_sandbox.add_website("shop.example.com", exclude_ips="203.0.113.9")  # typed by a person
+    arguments = {"state_path": str(tmp_path)}
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], **arguments)
+    [table] = tmp_path.glob("*/lists/*.json")
+    table.write_text("{")
+    with pytest.raises(AirflowFailException, match="This is not the table of a list"):
+        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], **arguments)
+    table.unlink()
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], **arguments)
     [website] = analytics_sandbox.websites()
-    assert website["exclude_ips"].splitlines() == ["203.0.113.9", "192.0.2.1"]
+    assert website["exclude_ips"].splitlines() == ["203.0.113.9", "192.0.2.1", "192.0.2.2"]
+
+    [command] = code("A damaged list", "console")
+    program, *options = shlex.split(command.replace("s3://analytics-state", str(tmp_path)))
+    assert program == "airflow-provider-analytics"
+    capsys.readouterr()
+    assert main(options) == 0
+    unlisted = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "no list" in line]
+    assert unlisted == ["192.0.2.2", "203.0.113.9"]

@@ -167,7 +167,7 @@ def some_fail(world: World) -> None:
     world.sync(["192.0.2.1"])
 
 
-@case("Still differs after")
+@case("Sent, and not in effect")
 def never_taken(world: World) -> None:
     world.sandbox.seed(1)
     world.sandbox.configure(ignored_fields=["exclude_ips"])
@@ -241,25 +241,37 @@ def list_cut(world: World) -> None:
     world.sync(["192.0.2.1"], mode="replace")
 
 
-case("is empty: Does its source exist")(lambda world: world.sync(""))
+case("is empty. Does its source exist")(lambda world: world.sync(""))
 
 
-def ledger_case(world: World, text: Callable[[str], str]) -> None:
+@case("entries left the list")
+def managed_list_cut(world: World) -> None:
     world.sandbox.seed(1)
-    path = world.folder / "ledger.json"
-    arguments: dict[str, Any] = {"mode": "managed", "ledger_path": str(path)}
-    world.sync(["192.0.2.1"], **arguments)
+    for number in (20, 4):
+        world.sync([f"192.0.2.{one}" for one in range(number)], state_path=str(world.folder))
+
+
+def table_case(world: World, text: Callable[[str], str]) -> None:
+    world.sandbox.seed(1)
+    world.sync(["192.0.2.1"], state_path=str(world.folder))
+    [path] = world.folder.glob("*/lists/*.json")
     path.write_text(text(path.read_text()))
-    world.sync(["192.0.2.1"], **arguments)
+    world.sync(["192.0.2.1"], state_path=str(world.folder))
 
 
-case("The ledger belongs to another")(
-    lambda world: ledger_case(world, lambda text: text.replace(world.sandbox.url, "https://stats.example.com"))
+case("The table belongs to another")(lambda world: table_case(world, lambda text: text.replace("http://", "https://")))
+case("This is not the table of a list")(lambda world: table_case(world, lambda text: text[: len(text) // 2]))
+case("have the same list")(
+    lambda world: table_case(world, lambda text: text.replace('"task": "task"', '"task": "another"'))
 )
-case("The ledger cannot be read")(lambda world: ledger_case(world, lambda text: text[: len(text) // 2]))
+case("a later run of the list")(
+    lambda world: table_case(
+        world, lambda text: re.sub('"began": "....', '"began": "9999', text).replace("manual__2026", "manual__9999")
+    )
+)
 
 
-@case("no website matches")
+@case("No website matches")
 def misspelt_selector(world: World) -> None:
     world.sandbox.seed(3)
     world.sync(["192.0.2.1"], websites=["shpo.example"])
@@ -270,13 +282,13 @@ case("is not known; did you mean")(lambda world: world.plan({"websites": {"shop.
 
 @case("Planned now, but not approved")
 def more_than_approved(world: World) -> None:
-    path = str(world.folder / "plan.json")
+    state = str(world.folder)
     websites = {"shop.example": {"privacy": "private"}}
-    digest = world.plan({"websites": websites}, plan_path=path)["digest"]
+    digest = world.plan({"websites": websites}, state_path=state)["digest"]
     world.execute(
         ApplyWebsitesOperator,
         config={"websites": {**websites, "blog.example": {"privacy": "private"}}},
-        plan_path=path,
+        state_path=state,
         expected_digest=digest,
     )
 

@@ -34,7 +34,7 @@ for one in given:
     if one.startswith('{{"logical_date"'):
         (state / "conf").write_text(one)
 if name == "aws":
-    shutil.copytree(given[3], given[4].replace("s3://analytics-state", str(state)))
+    shutil.copytree(given[-2], given[-1].replace("s3://analytics-state", str(state)))
 elif "/status --jq" in text:
     print((state / "digest").read_text())
 elif "/statuses?name=" in text:
@@ -59,7 +59,11 @@ class Repository:
             program.chmod(0o755)
         self.env = {
             **os.environ,
-            "PATH": f"{programs}:{os.environ['PATH']}",
+            # The installed command is beside the Python of the tests.
+            "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "GITHUB_WORKSPACE": str(folder),
+            "RUNNER_TEMP": str(state),
+            "TMPDIR": str(state),
             "AIRFLOW_CONN_ANALYTICS_DEFAULT": connection,
             **{f"GIT_{who}_{what}": "a@b.example" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
         }
@@ -67,10 +71,6 @@ class Repository:
         self.git("init", "--quiet", "--initial-branch=main")
         self.git("commit", "--quiet", "--allow-empty", "--message=begin")
         self.git("switch", "--quiet", "--create", "change")
-        (folder / ".venv" / "bin").mkdir(parents=True)
-        python = folder / ".venv" / "bin" / "python"
-        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-        python.chmod(0o755)
 
     def git(self, *arguments: str) -> str:
         command = ["git", *arguments]
@@ -101,13 +101,13 @@ class Repository:
 
 
 def script_of(host: str, job: str, blocks: list[str]) -> str:
-    """Return what a job runs, without the installation."""
+    """Return what a job runs, without the installation. Each step of GitHub begins in the checkout."""
     workflow = yaml.safe_load(blocks[["github", "gitlab"].index(host)])
     if host == "github":
-        steps = [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step]
+        steps = [f"({step['run']})" for step in workflow["jobs"][job]["steps"] if "run" in step]
     else:
         steps = workflow[job]["script"]
-    return "\n".join(step for step in steps if "pip install" not in step)
+    return "\n".join(step for step in steps if "venv" not in step)
 
 
 @pytest.fixture
@@ -153,7 +153,8 @@ def test_what_was_reviewed_is_applied_or_nothing(
     planned = repository.run(script_of(host, "plan", workflows), **variables(head, ""))
     assert planned.returncode == 0, planned.stderr
     digest = (repository.state / "digest").read_text()
-    assert digest in (repository.folder / "plan.md").read_text()
+    [markdown] = repository.state.rglob("plan.md")
+    assert digest in markdown.read_text()
     assert len(analytics_sandbox.websites()) == 1
 
     started = repository.run(script_of(host, "apply", workflows), **variables(head, repository.merge()))

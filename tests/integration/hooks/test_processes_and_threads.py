@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from raw_server import RawServer, Request, http
+from raw_server import RawServer, Reply, Request, http
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
@@ -84,6 +84,35 @@ def in_a_fork(work: Callable[[], str]) -> str:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
+    """The thread that watches does not exist in a fork, and a stop of the fork is none of the parent."""
+    waiting, forked = threading.Event(), threading.Event()
+
+    def respond(request: Request) -> bytes | Reply:
+        if request.target.endswith("/1"):
+            waiting.set()
+            forked.wait(30)
+            return echo(request)
+        return Reply(then="hang")
+
+    def stop_a_request(hook: AnalyticsHook) -> str:
+        threading.Timer(0.3, hook.client.stop).start()
+        return str(hook.get_website(2))
+
+    with (
+        RawServer(respond) as server,
+        connect(server.url, extra={"max_retries": 0}) as hook,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        mine = pool.submit(hook.get_website, 1)
+        assert waiting.wait(30)
+        assert in_a_fork(lambda: stop_a_request(hook)).startswith("StoppedError")
+        forked.set()
+        assert mine.result(30) == {"id": 1}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 @pytest.mark.parametrize("read", [1, 150, 950])
 def test_an_iterator_that_is_half_read_is_refused_in_a_forked_process(
     connect: Any, analytics_sandbox: SandboxServer, read: int
@@ -92,7 +121,7 @@ def test_an_iterator_that_is_half_read_is_refused_in_a_forked_process(
     with connect(analytics_sandbox.url, password=analytics_sandbox.api_key) as hook:
         half_read = hook.iter_websites()
         ids = [next(half_read)["id"] for _ in range(read)]
-        assert in_a_fork(lambda: str(next(half_read))).startswith(
+        assert in_a_fork(lambda: str(list(half_read))).startswith(
             "RuntimeError('Another process reads this list of websites"
         )
         # A new one is read, and the parent goes on with its own.

@@ -88,13 +88,21 @@ RENDERED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "nothing_by_domain": ("update", {"domain": "a.example.com"}, ["Nothing to update"]),
     "flag_by_domain": ("update", {"domain": "a.example.com", "email_reports": 3}, ["email=3", "True or False"]),
     "id_and_domain": ("delete", {"website_id": 1, "domain": "a.example.com"}, ["exactly one of the two"]),
-    "neither": ("get", {}, ["website_id=None and domain=None", "exactly one of the two"]),
-    "ips_none": ("update", {"website_id": 1, "exclude_ips": "{{ none }}"}, ["exclude_ips", "'None'", "Jinja"]),
-    "ips_list": ("update", {"website_id": 1, "exclude_ips": "{{ ['10.0.0.1'] }}"}, ["exclude_ips", "Jinja's text"]),
+    "neither": ("get", {}, ["website_id and domain are missing", "exactly one of the two"]),
+    "ips_none": (
+        "update",
+        {"website_id": 1, "exclude_ips": "{{ none }}"},
+        ["exclude_ips='None'", "use the filter tojson"],
+    ),
+    "ips_list": (
+        "update",
+        {"website_id": 1, "exclude_ips": "{{ ['10.0.0.1'] }}"},
+        ["exclude_ips", "use the filter tojson"],
+    ),
     "params_list": (
         "create",
-        {"domain": "a.example.com", "exclude_params": "{{ [] }}"},
-        ["exclude_params", "Jinja"],
+        {"domain": "a.example.com", "exclude_params": "{{ ['utm'] }}"},
+        ["exclude_params", "use the filter tojson in the template"],
     ),
     "password_from_none": (
         "update",

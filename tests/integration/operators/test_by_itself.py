@@ -61,10 +61,8 @@ def test_each_is_executed_by_itself(tmp_path: Path, analytics_sandbox: SandboxSe
 
 
 @pytest.mark.slow  # as many tasks as there are operators
-def test_all_run_in_one_dag(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.operators.planning.HANDOVER_SECONDS", 0)
+@pytest.mark.chosen
+def test_all_run_in_one_dag(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     with DAG("each_operator", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         before = None
         for task in tasks(ALONE + IN_A_RUN, tmp_path):
@@ -74,16 +72,16 @@ def test_all_run_in_one_dag(
     register_assets(dag)
     outcome = run_dag(dag)
     assert {name: task.state for name, task in outcome.tasks.items() if task.state != "success"} == {}
-    assert (tmp_path / "ledger.json").exists()
-    assert len(list((tmp_path / "audit").rglob("*.jsonl"))) == 2
+    assert len(list((tmp_path / "state").rglob("lists/*.json"))) == 1
+    assert len(list((tmp_path / "state").rglob("audit/**/*.jsonl"))) == 2
     assert asset_events("analytics://analytics_default/websites")[-1]["count"] == 12
 
 
-def test_what_needs_a_run_says_so_before_anything_is_sent(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
+def test_what_needs_a_run_says_so_before_it_changes_anything(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
     for task in tasks(IN_A_RUN, tmp_path):
-        with pytest.raises(AirflowFailException, match=r"needs the context .* missing: ti\. Call dag\.test\(\)"):
+        with pytest.raises(AirflowFailException, match=r"list_name is missing: |missing: ti\. Call dag\.test\(\)"):
             task.execute({})
-    assert analytics_sandbox.requests == []
+    assert {request.method for request in analytics_sandbox.requests} == {"GET"}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,23 +94,18 @@ def test_the_message_in_the_document_is_the_one_that_is_raised(tmp_path: Path) -
 
 def test_a_file_with_a_managed_list_needs_a_run(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
     file = tmp_path / "websites.yaml"
-    file.write_text("modes: {exclude_ips: managed}\nwebsites:\n  a.example: {exclude_ips: [192.0.2.1]}\n")
-    task = ApplyWebsitesOperator(
-        task_id="apply", config_path=str(file), ledger_path=f"{tmp_path}/ledger.json", list_name="a_list"
+    file.write_text(
+        "modes: {exclude_ips: managed}\nwebsites:\n  a.example: {exclude_ips: [192.0.2.1], privacy: private}\n"
     )
+    task = ApplyWebsitesOperator(task_id="apply", config_path=str(file), state_path=str(tmp_path), list_name="a_list")
     with pytest.raises(AirflowFailException, match="missing: ti"):
         task.execute({})
-    assert analytics_sandbox.requests == []
+    assert {request.method for request in analytics_sandbox.requests} == {"GET"}
 
 
 def test_a_plan_of_a_managed_list_needs_a_name_for_it(tmp_path: Path) -> None:
-    arguments: dict[str, Any] = {
-        "exclude_ips": ["192.0.2.8"],
-        "mode": "managed",
-        "ledger_path": f"{tmp_path}/ledger.json",
-        "dry_run": True,
-    }
-    with pytest.raises(AirflowFailException, match="mode managed without list_name needs the context"):
+    arguments: dict[str, Any] = {"exclude_ips": ["192.0.2.8"], "state_path": str(tmp_path), "dry_run": True}
+    with pytest.raises(AirflowFailException, match="list_name is missing: outside a DAG"):
         SyncExcludedIpsOperator(task_id="sync", **arguments).execute({})
     planned = SyncExcludedIpsOperator(task_id="sync", list_name="a_list", **arguments).execute({})
     assert planned["updates"] == 12

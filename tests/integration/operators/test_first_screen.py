@@ -91,11 +91,10 @@ def test_the_reason_of_a_path_that_is_not_a_folder(failing: Failing, tmp_path: P
     assert_short(failing(operator, base_path=str(tmp_path / "file" / "base")), f"{tmp_path}/file/base")
 
 
-def test_the_reason_of_a_ledger_that_cannot_be_written(failing: Failing, tmp_path: Path) -> None:
+def test_the_reason_of_a_state_folder_that_cannot_be_written(failing: Failing, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    ledger = tmp_path / "file" / "ledger.json"
-    arguments = {"exclude_ips": "203.0.113.7", "mode": "managed", "ledger_path": str(ledger)}
-    assert_short(failing(SyncExcludedIpsOperator, **arguments), str(ledger))
+    state_path = str(tmp_path / "file" / "state")
+    assert_short(failing(SyncExcludedIpsOperator, exclude_ips="203.0.113.7", state_path=state_path), state_path)
 
 
 def test_the_reason_of_a_disk_that_is_full(failing: Failing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

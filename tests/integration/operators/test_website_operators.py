@@ -91,6 +91,7 @@ def test_all_six_operations_in_one_run_and_again(sandbox: SandboxServer, run_tas
         "differing": [],
         "unverified": [],
         "verified": True,
+        "unexpected_changes": [],
         "website": created,
     }
     assert first["update"].returned["website"] == {**created, "favorite": True, "exclude_ips": None}

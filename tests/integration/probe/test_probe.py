@@ -1,30 +1,267 @@
-"""The probe over real sockets: right or "cannot tell", at most 15 reads, and no value of the service in a report."""
+"""The probe over real sockets: nothing wrong, at most 50 reads, and no value of the service in what is printed."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import look_alikes
-import probe_matrix
 import pytest
 from look_alikes import KEY, LOOK_ALIKES, MARKER, LookAlike
 from raw_server import RawServer, Reply, Request
+from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.exceptions import AuthenticationError, IncompleteListError
+from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.probe import report
-from airflow_provider_analytics.probe.findings import ASKED, Finding, findings
-from airflow_provider_analytics.probe.seen import MAX_REQUESTS, Probe
-from airflow_provider_analytics.probe.unknowns import BY_NAME, UNKNOWNS
-from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.probe.checks import CHECKS, Probe
+from airflow_provider_analytics.probe.reading import MAX_REQUESTS, LimitedReader
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
-CASES = list(probe_matrix.cases())
 Run = Callable[..., tuple[int, str, str]]
+
+
+def probed(settings: Settings, seconds: float = 60) -> Probe:
+    with LimitedReader(settings, seconds=seconds) as reader:
+        probe = Probe(reader)
+        probe.run()
+    return probe
+
+
+def marks(probe: Probe) -> dict[str, str]:
+    """Return what is not as expected: check to mark."""
+    return {one.name: one.mark for one in probe.findings if one.mark not in ("ok", "?")}
+
+
+def settings_of(sandbox: Zoo) -> Settings:
+    return Settings(base_url=sandbox.url, api_key=sandbox.api_key)
+
+
+P = {"page_parameter": "p"}
+ONE_ZERO = {"boolean_format": "1/0"}
+NO_PAGES = {"list": "FAILS"}
+TWICE = {"total": "note"}
+NO_SEARCH = {"search": "note"}
+NO_FILTER = {"favorite": "note"}
+OTHER_LISTS = {"entries": "note"}
+NOTHING_COMPLETE = {**NO_PAGES, **NO_SEARCH, **NO_FILTER}
+
+#: Options of the zoo, the marks of what is not as expected, and the extras to set; for 253 websites.
+CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
+    ({}, {}, {}),
+    # How the list is read.
+    ({"list_key": None}, TWICE, {}),
+    ({"list_key": "data.data"}, {}, {}),
+    ({"list_key": "websites"}, {}, {}),
+    ({"list_key": "data.websites", "lists_beside": "groups"}, {"list": "SET"}, {"list_key": "data.websites"}),
+    (
+        {"list_key": "websites", "lists_beside": "groups", "page_parameter": "p", "links": "header"},
+        {"list": "SET"},
+        {"list_key": "websites", **P},
+    ),
+    ({"first_page": 0}, {}, {}),
+    (P, {}, {}),
+    ({**P, "links": "absent"}, {"list": "SET"}, P),
+    ({**P, "links": "list"}, {"list": "SET"}, P),
+    ({"page_parameter": "blatt", "links": "list"}, {"list": "SET"}, {"page_parameter": "blatt"}),
+    ({"page_parameter": "blatt", "links": "header"}, {"list": "SET"}, {"page_parameter": "blatt"}),
+    ({"page_parameter": "blatt", "links": "absent"}, NO_PAGES, {}),
+    ({**P, "metadata": "none"}, {"list": "SET", **TWICE}, P),
+    ({"paginator": "cursor"}, TWICE, {}),
+    ({"paginator": "cursor", "page_parameter": "cursor", "links": "absent"}, TWICE, {}),
+    ({"paginator": "cursor", "links": "absent"}, {"list": "SET", **TWICE}, {"page_parameter": "page"}),
+    ({"by_offset": True, "page_parameter": "offset"}, {}, {}),
+    ({"by_offset": True, "page_parameter": "offset", "links": "absent"}, NO_PAGES, {}),
+    ({"link_scheme": "other"}, {}, {}),
+    ({"ignored": ["page"]}, NO_PAGES, {}),
+    ({"ignored": ["page"], "paginator": "simple"}, NO_PAGES, {}),
+    ({"page_offset": 1}, NOTHING_COMPLETE, {}),
+    ({"current_page": "wrong"}, NOTHING_COMPLETE, {}),
+    ({"current_page": "absent"}, {}, {}),
+    ({"page_size_limit": 25}, {"per_page": "note"}, {}),
+    ({"ignored": ["per_page"]}, {}, {}),
+    ({"total": "page"}, NO_PAGES, {}),
+    ({"total_cap": 100}, NO_PAGES, {}),
+    ({"total_offset": 3}, NOTHING_COMPLETE, {}),
+    ({"paginator": "simple"}, TWICE, {}),
+    ({"row_cap": 150}, NO_PAGES, {}),
+    ({"ignored": ["sort"]}, {**NO_PAGES, **NO_FILTER}, {}),
+    ({"order": "domain"}, TWICE, {}),
+    ({"behind_last": "not found"}, {}, {}),
+    ({"behind_last": "last"}, {}, {}),
+    ({"deletes": "mark"}, {}, {}),
+    ({"nginx_limit": {"rate": 50, "burst": 0, "status": 429}}, {"limit": "note"}, {}),
+    # What costs more, or fails in part.
+    ({"search_matches": "start"}, {}, {}),
+    ({"search_matches": "exact"}, {}, {}),
+    ({"search_matches": "case"}, NO_SEARCH, {}),
+    ({"search_matches": "nothing"}, NO_SEARCH, {}),
+    ({"ignored": ["search"]}, NO_SEARCH, {}),
+    ({"favorite_filter": "truth of text"}, {"favorite": "SET"}, ONE_ZERO),
+    ({"boolean_rule": True}, {"favorite": "SET"}, ONE_ZERO),
+    ({"boolean_rule": True, "list_hides": ["favorite"]}, {"favorite": "SET", "fields": "note"}, ONE_ZERO),
+    ({"ignored": ["favorite"]}, NO_FILTER, {}),
+    ({"ignored": ["favorite"], "list_hides": ["favorite"]}, {**NO_FILTER, "fields": "note"}, {}),
+    ({"list_hides": ["exclude_ips", "exclude_params"]}, {"fields": "note"}, {}),
+    ({"list_hides": ["domain"]}, {"fields": "note"}, {}),
+    ({"record_key": None}, {}, {}),
+    ({"record_key": "data.website"}, {"account": "note", "fields": "FAILS", "search": "FAILS"}, {}),
+    ({"lists_as": "CR LF"}, {}, {}),
+    ({"lists_as": "array"}, {}, {}),
+    ({"lists_as": "commas"}, OTHER_LISTS, {}),
+    ({"lists_as": "br"}, OTHER_LISTS, {}),
+    ({"lists_as": "json"}, OTHER_LISTS, {}),
+    ({"lists_as": "cut with dots"}, OTHER_LISTS, {}),
+    ({"lists_as": "null"}, {}, {}),
+    ({"numbers_as_text": True}, {}, {}),
+    ({"favorite_as": "null"}, {}, {}),
+    ({"flags_as": "boolean"}, {}, {}),
+    ({"domain_as": "with port"}, {"domains": "note"}, {}),
+    ({"domain_as": "with slash"}, {"domains": "note"}, {}),
+    ({"allow_duplicates": True}, {"domains": "note"}, {}),
+    ({"account_shows": "uuid"}, {}, {}),
+    ({"account_shows": "nothing"}, {"account": "note"}, {}),
+    ({"throttle": {"attempts": 600, "minutes": 1}}, {"limit": "note"}, {}),
+    ({"extra_fields": {"api_token": "x"}}, {"secrets": "note"}, {}),
+    ({"extra_fields": {"note": "made with {api_key}"}}, {"secrets": "note"}, {}),
+]
+
+
+@pytest.mark.parametrize(("options", "expected", "extras"), CASES, ids=[str(case[0]) for case in CASES])
+def test_nothing_wrong_is_said(
+    options: dict[str, Any], expected: dict[str, str], extras: Mapping[str, str], analytics_sandbox: Zoo
+) -> None:
+    analytics_sandbox.configure(**options)
+    populate(analytics_sandbox, 253)
+    probe = probed(settings_of(analytics_sandbox))
+    assert (marks(probe), probe.extras) == (expected, extras)
+    assert report.status(probe) == (2 if extras else 1 if "FAILS" in expected.values() else 0)
+    assert {request.method for request in analytics_sandbox.requests} == {"GET"}
+    assert len(analytics_sandbox.requests) == probe.reader.transport.stats.requests <= MAX_REQUESTS
+    assert is_read(analytics_sandbox, probe) == (expected.get("list") != "FAILS")
+
+
+def populate(sandbox: Zoo, count: int) -> None:
+    """Add websites; as the newest one, a favorite with lists, whose domain is stored by the options."""
+    sandbox.seed(max(0, count - 2))
+    domains = ["new.example", "other.example"] if not sandbox.options.allow_duplicates else ["new.example"] * 2
+    with AnalyticsClient(settings_of(sandbox)) as client:
+        for domain in domains[:count]:
+            client.operations.create({"domain": domain, "exclude_ips": "192.0.2.1\n198.51.100.7\n2001:db8::1"})
+            client.operations.update(str(sandbox.websites()[-1]["id"]), {"favorite": "1"})
+        if sandbox.options.deletes == "mark":
+            client.operations.delete(str(sandbox.websites()[0]["id"]))
+    sandbox.clear_requests()
+
+
+def is_read(sandbox: Zoo, probe: Probe) -> bool:
+    """Return whether a task reads the list, with the extras that are to be set."""
+    with AnalyticsClient(replace(settings_of(sandbox), **probe.extras)) as client:
+        try:
+            found = list(client.iter_websites())
+        except AnalyticsError:
+            return False
+    assert len(found) == len(sandbox.websites())
+    return True
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 10, 11, 100, 101, 200])
+@pytest.mark.parametrize(
+    ("options", "fails_with_pages"),
+    [({}, False), ({"ignored": ["page"]}, True), ({"paginator": "cursor"}, False), ({**P, "links": "header"}, False)],
+    ids=str,
+)
+def test_no_number_of_websites_leads_to_a_wrong_answer(
+    count: int, options: dict[str, Any], fails_with_pages: bool, analytics_sandbox: Zoo
+) -> None:
+    """A list with few websites is read in small pages: it works tonight, and may fail with more than 100."""
+    analytics_sandbox.configure(**options)
+    populate(analytics_sandbox, count)
+    probe = probed(settings_of(analytics_sandbox))
+    found = marks(probe)
+    assert ("FAILS" in found.values()) == (fails_with_pages and count > 10)
+    assert probe.extras == (P if "links" in options and count > 10 else {})
+    assert is_read(analytics_sandbox, probe) == (found.get("list") != "FAILS")
+
+
+def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: Zoo) -> None:
+    analytics_sandbox.configure(page_size_limit=5)
+    populate(analytics_sandbox, 300)
+    probe = probed(settings_of(analytics_sandbox))
+    assert marks(probe) == {"list": "note", "per_page": "note"}
+    [text] = [one.text for one in probe.findings if one.name == "list"]
+    assert "websites of 300, not read to its end" in text
+    assert len(analytics_sandbox.requests) <= MAX_REQUESTS
+
+
+def test_an_extra_that_is_not_proven_is_not_printed_as_one_to_set(analytics_sandbox: Zoo) -> None:
+    analytics_sandbox.configure(page_size_limit=5, page_parameter="p", links="absent")
+    populate(analytics_sandbox, 300)
+    probe = probed(settings_of(analytics_sandbox))
+    assert (probe.extras, report.status(probe)) == ({}, report.FAILED)
+    assert '{"page_parameter": "p"}, not read to its end; set it, and run the probe again' in report.as_text(probe)
+
+
+@pytest.mark.parametrize("own", [{"page_parameter": "seite"}, {"boolean_format": "1/0", "list_key": "rows"}])
+def test_wrong_extras_are_corrected(own: dict[str, Any], analytics_sandbox: Zoo) -> None:
+    analytics_sandbox.configure(links="absent")
+    populate(analytics_sandbox, 150)
+    probe = probed(replace(settings_of(analytics_sandbox), **own))
+    assert is_read(analytics_sandbox, probe)
+    assert report.status(probe) == report.SET_EXTRAS
+
+
+@pytest.mark.parametrize("changes", [{3}, {3, 5}, {3, 9}], ids=str)
+def test_a_list_that_changes_needs_no_extra(changes: set[int], analytics_sandbox: Zoo) -> None:
+    """Numbers of list requests before which a website is deleted: each time, the list cannot be proven complete."""
+    populate(analytics_sandbox, 150)
+    asked = itertools.count(1)
+
+    def delete_oldest(request: RecordedRequest) -> None:
+        if request.operation == "list" and next(asked) in changes:
+            analytics_sandbox.store.delete(analytics_sandbox.websites()[0]["id"])
+
+    analytics_sandbox.meanwhile(delete_oldest)
+    probe = probed(settings_of(analytics_sandbox))
+    assert (marks(probe), probe.extras) == ({}, {})
+
+
+def test_a_list_that_breaks_down_fails(analytics_sandbox: Zoo) -> None:
+    populate(analytics_sandbox, 150)
+    analytics_sandbox.fault("list", skip=2, status=500, times=None)
+    probe = probed(replace(settings_of(analytics_sandbox), max_retries=0))
+    assert marks(probe) == {"list": "FAILS", "search": "FAILS", "favorite": "FAILS"}
+    assert report.status(probe) == report.FAILED
+
+
+class TestLookAlikes:
+    @pytest.mark.parametrize("kind", LOOK_ALIKES, ids=lambda kind: kind.name)
+    @pytest.mark.parametrize("arguments", [(), ("--json",)], ids=str)
+    def test_a_list_is_read_or_refused_and_no_value_is_printed(
+        self, kind: type[LookAlike], arguments: tuple[str, ...], run: Run
+    ) -> None:
+        served = kind()
+        with RawServer(served) as server:
+            status, *printed = run(server.url, KEY, *arguments)
+            assert status == kind.status
+            assert {request.method for request in server.requests} == {"GET"}
+            assert len(server.requests) <= MAX_REQUESTS
+            if status != report.FAILED:
+                settings = Settings(base_url=server.url, api_key=KEY, **kind.extras)
+                with AnalyticsClient(settings) as client:
+                    assert len(client.list_websites()) == look_alikes.COUNT
+        text = "".join(printed)
+        assert MARKER not in text.lower()
+        assert not any(str(row["id"]) in text for row in served.websites if len(str(row["id"])) > 3)
+        if status == report.SET_EXTRAS:
+            assert json.dumps(kind.extras) in text.replace("\n    ", "").replace("\n  ", "")
 
 
 @pytest.fixture
@@ -39,163 +276,80 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return probe
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_answer_is_right_or_none_and_each_promise_is_kept(
-    case: probe_matrix.Case, analytics_sandbox: SandboxServer
-) -> None:
-    tried = probe_matrix.try_case(analytics_sandbox, case)
-    assert tried.wrong == []
-    assert tried.requests <= MAX_REQUESTS
-
-
-#: What only a server with more than one page, of more than one kind, can show; and what reads cannot tell.
-NEVER_TOLD = {
-    ("deleted_rows", "no"), ("duplicates", "no"), ("secrets", "no"), ("rate_limit", "no"), ("freshness", "at once"),
-    ("freshness", "late after a write"), ("freshness", "late in a search"),
-    ("domains", "as sent"), ("domains", "as A-labels"),
-    ("domains", "as U-labels"), ("domains", "in lower case"), ("domains", "by IDNA 2003"), ("domains", "without www"),
-    ("domains", "with www"), ("lists", "cut"), ("lists", "null"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("row", "value"),
-    [(row, value) for row in UNKNOWNS if row.name in ASKED for value in row.values],
-    ids=lambda one: one.name,
-)
-def test_each_value_is_recognized_unless_reads_cannot_tell(
-    row: Any, value: Any, analytics_sandbox: SandboxServer
-) -> None:
-    tried = probe_matrix.try_case(
-        analytics_sandbox, probe_matrix.Case("", dict(value.options)), wrong_key=row.name == "wrong_key"
-    )
-    [found] = [one for one in tried.found if one.unknown is row]
-    assert found.value == (None if (row.name, value.name) in NEVER_TOLD else value.name)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 99, 100, 101, 200, 201])
-@pytest.mark.parametrize("options", [{}, {"ignored": {"page"}}, {"ignored": {"sort"}}, {"paging": "cursor"}])
-def test_no_number_of_websites_leads_to_a_wrong_answer(
-    count: int, options: dict[str, Any], analytics_sandbox: SandboxServer
-) -> None:
-    analytics_sandbox.configure(**options)
-    analytics_sandbox.seed(count)
-    case = probe_matrix.Case("", options)
-    for one in probed(analytics_sandbox.url, analytics_sandbox.api_key):
-        assert one.value in case.right(one.unknown.name), one.unknown.name
-    assert len(analytics_sandbox.requests) <= MAX_REQUESTS
-
-
-def probed(url: str, key: str, **settings: Any) -> list[Finding]:
-    with Probe(Settings(base_url=url, api_key=key, **settings)) as probe:
-        return findings(probe.run())
-
-
-LOOK_ALIKE = pytest.mark.parametrize("kind", LOOK_ALIKES, ids=lambda kind: kind.name)
-
-
-#: What is not as assumed.
-OTHERWISE: dict[str, dict[str, str]] = {
-    "counted pages": {
-        "links": "nowhere", "total": "no total", "page_number": "none", "order": "by something else",
-        "record": "bare",
-    },
-    "cursor by id": {"order": "ignored", "search": "everything", "favorite_filter": "no filter", "record": "bare"},
-    "link header": {
-        "rows": "bare array", "pages": "another parameter, not linked by name", "links": "in the header Link",
-        "page_number": "none", "total": "no total", "record": "bare", "errors": "problem details",
-        "rate_limit": "in headers",
-    },
-}  # fmt: skip
-
-
-class TestLookAlikes:
-    @LOOK_ALIKE
-    def test_what_is_otherwise_is_found(self, kind: type[LookAlike]) -> None:
-        with look_alikes.serve(kind) as server:
-            found = probed(server.url, KEY)
-            assert len(server.requests) <= MAX_REQUESTS
-            assert {request.method for request in server.requests} == {"GET"}
-        otherwise = {one.unknown.name: one.value for one in found if one.effect not in (None, "assumed")}
-        expected = OTHERWISE[kind.name]
-        assert expected.items() <= otherwise.items()
-        assert report.extras(found) == kind.extras
-        assert not any("on one page" in one.seen for one in found)
-        assert report.status(found) == kind.status
-
-    @LOOK_ALIKE
-    def test_the_list_is_read_or_refused_as_the_report_says(self, kind: type[LookAlike]) -> None:
-        with look_alikes.serve(kind) as server:
-            settings = Settings(base_url=server.url, api_key=KEY, max_retries=0, **kind.extras)
-            with AnalyticsClient(settings) as client:
-                if kind.status == report.FAILED:
-                    with pytest.raises(IncompleteListError):
-                        client.list_websites()
-                else:
-                    assert len(client.list_websites()) == look_alikes.COUNT
-
-    @LOOK_ALIKE
-    @pytest.mark.parametrize("arguments", [(), ("--json",), ("--json", "--wrong-key")])
-    def test_no_value_of_the_service_is_in_what_is_printed(
-        self, kind: type[LookAlike], arguments: tuple[str, ...], run: Run
-    ) -> None:
-        with look_alikes.serve(kind) as server:
-            status, *printed = run(server.url, KEY, *arguments)
-        assert status == kind.status
-        assert MARKER not in "".join(printed).lower()
-        assert not any(str(row["id"]) in "".join(printed) for row in server_rows(kind) if len(str(row["id"])) > 3)
-
-
-def server_rows(kind: type[LookAlike]) -> list[dict[str, Any]]:
-    return kind().websites
-
-
 class TestTheCommand:
-    def test_the_extras_are_printed_as_they_are_pasted(self, analytics_sandbox: SandboxServer, run: Run) -> None:
+    def test_the_extras_are_printed_as_they_are_pasted(self, analytics_sandbox: Zoo, run: Run) -> None:
         analytics_sandbox.seed(120)
-        analytics_sandbox.configure(page_parameter="p", links="absent", favorite_filter="1/0")
+        analytics_sandbox.configure(page_parameter="p", links="absent", boolean_rule=True)
         status, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key)
         assert status == 2
         extras = json.loads(out.splitlines()[-1])
         assert extras == {"page_parameter": "p", "boolean_format": "1/0"}
         status, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key, **extras)
         assert status == 0
-        assert out.endswith("No extras to set. The first website of a run shows how the service writes.\n")
+        assert out.endswith("No extras to set.\n")
 
-    def test_a_well_behaved_server_needs_nothing(self, analytics_sandbox: SandboxServer, run: Run) -> None:
+    def test_a_well_behaved_server_needs_nothing(self, analytics_sandbox: Zoo, run: Run) -> None:
         analytics_sandbox.seed(120)
         status, out, err = run(analytics_sandbox.url, analytics_sandbox.api_key)
         assert status == 0
-        assert len(out.splitlines()) < 45, "a person reads it in half a minute"
+        assert len(out.splitlines()) < 25, "a person reads it in half a minute"
+        assert "The first website of a run shows it: " in out
         told = [line for line in err.splitlines() if not line.startswith("[")]  # Airflow 2 logs there, too
-        assert told[0] == " 1 of at most 15: the account"
+        assert told[0] == " 1 of at most 50: the account"
         assert len(told) == len(analytics_sandbox.requests)
 
-    def test_json_has_every_question(self, analytics_sandbox: SandboxServer, run: Run) -> None:
+    @pytest.mark.repository
+    def test_the_report_of_the_documents_is_real(self, analytics_sandbox: Zoo, run: Run) -> None:
+        analytics_sandbox.seed(253)
+        analytics_sandbox.configure(preset="boolean-rule")
+        _, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key)
+        document = Path(__file__).parents[3] / "docs" / "first_contact.md"
+        assert out.partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
+
+    def test_json_has_every_check_and_no_host(self, analytics_sandbox: Zoo, run: Run) -> None:
         analytics_sandbox.seed(12)
-        status, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key, "--json", "--wrong-key")
+        status, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key, "--json")
         found = json.loads(out)
         assert found["status"] == status == 0
-        assert list(found["answers"]) == list(BY_NAME)
-        assert found["answers"]["wrong_key"]["value"] == "401"
+        assert found["findings"].keys() == CHECKS.keys() - {"total", "per_page"}
         assert analytics_sandbox.url not in out
-        assert found["requests"] == len(analytics_sandbox.requests) <= MAX_REQUESTS
+        assert found["requests"] == len(analytics_sandbox.requests)
 
-    def test_without_the_flag_no_wrong_key_is_sent(self, analytics_sandbox: SandboxServer, run: Run) -> None:
-        run(analytics_sandbox.url, analytics_sandbox.api_key)
-        assert all(request.authorized for request in analytics_sandbox.requests)
-
-    def test_a_wrong_key_fails_and_is_not_shown(self, analytics_sandbox: SandboxServer, run: Run) -> None:
+    @pytest.mark.parametrize(
+        ("wrong_key", "told"),
+        [("401", "API key rejected"), ("403", "403"), ("redirect", "/login"), ("page", "or a wrong Base URL")],
+    )
+    def test_a_wrong_key_fails_and_is_not_shown(
+        self, wrong_key: str, told: str, analytics_sandbox: Zoo, run: Run
+    ) -> None:
+        analytics_sandbox.configure(wrong_key=wrong_key)
         status, out, err = run(analytics_sandbox.url, "wr0ng-key-of-some-length")
         assert (status, out) == (1, "")
-        assert "401" in err
+        assert told in err
         assert "wr0ng-key-of-some-length" not in err
+        assert len(analytics_sandbox.requests) == 1
 
-    def test_a_page_that_is_no_list_fails_and_names_the_extra(self, analytics_sandbox: SandboxServer, run: Run) -> None:
-        analytics_sandbox.fault("list", body={"things": 7}, times=None)
+    def test_a_wrong_base_url_fails(self, analytics_sandbox: Zoo, run: Run) -> None:
+        status, _, err = run(f"{analytics_sandbox.url}/app", analytics_sandbox.api_key)
+        assert status == 1
+        assert "Check the Base URL." in err
+
+    def test_nothing_is_logged_that_has_a_value_of_the_service(
+        self, analytics_sandbox: Zoo, run: Run, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        analytics_sandbox.configure(page_offset=1)
+        for number in range(150):
+            analytics_sandbox.add_website(f"{MARKER}-{number}.example")
+        _, out, err = run(analytics_sandbox.url, analytics_sandbox.api_key)
+        assert "search" in out
+        assert MARKER not in out + err + caplog.text
+
+    def test_a_page_that_is_no_list_fails_and_names_the_extra(self, analytics_sandbox: Zoo, run: Run) -> None:
+        analytics_sandbox.fault("list", body={"things": [{"name": MARKER}], "others": []}, times=None)
         status, _, err = run(analytics_sandbox.url, analytics_sandbox.api_key)
         assert status == 1
         assert "list_key" in err
+        assert MARKER not in err
 
 
 class TestTime:
@@ -203,37 +357,18 @@ class TestTime:
         served = look_alikes.LinkHeader()
 
         def respond(request: Request) -> bytes | Reply:
-            return Reply(then="hang") if "sort=asc" in request.target else served(request)
+            return Reply(then="hang") if "search" in request.target else served(request)
 
         began = time.monotonic()
-        with (
-            RawServer(respond) as server,
-            Probe(Settings(base_url=server.url, api_key=KEY), seconds=1) as probe,
-        ):
-            found = findings(probe.run())
+        with RawServer(respond) as server:
+            probe = probed(Settings(base_url=server.url, api_key=KEY), seconds=1)
         assert time.monotonic() - began < 5
-        told = {one.unknown.name: one.value for one in found}
-        assert (told["order"], told["missing"]) == (None, None)
-        assert told["rows"] == "bare array"
+        told = {one.name: one.mark for one in probe.findings}
+        assert (told["list"], told["favorite"]) == ("SET", "?")
 
     def test_a_service_that_hangs_at_once_fails(self) -> None:
         with (
             RawServer([Reply(then="hang")]) as server,
-            Probe(Settings(base_url=server.url, api_key=KEY), seconds=0.3) as probe,
-            pytest.raises(Exception, match=r"Stopped|did not respond"),
+            pytest.raises(AnalyticsError, match=r"Stopped|did not respond"),
         ):
-            probe.run()
-
-    def test_a_key_that_is_refused_is_asked_once(self, analytics_sandbox: SandboxServer) -> None:
-        with (
-            Probe(Settings(base_url=analytics_sandbox.url, api_key="another-key")) as probe,
-            pytest.raises(AuthenticationError),
-        ):
-            probe.run()
-        assert len(analytics_sandbox.requests) == 1
-
-    def test_a_list_that_changes_during_the_probe_is_not_judged(self, analytics_sandbox: SandboxServer) -> None:
-        analytics_sandbox.seed(120)
-        analytics_sandbox.fault("list", skip=3, drift={"create": 1})
-        told = {one.unknown.name: one.value for one in probed(analytics_sandbox.url, analytics_sandbox.api_key)}
-        assert {told[name] for name in ("pages", "total", "row_cap", "order", "favorite_filter")} == {None}
+            probed(Settings(base_url=server.url, api_key=KEY), seconds=0.3)

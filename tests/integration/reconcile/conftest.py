@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from connections import with_parallel_requests
 from distortion import Distortion
 from fixture_types import Execute
 
@@ -20,12 +21,14 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 def nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test wait for the updates of others."""
     monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.SETTLE_SECONDS", 0)
-    monkeypatch.setattr("airflow_provider_analytics.operators.planning.HANDOVER_SECONDS", 0)
 
 
 @pytest.fixture
-def execute() -> Execute:
-    """Run one operator as a task would, without a DAG run: ``execute(Operator, argument=...)``."""
+def execute(monkeypatch: pytest.MonkeyPatch) -> Execute:
+    """Run one operator as a task would, without a DAG run: ``execute(Operator, argument=...)``.
+
+    ``parallel_requests`` is set in the connection, from then on.
+    """
 
     def run(
         operator: type,
@@ -33,17 +36,24 @@ def execute() -> Execute:
         task_id: str = "sync",
         try_number: int = 1,
         start_date: datetime | None = None,
+        run_id: str = "manual__2026-01-02T03:04:05+00:00",
+        run_began: datetime | None = None,
+        parallel_requests: int | None = None,
         **arguments: Any,
     ) -> Any:
+        if parallel_requests:
+            monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", with_parallel_requests(parallel_requests))
         ti = SimpleNamespace(
             dag_id="the_dag",
-            run_id="manual__2026-01-02T03:04:05+00:00",
+            run_id=run_id,
             task_id=task_id,
             map_index=-1,
             try_number=try_number,
             start_date=start_date,
         )
-        return operator(task_id=task_id, **arguments).execute({"ti": ti})
+        return operator(task_id=task_id, **arguments).execute(
+            {"ti": ti, "dag_run": SimpleNamespace(start_date=run_began)}
+        )
 
     return run
 

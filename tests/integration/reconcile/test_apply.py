@@ -25,7 +25,6 @@ from airflow_provider_analytics.reconcile import workers as workers_module
 from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE, apply_plan
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.results import Outcome, State
-from airflow_provider_analytics.reconcile.sending import NoRecorder
 from airflow_provider_analytics.reconcile.websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -43,23 +42,36 @@ def updates(sandbox: SandboxServer) -> Counter[str]:
     return Counter(request.path for request in sandbox.requests if request.operation == "update")
 
 
+class Trail:
+    """What was sent, in its order."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+
+    def sent(self, change: Change) -> None:
+        self.changes.append(change)
+
+
 def apply_changes(
-    client: AnalyticsClient, *changes: Change, workers: int = 2, websites: int = 0, **how: Any
+    client: AnalyticsClient, *changes: Change, websites: int = 0, trail: Trail | None = None, **how: Any
 ) -> Outcome:
     """Apply changes, each of which is worked out from the website's current list."""
-    wanted = {change.website_id: change for change in changes}
+    wanted = {change.website_id or change.domain: change for change in changes}
 
     def change_of(record: Mapping[str, Any]) -> Change | None:
-        change = wanted.get(str(record["id"]))
+        change = wanted.get(str(record["id"])) or wanted.get(record["domain"])
         fields = (
-            [one for one in change.fields if not same_setting(one.field, record[one.field], one.after)]
+            [one for one in change.fields if not same_setting(one.field, record.get(one.field, one.after), one.after)]
             if change
             else []
         )
-        return replace(change, fields=tuple(fields)) if change and fields else None
+        if not change or not fields:
+            return None
+        action = "update" if change.action == "create" else change.action
+        return replace(change, action=action, website_id=str(record["id"]), fields=tuple(fields))
 
-    read = Websites(client, [], complete=False, workers=workers)
-    return apply_plan(read, Plan(changes, websites), change_of, records=read.records, **how)
+    read = Websites(client, [], complete=False)
+    return apply_plan(read, Plan(changes, websites), change_of, trail or Trail(), records=read.records, **how)
 
 
 def update(number: int) -> Change:
@@ -72,7 +84,7 @@ def test_one_failure_does_not_stop_the_others_and_a_retry_does_the_rest(
     for number in range(1, 8):
         analytics_sandbox.add_website(f"{number}.example")
     distortion.failing = {("PATCH", "/websites/3"): 422, ("PATCH", "/websites/5"): 500}
-    arguments = {"exclude_ips": ["1.1.1.1"], "mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
+    arguments = {"exclude_ips": ["1.1.1.1"], "state_path": str(tmp_path)}
     with pytest.raises(BulkError) as raised:
         execute(SyncExcludedIpsOperator, **arguments)
     assert raised.value.failures.keys() == {"3.example (id 3)", "5.example (id 5)"}
@@ -121,7 +133,7 @@ def test_an_answer_that_shows_other_settings_is_a_failure(
     distortion.shown_after_update = {"exclude_ips": "1.1.1.1"}
     execute(SyncExcludedIpsOperator, exclude_ips=["2.2.2.2"])
     analytics_sandbox.configure(ignored_fields=["exclude_ips"])
-    with pytest.raises(BulkError, match=r"Still differs after 3 rounds\. The service ignores it, or another process"):
+    with pytest.raises(BulkError, match=r"Sent, and not in effect: exclude_ips lacks 3\.3\.3\.3"):
         execute(SyncExcludedIpsOperator, exclude_ips=["3.3.3.3"])
 
 
@@ -139,15 +151,13 @@ def test_a_service_that_is_down_is_not_asked_for_each_website() -> None:
         client = client_of(server)
     with client:
         outcome = apply_changes(client, *(update(number) for number in range(500)))
-    assert outcome.sent == []
+    assert [one.sent for one in outcome.results if one.sent] == []
     assert outcome.states == {**dict.fromkeys(State, 0), State.FAILED: ATTEMPTS_ALONE, State.NOT_TRIED: 497}
     assert len(outcome.failures) == 500
     with pytest.raises(BulkError) as caught:
         outcome.raise_failures()
     assert str(caught.value).startswith("3 websites failed, 497 were not tried, 0 succeeded. 127.0.0.1:")
-    assert "\nNot tried: too many websites in a row failed, or the API key is not accepted any more: " in str(
-        caught.value
-    )
+    assert "\nNot tried: the service does not work, or does not accept the API key any more: " in str(caught.value)
     assert str(caught.value).count(" and 492 more.") == 1
     assert len(str(caught.value)) < 4096
 
@@ -161,7 +171,7 @@ def test_a_service_that_goes_down_later_is_not_asked_for_each_website(
 
     def go_down(method: str, path: str) -> None:
         if next(requests) == 10:
-            distortion.failing = {(one, f"/websites/{n}"): 503 for one in ("GET", "PATCH") for n in range(1, 101)}
+            distortion.failing = {(one, f"/websites/{n}"): 502 for one in ("GET", "PATCH") for n in range(1, 101)}
 
     distortion.before = go_down
     host = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])["host"]
@@ -181,7 +191,7 @@ def test_deletes_look_at_the_domain_again(analytics_sandbox: SandboxServer) -> N
         outcome = apply_changes(client, *(Change("delete", domain, website_id, ()) for domain, website_id in changes))
     assert [website["domain"] for website in analytics_sandbox.websites()] == ["b.example"]
     # It shows what is deleted, as it was last.
-    (deleted,) = outcome.sent
+    [[deleted]] = [one.sent for one in outcome.results if one.sent]
     assert (deleted.domain, {one.field: one.before for one in deleted.fields}["privacy"]) == ("A.example.", "public")
     assert outcome.failures == {"other.example (id 2)": "not deleted: id 2 now belongs to 'b.example'"}
 
@@ -194,39 +204,36 @@ def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxSe
         "exclude_ips": ("1.1.1.1",),
     }
     change = Change("create", "n.example", None, tuple(FieldChange(name, None, one) for name, one in fields.items()))
-    seen: list[Change] = []
-
-    class Recorder(NoRecorder):
-        def applied(self, change: Change) -> None:
-            seen.append(change)
-
+    trail = Trail()
     with client_of(analytics_sandbox) as client:
-        apply_changes(client, change, passwords={"variable:page_password": "s3cret-pass"}, recorder=Recorder())
+        apply_changes(client, change, passwords={"variable:page_password": "s3cret-pass"}, trail=trail)
     (website,) = analytics_sandbox.websites()
     assert (website["privacy"], website["favorite"], website["exclude_ips"]) == (2, True, "1.1.1.1")
     assert analytics_sandbox.stored_password(1) == "s3cret-pass"
     # What a create cannot set is an update of its own.
-    assert [(one.action, one.website_id, [field.field for field in one.fields]) for one in seen] == [
+    assert [(one.action, one.website_id, [field.field for field in one.fields]) for one in trail.changes] == [
         ("create", "1", ["exclude_ips", "password_from", "privacy"]),
         ("update", "1", ["favorite"]),
     ]
 
 
-def test_progress_is_logged_at_a_steady_pace(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_logged_every_ten_seconds(
+    analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request takes a second."""
     lines: list[str] = []
     monkeypatch.setattr(workers_module.log, "info", lambda message, *values: lines.append(message % values))
-    ticks = iter(range(1, 1000))
     monkeypatch.setattr(
-        workers_module, "time", SimpleNamespace(monotonic=lambda: next(ticks))
-    )  # a second per look at the clock
+        workers_module, "time", SimpleNamespace(monotonic=lambda: float(len(analytics_sandbox.requests)))
+    )
     for number in range(1, 41):
         analytics_sandbox.add_website(f"{number}.example")
     with client_of(analytics_sandbox) as client:
-        apply_changes(client, *(update(number) for number in [*range(1, 26), 99]), workers=1)
+        apply_changes(client, *(update(number) for number in [*range(1, 26), 99]))
     changing = [line for line in lines if line.startswith("Changing: ")]
-    assert len(changing) == 3  # one was changed before the others
-    assert changing[-1] == "Changing: 25 of 25 websites, 1 failed"
-    assert lines[-1] == "Checking: 25 of 25 websites, 0 failed"
+    assert changing[-1] == "Changing: 26 of 26 websites, 1 failed"
+    seconds = len(analytics_sandbox.requests)
+    assert seconds / 20 < len(lines) <= seconds / 10 + 2
 
 
 def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer, distortion: Distortion) -> None:
@@ -238,7 +245,7 @@ def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer
     alone = itertools.count(1)
 
     def before(method: str, path: str) -> None:
-        if next(alone) <= 3:  # the website that is changed before the others
+        if next(alone) <= 9:  # the websites that are changed before the others
             return
         with lock:
             now[0] += 1
@@ -251,7 +258,8 @@ def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer
 
     distortion.before = before
     host = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])["host"]
-    with AnalyticsClient(Settings(base_url=host, api_key=analytics_sandbox.api_key, max_retries=0)) as client:
-        outcome = apply_changes(client, *(update(number) for number in range(1, 31)), workers=3)
-        assert complete_records(client, [{"id": 1, "email": 0}], ["email"], workers=3) == ([{"id": 1, "email": 0}], {})
+    settings = Settings(base_url=host, api_key=analytics_sandbox.api_key, max_retries=0, parallel_requests=3)
+    with AnalyticsClient(settings) as client:
+        outcome = apply_changes(client, *(update(number) for number in range(1, 31)))
+        assert complete_records(client, [{"id": 1, "email": 0}], ["email"]) == ([{"id": 1, "email": 0}], {})
     assert (outcome.applied, most[0]) == (30, 3)

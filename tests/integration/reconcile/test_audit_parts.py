@@ -17,6 +17,7 @@ from distortion import Distortion
 from fixture_types import Execute
 from task_process import TaskProcess
 
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.operators import audit
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -62,12 +63,12 @@ def test_parts_appear_while_changes_are_applied(
             seen.append(any(audited(memory, folder) == before or turn.wait(0.01) for _ in range(1000)))
 
     distortion.before = wait_for_those_before
-    arguments: dict[str, Any] = {"exclude_ips": [NEW], "max_workers": 1, "audit_path": f"memory:/{folder}"}
+    arguments = {"exclude_ips": [NEW], "mode": "merge", "parallel_requests": 1, "state_path": f"memory:/{folder}"}
     execute(SyncExcludedIpsOperator, **arguments)
     assert seen == [True] * 8
     assert audited(memory, folder) == changed(analytics_sandbox)
     names = [part.rpartition("/")[2] for part in sorted(memory.find(folder))]
-    assert names == [f"sync--1-1-{number:04}.jsonl" for number in range(1, 9)]
+    assert [name.partition("-sync-")[2] for name in names] == [f"-1-1-{number:04}.jsonl" for number in range(1, 9)]
     # The same try once more, as a worker that was thought dead: nothing is overwritten.
     distortion.before = lambda method, path: None
     execute(SyncExcludedIpsOperator, **{**arguments, "exclude_ips": ["203.0.113.8"]})
@@ -79,7 +80,6 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
     distortion: Distortion,
     execute: Execute,
     memory: Any,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(audit, "PART_SECONDS", 0.01)
@@ -98,19 +98,15 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
             assert tried.wait(20)
 
     distortion.before = hold_the_second
-    ledger = tmp_path / "ledger.json"
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(StorageError, match="cannot write state_path: no space left"):
         execute(
             SyncExcludedIpsOperator,
             exclude_ips=[NEW],
-            max_workers=1,
-            audit_path=f"memory://{uuid.uuid4().hex}",
-            mode="managed",
-            ledger_path=str(ledger),
+            parallel_requests=1,
+            state_path=f"memory://{uuid.uuid4().hex}",
+            mode="merge",
         )
     assert len(changed(analytics_sandbox)) <= 4
-    # What was not sent is not owned.
-    assert sorted(json.loads(ledger.read_text())["websites"]) == changed(analytics_sandbox)
 
 
 @pytest.mark.kill
@@ -141,16 +137,15 @@ def test_a_killed_process_has_named_all_but_the_last_second(
 
     distortion.before = kill_at_forty_one
     with (tmp_path / "log.txt").open("w") as log, TaskProcess(log) as process:
-        process.start(
-            "SyncExcludedIpsOperator", s3=s3, exclude_ips=[NEW], max_workers=1, audit_path=f"s3://{bucket}/audit"
-        )
+        arguments: dict[str, Any] = {"exclude_ips": [NEW], "mode": "merge", "state_path": f"s3://{bucket}"}
+        process.start("SyncExcludedIpsOperator", s3=s3, parallel_requests=1, **arguments)
         process.wait()
     assert found.is_set()
     # The update that was under way arrives after the kill.
     named = audited(file_system, bucket)
     assert len(named) == 40
     assert set(named) <= set(changed(analytics_sandbox))
-    assert Path(file_system.find(bucket)[0]).name == "sync--1-1-0001.jsonl"
+    assert Path(file_system.find(bucket)[0]).name == "the_dag-run-sync--1-1-0001.jsonl"
 
 
 def test_the_iterations_of_a_loop_are_told_apart(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
@@ -158,10 +153,32 @@ def test_the_iterations_of_a_loop_are_told_apart(analytics_sandbox: SandboxServe
     analytics_sandbox.add_website("a.example")
     ti = SimpleNamespace(dag_id="d", run_id="r", task_id="sync", map_index=-1, try_number=1, start_date=None)
     for index, address in enumerate(("192.0.2.1", "192.0.2.2")):
-        operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=[address], audit_path=str(tmp_path))
+        operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=[address], state_path=str(tmp_path))
         allow_execute_in_this_thread()
         context: Any = {"ti": ti, "loop": SimpleNamespace(index=index)}
         operator.execute(context)
     files = sorted(tmp_path.rglob("*.jsonl"))
-    assert [file.name for file in files] == ["sync--1-loop0-1.jsonl", "sync--1-loop1-1.jsonl"]
+    assert [file.name for file in files] == ["d-r-sync--1-loop0-1.jsonl", "d-r-sync--1-loop1-1.jsonl"]
     assert [json.loads(file.read_text())["loop_index"] for file in files] == [0, 1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+def test_a_full_disk_is_named_and_the_log_has_what_the_audit_trail_has_not(
+    analytics_sandbox: SandboxServer,
+    execute: Execute,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for number in range(1, 31):
+        analytics_sandbox.add_website(f"{number}.example")
+    arguments = {"exclude_ips": [NEW], "mode": "merge", "state_path": str(tmp_path), "parallel_requests": 2}
+    full = "The storage cannot write state_path: No space left on device"
+    with Path("/dev/full").open("wb") as device:
+        monkeypatch.setattr("airflow_provider_analytics.storage.open_own", lambda *_: device)
+        with pytest.raises(StorageError, match=full):
+            execute(SyncExcludedIpsOperator, **arguments)
+    assert 0 < len(changed(analytics_sandbox)) <= 4
+    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("Not in the audit trail: ")]
+    named = {str(json.loads(one.partition(": ")[2])["website_id"]) for one in said}
+    assert named >= set(map(str, changed(analytics_sandbox)))

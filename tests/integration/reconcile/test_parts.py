@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -78,14 +77,14 @@ def test_domains_are_looked_up(
 def test_what_a_look_up_does_not_find_is_looked_for_in_the_list(
     analytics_sandbox: SandboxServer, execute: Execute, websites: list[dict[str, Any]]
 ) -> None:
-    with pytest.raises(Exception, match=r"no website matches websites: 'missing.example'"):
+    with pytest.raises(Exception, match=r"No website matches websites: 'missing.example'"):
         sync(execute, analytics_sandbox, websites=["missing.example"])
-    with pytest.raises(Exception, match=r"no website matches websites: '4711'"):
+    with pytest.raises(Exception, match=r"No website matches websites: '4711'"):
         sync(execute, analytics_sandbox, websites=[4711])
-    asked, result = sync(execute, analytics_sandbox, websites=[1, 4711], allow_no_match=True)
+    asked, result = sync(execute, analytics_sandbox, websites=[1, 4711], accept=["no_match"])
     assert (result["websites"], asked["show"], asked["list"]) == (1, 3, 1)  # one "not found" may be wrong
     # Nothing to select, nothing to read.
-    asked, result = sync(execute, analytics_sandbox, websites=[], allow_no_match=True)
+    asked, result = sync(execute, analytics_sandbox, websites=[], accept=["no_match"])
     assert (result["websites"], asked) == (0, {})
 
 
@@ -106,20 +105,18 @@ def test_a_website_that_cannot_be_shown_is_read_from_the_list(
     assert result["websites"] == 2
 
 
-def test_a_part_is_synced_with_the_fewest_requests_and_its_own_ledger(
+def test_a_part_is_synced_with_the_fewest_requests_and_its_own_list(
     analytics_sandbox: SandboxServer, execute: Execute, websites: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     arguments: dict[str, Any] = {
         "websites": [1, 2, 3],
-        "mode": "managed",
-        "ledger_path": str(tmp_path / "ledger.json"),
+        "state_path": str(tmp_path),
     }
     analytics_sandbox.clear_requests()
     result = execute(SyncExcludedIpsOperator, exclude_ips=[NEW], **arguments)
     assert (result["applied"], result["verified"]) == (3, True)
-    # Shown to plan, right before the update, and to check.
+    # Shown to plan, right before the update, and to check; two that are changed alone are checked twice.
     assert operations(analytics_sandbox) == {"account": 1, "list": 1, "show": 10, "update": 3}
-    assert set(json.loads((tmp_path / "ledger.json").read_text())["websites"]) == {"1", "2", "3"}
     execute(SyncExcludedIpsOperator, exclude_ips=["198.18.7.2"], **arguments)
     lists = {website["id"]: website["exclude_ips"] or "" for website in analytics_sandbox.websites()}
     assert {number for number, entries in lists.items() if "198.18.7.2" in entries} == {1, 2, 3}

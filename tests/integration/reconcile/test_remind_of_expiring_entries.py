@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from dag_runs import RunDag
 from mail import mail_server
+from samples import sample_dag
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -17,16 +17,9 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 def test_the_mail_names_entry_day_owner_and_reason(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = Path(__file__).parents[3] / "dags" / "remind_of_expiring_entries.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     analytics_sandbox.add_website("a.example")
     today = datetime.now(UTC).date()
     days = {name: today + timedelta(days=days) for name, days in (("over", -1), ("soon", 29), ("later", 31))}
-    conf = {"state_path": tmp_path.as_uri()}
     with mail_server() as inbox:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
         monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
@@ -35,7 +28,7 @@ def test_the_mail_names_entry_day_owner_and_reason(
             f"203.0.113.7 # <Berlin>, owner=it@example.com, until={days['soon']}\n203.0.113.8 # until={days['later']}\n"
             f"203.0.113.9 # until={days['over']}",
         )
-        assert run_dag(module.remind_of_expiring_entries(), conf=conf).state == "success"
+        assert run_dag(sample_dag("remind_of_expiring_entries", tmp_path)).state == "success"
         mail, text = inbox.only_mail()
         assert mail["To"] == "team@example.com"
         assert mail["Subject"] == "Excluded IP addresses: 1 expire within 30 days, 1 have expired"
@@ -44,7 +37,7 @@ def test_the_mail_names_entry_day_owner_and_reason(
             f"Have expired:\n203.0.113.9, {days['over']}</pre>"
         )
         monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
-        outcome = run_dag(module.remind_of_expiring_entries(), conf=conf)
+        outcome = run_dag(sample_dag("remind_of_expiring_entries", tmp_path))
         assert (outcome.state, outcome.tasks["mail"].state) == ("success", "skipped")
         assert len(inbox.received) == 1
     assert not [one for one in analytics_sandbox.requests if one.method != "GET"]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +61,9 @@ def test_an_entry_typed_by_hand_at_any_step_stays(
 
     updates: list[int] = []
     distortion.before = type_at_that_step
-    arguments: dict[str, Any] = {"mode": mode, "max_workers": 1}
+    arguments: dict[str, Any] = {"mode": mode, "parallel_requests": 1}
     if mode == "managed":
-        arguments["ledger_path"] = str(tmp_path / "ledger.json")
+        arguments["state_path"] = str(tmp_path)
     result = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], **arguments)
     distortion.before = lambda method, path: None
     if updates:
@@ -74,32 +77,6 @@ def test_an_entry_typed_by_hand_at_any_step_stays(
         {"10.0.0.1", "192.0.2.1", BY_HAND},
         {"10.0.0.1", "192.0.2.1"},
     ]
-    if mode == "managed":
-        # It is not the list's own, even if the list has it from now on.
-        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", BY_HAND], **arguments)
-        execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1"], **arguments, force=True)
-        assert BY_HAND in lists(analytics_sandbox)[1]
-
-
-def test_what_a_person_adds_while_the_list_adds_it_too_is_the_persons(
-    analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
-) -> None:
-    analytics_sandbox.add_website("a.example")
-    typed = threading.Event()
-
-    def type_after_the_list_was_read(method: str, path: str) -> None:
-        if path != "/websites" and not typed.is_set():
-            typed.set()
-            type_in(analytics_sandbox, 1, "192.0.2.1")
-
-    distortion.before = type_after_the_list_was_read
-    arguments = {"mode": "managed", "ledger_path": str(tmp_path / "ledger.json")}
-    result = execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.2"], **arguments)
-    assert result["applied"] == 1
-    ledger = json.loads((tmp_path / "ledger.json").read_text())
-    assert ledger["websites"]["1"]["entries"] == {"exclude_ips": ["192.0.2.2"]}
-    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.3"], **arguments)
-    assert lists(analytics_sandbox) == [{"192.0.2.1", "192.0.2.3"}]
 
 
 @pytest.mark.parametrize("step", range(1, 10))
@@ -122,7 +99,7 @@ def test_an_entry_typed_by_hand_at_any_step_of_an_apply_stays(
 
     typed: list[int] = []
     distortion.before = type_at_that_step
-    result = execute(ApplyWebsitesOperator, config_path=str(config), max_workers=1)
+    result = execute(ApplyWebsitesOperator, config_path=str(config), parallel_requests=1)
     assert result["verified"] is True
     assert lists(analytics_sandbox) == [
         {"10.0.0.1", "192.0.2.1"},
@@ -131,41 +108,74 @@ def test_an_entry_typed_by_hand_at_any_step_of_an_apply_stays(
     ]
 
 
-@pytest.mark.slow  # twenty pairs of tasks
-def test_two_lists_side_by_side_converge_or_one_of_them_fails(
-    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+OFFICE, VPN = "198.51.100.1", "203.0.113.1"
+
+
+def sync(execute: Execute, name: str, entry: str, state_path: Path, **arguments: Any) -> dict[str, Any]:
+    allow_execute_in_this_thread()
+    result: dict[str, Any] = execute(
+        SyncExcludedIpsOperator, task_id=name, exclude_ips=[entry], state_path=str(state_path), **arguments
+    )
+    return result
+
+
+@pytest.mark.parametrize("website_id", range(1, 5))
+def test_what_another_list_overwrites_is_sent_again(
+    analytics_sandbox: SandboxServer,
+    distortion: Distortion,
+    execute: Execute,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    website_id: int,
 ) -> None:
-    monkeypatch.setattr("airflow_provider_analytics.reconcile.apply.SETTLE_SECONDS", 0.5)
+    """The update of the first list was computed before that of the second one, and arrives after it."""
+    for number in range(4):
+        analytics_sandbox.add_website(f"{number}.example")
+    connection = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])
+    connection["extra"] |= {"parallel_requests": 1, "headers": {"X-Task": "vpn"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SECOND", json.dumps(connection))
+    forward: Callable[..., tuple[int, bytes]] = distortion.answer
+    is_sent, is_overwritten = threading.Event(), threading.Event()
+    pool = ThreadPoolExecutor(1)
+    second: list[Future[dict[str, Any]]] = []
+
+    def interleave(method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        is_update = method == "PATCH" and target.endswith(f"/websites/{website_id}")
+        if headers.get("X-Task") == "vpn":
+            if is_sent.is_set():
+                assert is_overwritten.wait(30)
+            answer = forward(method, target, headers, body)
+            if is_update:
+                is_sent.set()
+            return answer
+        if is_update and not second:
+            second.append(pool.submit(sync, execute, "vpn", VPN, tmp_path, analytics_conn_id="second"))
+            assert is_sent.wait(30)
+            answer = forward(method, target, headers, body)
+            is_overwritten.set()
+            second[0].result(60)
+            return answer
+        return forward(method, target, headers, body)
+
+    distortion.answer = interleave  # type: ignore[method-assign]
+    first = sync(execute, "office", OFFICE, tmp_path, parallel_requests=1)
+    assert first["applied"] == second[0].result()["applied"] == 4
+    assert lists(analytics_sandbox) == [{OFFICE, VPN}] * 4
+
+
+def test_two_lists_side_by_side_converge_or_one_of_them_fails(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    """However two tasks meet: what one of them lost, it says, or its next run adds."""
     for number in range(20):
         analytics_sandbox.add_website(f"{number}.example")
-    for round_number in range(20):
-        entries = {name: f"198.51.{offset}.{round_number}" for offset, name in enumerate(("office", "vpn"))}
-        outcomes: dict[str, Any] = {}
-        begin = threading.Barrier(2)
-
-        def sync(name: str, entries: dict[str, str] = entries, begin: Any = begin, outcomes: Any = outcomes) -> None:
-            allow_execute_in_this_thread()
-            begin.wait(30)
-            try:
-                outcomes[name] = execute(
-                    SyncExcludedIpsOperator,
-                    task_id=name,
-                    exclude_ips=[entries[name]],
-                    mode="managed",
-                    ledger_path=str(tmp_path / f"{name}.json"),
-                    force=True,
-                )
-            except BulkError as error:
-                outcomes[name] = error
-
-        threads = [threading.Thread(target=sync, args=(name,)) for name in entries]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for name, entry in entries.items():
-            if not isinstance(outcomes[name], BulkError):
-                assert all(entry in found for found in lists(analytics_sandbox)), (round_number, name)
+    with ThreadPoolExecutor(2) as pool:
+        for both in [pool.submit(sync, execute, name, entry, tmp_path) for name, entry in (("o", OFFICE), ("v", VPN))]:
+            with suppress(BulkError):
+                both.result(60)
+    for name, entry in (("o", OFFICE), ("v", VPN)):
+        assert sync(execute, name, entry, tmp_path)["verified"]
+    assert lists(analytics_sandbox) == [{OFFICE, VPN}] * 20
 
 
 @pytest.mark.parametrize("shown", [None, "", "10.0.0.1"], ids=["null", "empty", "the first line"])

@@ -12,6 +12,13 @@ from operations import PREFIX
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
+@pytest.fixture(scope="session")
+def _analytics_sandbox_server() -> Iterator[SandboxServer]:
+    """Run the server as users have it, without the options of the zoo."""
+    with SandboxServer() as server:
+        yield server
+
+
 @pytest.fixture
 def call(analytics_sandbox: SandboxServer) -> Iterator[Call]:
     """Send one request as a good client does: ``call("GET", "/websites", params=...)``."""

@@ -32,11 +32,11 @@ def test_seed_and_dump(control: Call, analytics_sandbox: SandboxServer) -> None:
 
 
 def test_options(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
-    assert control("POST", "/options", {"list_key": None, "ignored": ["page"]}).status_code == 200
+    assert control("POST", "/options", {"preset": "cursor", "allow_duplicates": True}).status_code == 200
 
-    assert call("GET", "/websites").json() == []
-    assert analytics_sandbox.options.ignored == {"page"}
-    assert control("GET", "/options").json()["list_key"] is None
+    assert "next_cursor" in call("GET", "/websites").json()["meta"]
+    assert analytics_sandbox.options.allow_duplicates
+    assert control("GET", "/options").json()["paginator"] == "cursor"
 
 
 def test_faults(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
@@ -50,14 +50,12 @@ def test_faults(control: Call, call: Call, analytics_sandbox: SandboxServer) -> 
     assert call("GET", "/websites").status_code == 200
 
 
-def test_a_fault_with_drift_and_options(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
-    control(
-        "POST", "/faults", {"operation": "list", "drift": {"create": ["a.example"]}, "options": {"total_offset": 1}}
-    )
+def test_a_fault_with_drift(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
+    control("POST", "/faults", {"operation": "list", "drift": {"create": ["a.example"]}})
 
     totals = [call("GET", "/websites").json()["meta"]["total"] for _ in range(2)]
 
-    assert totals == [1, 1]
+    assert totals == [0, 1]
     assert len(analytics_sandbox.websites()) == 1
 
 
@@ -71,13 +69,13 @@ def test_a_fault_with_bytes_can_be_listed(control: Call, analytics_sandbox: Sand
     ("path", "json"),
     [
         ("/options", {"colour": "red"}),
-        ("/options", {"metadata": "elsewhere"}),
-        ("/options", ["metadata"]),
+        ("/options", {"paginator": "elsewhere"}),
+        ("/options", {"preset": "elsewhere"}),
+        ("/options", ["paginator"]),
         ("/faults", {"operation": "lst"}),
         ("/faults", {"stauts": 500}),
         ("/faults", {"status": 99}),
         ("/faults", {"target": "("}),
-        ("/faults", {"options": {"colour": "red"}}),
         ("/faults", {"drift": {"update": 1}}),
         ("/faults", {"times": 0}),
         ("/seed", {"websites": -1}),
@@ -114,21 +112,21 @@ def test_requests_are_logged_without_secrets(control: Call, call: Call, analytic
 
 def test_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.seed(3)
-    analytics_sandbox.configure(metadata="none")
+    analytics_sandbox.configure(paginator="simple")
     analytics_sandbox.fault(status=500)
     call("GET", "/account")
 
     assert control("POST", "/reset").status_code == 204
 
     assert analytics_sandbox.websites() == []
-    assert analytics_sandbox.options.metadata == "meta"
+    assert analytics_sandbox.options.paginator == "length"
     assert analytics_sandbox.pending_faults == []
     assert analytics_sandbox.requests == []
     assert call("POST", "/websites", data={"domain": "a.example"}).json()["data"]["id"] == 1
 
 
 def test_a_reset_leaves_no_earlier_websites(call: Call, analytics_sandbox: SandboxServer) -> None:
-    for options in ({"reads_behind": 1}, {"search_matches": "late"}):
+    for options in ({"reads_behind": 1}, {"seconds_behind": 60}):
         analytics_sandbox.configure(**options)
         for domain in ("a.example", "b.example"):
             call("POST", "/websites", data={"domain": domain})

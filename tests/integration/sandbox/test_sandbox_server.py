@@ -88,16 +88,13 @@ def test_two_servers_know_nothing_of_each_other() -> None:
         assert other.websites() == []
 
 
-@pytest.mark.parametrize("fault", [{"delay": 60}, {"endless": True}, {"endless": True, "interval": 1}])
-def test_stopping_does_not_wait_for_an_answer_under_way(fault: dict[str, Any]) -> None:
+def test_stopping_does_not_wait_for_an_answer_under_way() -> None:
     sandbox = SandboxServer()
     sandbox.start()
-    sandbox.fault(**fault)
+    sandbox.fault(delay=60)
     connection = http.client.HTTPConnection(urlsplit(sandbox.url).netloc, timeout=10)
     with contextlib.closing(connection):
         connection.request("GET", "/api/v1/account")
-        if "endless" in fault:
-            connection.getresponse()
         started = time.monotonic()
         sandbox.stop()
     assert time.monotonic() - started < 2
@@ -151,7 +148,7 @@ def test_tls(certificate: tuple[Path, Path]) -> None:
             get(sandbox)
 
 
-@pytest.mark.parametrize("fault", [{"drop": True}, {"cut": 5}])
+@pytest.mark.parametrize("fault", [{"drop": True}, {"headers": {"Content-Length": "100000"}}])
 def test_faults_through_tls(certificate: tuple[Path, Path], fault: dict[str, Any]) -> None:
     certfile, keyfile = certificate
     with SandboxServer(ssl_certfile=certfile, ssl_keyfile=keyfile) as sandbox:
@@ -172,34 +169,18 @@ def test_a_sub_path() -> None:
         assert get(sandbox).status_code == 200
         links = get(sandbox, "/api/v1/websites?per_page=10").json()["links"]
         assert links["next"] == f"{sandbox.url}/api/v1/websites?per_page=10&page=2"
-        assert get(sandbox, "/openapi.json").status_code == 200
         origin = sandbox.url.removesuffix("/app")
         assert requests.get(f"{origin}/api/v1/account", timeout=10).status_code == 404
         assert len(requests.get(f"{origin}/_sandbox/websites", timeout=10).json()) == 30
         assert [request.operation for request in sandbox.requests][:2] == ["account", "list"]
 
 
-def test_a_database_file_survives_a_restart(tmp_path: Path) -> None:
-    database = tmp_path / "sandbox.sqlite"
-    with SandboxServer(database=database) as sandbox:
-        sandbox.seed(5)
-        sandbox.add_website("kept.example", privacy=2, password="open sesame")
-        requests.delete(
-            f"{sandbox.url}/api/v1/websites/6", headers={"Authorization": f"Bearer {sandbox.api_key}"}, timeout=10
-        )
-        before = sandbox.websites()
-
-    with SandboxServer(database=database) as sandbox:
-        assert sandbox.websites() == before
-        assert sandbox.add_website("next.example")["id"] == 7
-
-
 def test_options_given_at_the_start_hold_after_a_reset() -> None:
-    with SandboxServer(options={"list_key": None}) as sandbox:
-        sandbox.configure(list_key="data")
+    with SandboxServer(options={"paginator": "simple"}) as sandbox:
+        sandbox.configure(paginator="length")
         sandbox.reset()
 
-        assert get(sandbox, "/api/v1/websites").json() == []
+        assert "total" not in get(sandbox, "/api/v1/websites").json()["meta"]
 
 
 def test_requests_are_recorded_byte_by_byte(analytics_sandbox: SandboxServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,21 +14,12 @@ from airflow_versions import allow_execute_in_this_thread, needs_exceptions_in_c
 from dag_runs import RunDag
 from mail import mail_server
 from raw_server import RawServer, http
+from samples import sample, sample_dag
 
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 pytestmark = pytest.mark.usefixtures("analytics_sandbox")
-
-
-def sample() -> Any:
-    path = Path(__file__).parents[3] / "dags" / "alert_on_public_pages.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -64,31 +54,37 @@ def opened(analytics_sandbox: SandboxServer, take: Any) -> dict[str, Any]:
 def test_the_mail_names_the_domains(
     run_dag: RunDag, opened: dict[str, Any], take: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conf = {"base_path": f"file://{tmp_path}"}
     with mail_server() as inbox:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
         monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
-        task = run_dag(sample().alert_on_public_pages(), conf=conf).tasks["check"]
+        task = run_dag(sample_dag("alert_on_public_pages", tmp_path)).tasks["check"]
         assert (task.state, task.try_number) == ("failed", 1)
         mail, text = inbox.only_mail()
         take("2026-11-22")  # nothing changed since
-        assert run_dag(sample().alert_on_public_pages(), conf=conf).state == "success"
+        assert run_dag(sample_dag("alert_on_public_pages", tmp_path)).state == "success"
         assert len(inbox.received) == 1
     assert (mail["To"], mail["From"]) == ("team@example.com", "airflow@example.com")
     assert mail["Subject"] == "2 statistics pages became public: 1.example, new.example"
     assert "1.example\nnew.example" in text.replace("\r\n", "\n")
 
 
-def test_the_event_of_a_snapshot_says_where_the_changes_are(opened: dict[str, Any]) -> None:
-    check = sample().alert_on_public_pages().get_task("check").python_callable
+def check(folder: Path, **extra: Any) -> None:
+    """Run the task for an event."""
+    events = {"asset": [SimpleNamespace(extra=extra)]}
+    sample_dag("alert_on_public_pages", folder).get_task("check").python_callable(triggering_asset_events=events)
+
+
+def test_of_an_event_the_day_counts(opened: dict[str, Any], take: Any, tmp_path: Path) -> None:
+    take("2026-11-22")  # nothing changed since
     with pytest.raises(AirflowFailException, match=r"^2 statistics pages became public: 1\.example, new\.example\n"):
-        check("nowhere", triggering_asset_events={"a": [SimpleNamespace(extra=opened)]})
-    first = SimpleNamespace(extra={**opened, "changes": None})
-    check("nowhere", triggering_asset_events={"a": [first]})
+        check(tmp_path, **opened)
+    check(tmp_path, snapshot_date="2026-11-20")  # the first one
+    check(tmp_path, snapshot_date="2026-11-23")  # there is none
+    check(tmp_path)  # a person created the event
 
 
 def test_before_the_first_snapshot_there_is_no_alert(tmp_path: Path) -> None:
-    sample().alert_on_public_pages().get_task("check").python_callable(f"file://{tmp_path}")
+    sample_dag("alert_on_public_pages", tmp_path).get_task("check").python_callable()
 
 
 @needs_exceptions_in_callbacks
@@ -101,9 +97,9 @@ def test_slack_gets_the_same_text(
         monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
         connection = {"conn_type": "slackwebhook", "password": f"{slack.url}/services/a/b/c"}
         monkeypatch.setenv("AIRFLOW_CONN_SLACK_DEFAULT", json.dumps(connection))
-        module = sample()
+        module = sample("alert_on_public_pages", tmp_path)
         module.SLACK_CONN_ID = "slack_default"
-        run_dag(module.alert_on_public_pages(), conf={"base_path": f"file://{tmp_path}"})
+        run_dag(module.alert_on_public_pages())
         inbox.only_mail()
         [request] = slack.requests
     assert "2 statistics pages became public: 1.example, new.example" in json.loads(request.body)["text"]

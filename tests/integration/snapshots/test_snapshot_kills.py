@@ -1,7 +1,7 @@
 """A writer that is killed at any moment leaves the snapshot before it or its own, whole.
 
-Each round starts a real process that reads the sandbox and publishes, and kills it after a random time. The rounds go
-on from what the dead process left; a reader looks while it happens and after.
+Each round is a real process that reads the sandbox and publishes, and kills itself at another step. The rounds go on
+from what the dead process left; a reader looks while it happens and after.
 """
 
 from __future__ import annotations
@@ -9,20 +9,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 KILLS = 60
+#: Steps between the kills of two rounds; a snapshot has about a hundred.
+STEPS = 4
 
-#: Takes snapshots of the same day until it is killed; says when it begins, so that imports are not what is killed.
+#: For each number that it reads, starts a process that takes snapshots until it kills itself: at that step, which is
+#: when it opens a file or a connection, or changes a folder, for the so many-th time. Prints each publication, and each
+#: end.
 WRITER = """
+import os
+import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -31,15 +38,29 @@ from airflow_provider_analytics.snapshots.layout import dataset_of
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
 
-url, key, base, offset = sys.argv[1:]
-now = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=int(offset))
-with AnalyticsClient(Settings(base_url=url, api_key=key)) as client:
-    origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
-    print("begin", flush=True)
-    while True:
-        take_snapshot(dataset_of(base), now.date(), origin, now=now, options=Options(max_loss_fraction=1))
-        now += timedelta(seconds=1)
-        print("published", flush=True)
+
+def take_until(left, now):
+    def step(event, args):
+        nonlocal left
+        if event == "open" or event.startswith(("os.", "socket.")):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    with AnalyticsClient(Settings(base_url=sys.argv[1], api_key=sys.argv[2])) as client:
+        origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
+        sys.addaudithook(step)
+        while True:
+            take_snapshot(dataset_of(sys.argv[3]), now.date(), origin, now=now, options=Options(max_loss_fraction=1))
+            now += timedelta(seconds=1)
+            print("published", flush=True)
+
+
+for number, line in enumerate(sys.stdin):
+    child = os.fork()
+    if child == 0:
+        take_until(int(line), datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=number))
+    print("ended", os.waitpid(child, 0)[1], flush=True)
 """
 
 
@@ -63,45 +84,44 @@ def read_as_documented(base: Path, day: str) -> tuple[int, str] | None:
     raise AssertionError("the files of every manifest were gone")
 
 
+def until_ended(lines: Iterable[str] | None) -> Iterator[str]:
+    for line in lines or ():
+        yield line
+        if line.startswith("ended"):
+            return
+
+
 @pytest.mark.kill
 def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
     analytics_sandbox.seed(120)
-    chance = random.Random(20261120)
     day = "2026-11-20"
     seen: list[tuple[int, str] | None] = []
-    reads = rounds_with_publication = 0
-    for kill in range(KILLS):
-        command = [
-            sys.executable,
-            "-c",
-            WRITER,
-            analytics_sandbox.url,
-            analytics_sandbox.api_key,
-            str(tmp_path),
-            str(kill),
-        ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as writer:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "begin\n"
-            # A snapshot takes some 40 ms: the kill falls anywhere into the first few of them.
-            end = time.monotonic() + chance.uniform(0, 0.25)
-            while time.monotonic() < end:
+    published = 0
+    command = [sys.executable, "-c", WRITER, analytics_sandbox.url, analytics_sandbox.api_key, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        for kill in range(KILLS):
+            writer.stdin.write(f"{1 + kill * STEPS}\n")
+            said: list[str] = []
+            reader = threading.Thread(target=said.extend, args=(until_ended(writer.stdout),))
+            reader.start()
+            while reader.is_alive():
                 seen.append(read_as_documented(tmp_path, day))
-                reads += 1
-            os.killpg(writer.pid, signal.SIGKILL)
-            rounds_with_publication += "published" in writer.stdout.read()
-        seen.append(read_as_documented(tmp_path, day))
-        analytics_sandbox.add_website(f"after-{kill}.example.com")
+            seen.append(read_as_documented(tmp_path, day))
+            published += "published\n" in said
+            assert said[-1] == f"ended {signal.SIGKILL:d}\n"
+            analytics_sandbox.add_website(f"after-{kill}.example.com")
+        writer.stdin.close()
     moments = [found[1] for found in seen if found]
     assert moments == sorted(moments), "a reader saw an older snapshot after a newer one"
     assert None not in seen[seen.index(next(found for found in seen if found)) :]
-    assert rounds_with_publication > KILLS // 4
-    assert rounds_with_publication < KILLS
-    print(f"{KILLS} kills, {rounds_with_publication} of them after a publication, {reads} readings meanwhile")  # noqa: T201
+    assert 0 < published < KILLS, "adapt STEPS: some kills have to come before the first publication, and some after it"
 
 
 @pytest.mark.kill
 @pytest.mark.system
+@pytest.mark.chosen
 def test_a_killed_airflow_task_leaves_the_last_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
     """The whole of it: Airflow's own process runs the nightly DAG and is killed while it reads the list."""
     home, base = tmp_path / "home", tmp_path / "base"
@@ -111,17 +131,11 @@ def test_a_killed_airflow_task_leaves_the_last_snapshot(analytics_sandbox: Any, 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")} | {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "WEBSITE_ANALYTICS_FOLDER": str(base),
         **analytics_sandbox.connection_env,
     }
     airflow = [sys.executable, "-m", "airflow"]
-    command = [
-        *airflow,
-        "dags",
-        "test",
-        "nightly_website_snapshot",
-        "--conf",
-        json.dumps({"base_path": f"file://{base}"}),
-    ]
+    command = [*airflow, "dags", "test", "nightly_website_snapshot"]
     subprocess.run([*airflow, "db", "migrate"], env=environment, check=True, capture_output=True)
     analytics_sandbox.seed(1_000)
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

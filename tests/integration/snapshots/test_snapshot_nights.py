@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import time_machine
 from airflow_versions import awaited_uris
 from dag_runs import RunDag
+from samples import sample, sample_dag
 
 ROOT = Path(__file__).parents[3]
-
-
-def sample_dag(name: str = "load_snapshot_into_duckdb") -> Any:
-    path = ROOT / "dags" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name)()
+LOAD = "load_snapshot_into_duckdb"
 
 
 def run_night(run_dag: RunDag, base: Path, night: datetime, state: str = "success", **params: Any) -> Any:
     """Run the nightly DAG as it is, but for the report, at two minutes past midnight of that day."""
-    dag = sample_dag("nightly_website_snapshot")
+    dag = sample_dag("nightly_website_snapshot", base)
     dag.get_task("snapshot").report = True
     for task in dag.tasks:
         task.retries = 0  # a retry would wait for minutes
     with time_machine.travel(night + timedelta(minutes=2)):
-        outcome = run_dag(dag, conf={"base_path": f"file://{base}", **params}, logical_date=night)
+        outcome = run_dag(dag, conf=params, logical_date=night)
     assert outcome.state == state
     return outcome.tasks
 
@@ -54,6 +44,7 @@ def three_nights(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> lis
 @pytest.mark.sample("nightly_website_snapshot")
 @pytest.mark.sample("load_snapshot_into_duckdb")
 @pytest.mark.slow  # five runs, three reports
+@pytest.mark.chosen
 def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) -> None:
     assert [tasks["snapshot"].returned["count"] for tasks in three_nights] == [40, 41, 42]
     assert [tasks["compare"].returned["added"] for tasks in three_nights] == [0, 1, 1]
@@ -66,15 +57,14 @@ def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) 
     # Files beside the data are not mistaken for it.
     assert len(list(tmp_path.glob("websites/*/*"))) == 3
 
-    dag = sample_dag()
-    conf = {"base_path": f"file://{tmp_path}", "database": str(tmp_path / "test.duckdb")}
-    outcome = run_dag(dag, conf=conf)
+    dag = sample_dag(LOAD, tmp_path)
+    outcome = run_dag(dag)
     assert len(outcome.tasks["load"].returned) == 3
     answer = outcome.tasks["answer"].returned
     assert [(row["websites"], row["new"]) for row in answer] == [(42, 1), (41, 1), (40, 40)]
     assert answer[0]["public"] == answer[1]["public"] + 1
 
-    again = run_dag(dag, conf=conf, logical_date=datetime.now(UTC))
+    again = run_dag(dag, logical_date=datetime.now(UTC))
     assert again.tasks["load"].returned == []
     assert again.tasks["answer"].returned == answer
 
@@ -83,12 +73,11 @@ def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) 
 def test_a_replaced_snapshot_is_loaded_again(
     run_dag: RunDag, analytics_sandbox: Any, three_nights: list[Any], tmp_path: Path
 ) -> None:
-    dag = sample_dag()
-    conf = {"base_path": str(tmp_path), "database": str(tmp_path / "test.duckdb")}
-    run_dag(dag, conf=conf)
+    dag = sample_dag(LOAD, tmp_path)
+    run_dag(dag)
     night = three_nights[2]["snapshot"].returned["snapshot_date"]
     run_night(run_dag, tmp_path, datetime.fromisoformat(night).replace(hour=1, tzinfo=UTC))
-    outcome = run_dag(dag, conf=conf, logical_date=datetime.now(UTC))
+    outcome = run_dag(dag, logical_date=datetime.now(UTC))
     assert outcome.tasks["load"].returned == [night]
     assert [row["websites"] for row in outcome.tasks["answer"].returned] == [43, 41, 40]
 
@@ -112,18 +101,10 @@ def test_the_trigger_form_accepts_what_a_guard_found(run_dag: RunDag, analytics_
     )
 
 
-def test_an_event_tells_where_the_snapshot_is(three_nights: list[Any], tmp_path: Path) -> None:
-    events = {"asset": [SimpleNamespace(extra=tasks["snapshot"].returned) for tasks in three_nights]}
-    load = sample_dag().get_task("load").python_callable
-    for name in ("triggering_asset_events", "triggering_dataset_events"):
-        database = str(tmp_path / f"{name}.duckdb")
-        assert len(load(base_path="/nowhere", database=database, **{name: events})) == 3
-
-
 def test_the_dag_waits_for_the_asset_of_the_snapshot() -> None:
     from airflow_provider_analytics.operators.snapshots import snapshot_asset
 
-    dag = sample_dag()
+    dag = sample_dag(LOAD)
     assert awaited_uris(dag) == [snapshot_asset().uri]
 
 
@@ -184,10 +165,11 @@ def take(analytics_sandbox: Any) -> Iterator[Any]:
         yield run
 
 
-def loaded(database: Path, *events: dict[str, Any], base: Path | None = None) -> list[str]:
-    context = {"triggering_asset_events": {"asset": [SimpleNamespace(extra=extra) for extra in events]}}
-    load = sample_dag().get_task("load").python_callable
-    found: list[str] = load(base_path=str(base), database=str(database), **context)
+def loaded(database: Path, *sources: Path) -> list[str]:
+    """Run the task that loads, and return the loaded days."""
+    module = sample(LOAD)
+    vars(module).update(SOURCES=list(map(str, sources)), DATABASE=str(database))
+    found: list[str] = module.load_snapshot_into_duckdb().get_task("load").python_callable()
     return found
 
 
@@ -214,8 +196,8 @@ def test_every_format_is_loaded_with_its_history(
     take(base, 16, **options)  # a night without a website
     analytics_sandbox.add_website("kept.example.com", privacy=2)
     take(base, 17, **options)
-    assert loaded(database, base=base) == ["2031-05-14", "2031-05-15", "2031-05-16", "2031-05-17"]
-    assert loaded(database, base=base) == []
+    assert loaded(database, base) == ["2031-05-14", "2031-05-15", "2031-05-16", "2031-05-17"]
+    assert loaded(database, base) == []
     assert asked(database, "SELECT day(snapshot_date), websites FROM snapshots ORDER BY ALL") == [
         (14, 2),
         (15, 2),
@@ -230,21 +212,16 @@ def test_every_format_is_loaded_with_its_history(
     ]
 
 
-def test_two_datasets_share_a_database(take: Any, analytics_sandbox: Any, tmp_path: Path) -> None:
+def test_two_sources_share_a_database(take: Any, analytics_sandbox: Any, tmp_path: Path) -> None:
     analytics_sandbox.seed(3)
     database = tmp_path / "not" / "there" / "yet.duckdb"  # as where all snapshots go to another storage
-    written = [
-        take(tmp_path / "one", 14),
-        take(tmp_path / "one", 14, dataset="others"),
-        take(tmp_path / "two", 14),
-    ]
-    events = [{"path": str(snapshot.partition.data), "dataset": snapshot.manifest.dataset} for snapshot in written]
-    assert loaded(database, *events) == ["2031-05-14"] * 3
-    assert loaded(database, *events) == []
+    sources = [tmp_path / "one", tmp_path / "two"]
+    for source in sources:
+        take(source, 14)
+    assert loaded(database, *sources) == ["2031-05-14"] * 2
+    assert loaded(database, *sources) == []
     assert asked(database, "SELECT source, count(*) FROM websites GROUP BY ALL ORDER BY ALL") == [
-        (f"{tmp_path}/one/others", 3),
-        (f"{tmp_path}/one/websites", 3),
-        (f"{tmp_path}/two/websites", 3),
+        (str(source), 3) for source in sources
     ]
 
 
@@ -257,14 +234,14 @@ def test_a_day_with_a_changed_byte_is_skipped_until_it_is_whole(
     path = Path(nights[1].files[0].path)
     content = path.read_bytes()
     path.write_bytes(content.replace(b"example", b"exbmple", 1))
-    assert loaded(database, base=base) == ["2031-05-14", "2031-05-16"]
+    assert loaded(database, base) == ["2031-05-14", "2031-05-16"]
     said = capsys.readouterr().out
     assert "Not loaded, as it is not whole: 2031-05-15: " in said
     assert f"{path} is damaged: its SHA-256" in said
     days = "SELECT day(snapshot_date), count(*) FROM snapshots JOIN websites USING (source, snapshot_date) GROUP BY 1"
     assert sorted(asked(database, days)) == [(14, 3), (16, 3)]
     path.write_bytes(content)
-    assert loaded(database, base=base) == ["2031-05-15"]
+    assert loaded(database, base) == ["2031-05-15"]
     assert sorted(asked(database, days)) == [(14, 3), (15, 3), (16, 3)]
 
 
@@ -287,6 +264,6 @@ def test_another_format_makes_no_new_version(tmp_path: Path) -> None:
         )
         options = Options(file_format=file_format)
         take_snapshot(dataset_of(str(base)), now.date(), origin, now=now, options=options)
-    loaded(database, base=base)
+    loaded(database, base)
     history = "SELECT version, exclude_params, exclude_ips, day(valid_from), day(valid_to) FROM website_history"
     assert asked(database, history) == [(1, None, None, 14, None)]

@@ -304,7 +304,7 @@ def test_a_change_that_fails_the_task_is_named(analytics_sandbox: Any, tmp_path:
 def test_a_key_that_is_revoked_while_the_list_is_read(analytics_sandbox: Any, tmp_path: Path) -> None:
     analytics_sandbox.seed(250)
     analytics_sandbox.fault("list", status=401, skip=1, times=None)
-    with pytest.raises(AirflowFailException, match=r"API key rejected .* Stopped: 100 of 250 websites read\. "):
+    with pytest.raises(AirflowFailException, match="API key rejected"):
         SnapshotWebsitesOperator(task_id="take", base_path=str(tmp_path)).execute({})
 
 
@@ -322,13 +322,13 @@ def test_a_guard_says_where_its_finding_is_accepted(
     )
     dag.params.update(params)
     run_dag(dag)
-    where = (
-        f"In the trigger form, enter count in the field accept. As a command:\nairflow dags trigger {dag.dag_id} "
-        """--conf '{"accept": ["count"]}'"""
+    how = (
+        "enter count in the field accept of the trigger form. As a command:\n"
+        f"""airflow dags trigger {dag.dag_id} --conf '{{"accept": ["count"]}}'"""
         if params
-        else "This DAG has no Param accept: set it on the task, and remove it after the run."
+        else "set accept=['count'] on task snapshot for one run. This DAG has no Param accept."
     )
-    assert f"run the task once with accept=['count'].\n{where}\n" in raised[0]
+    assert f"If this is intended, {how}\n" in raised[0]
 
 
 @pytest.mark.parametrize(
@@ -444,38 +444,14 @@ def listed(extra: str) -> bytes:
     return f"""{{"data": [{{"id": 2, "domain": "b.example.com", "extra": {extra}}}], "total": 1}}""".encode()
 
 
-@pytest.mark.parametrize(
-    ("written", "stored"),
-    [
-        (r'"a\ud800b"', "a?b"),
-        (r'"\udc00"', "?"),
-        (r'{"\ud800": [1]}', {"?": [1]}),
-        (r'"\ud83d\ude00"', "\U0001f600"),
-        ("1e999", None),
-        ("[-1e999]", [None]),
-    ],
-)
-def test_json_that_no_file_can_hold_is_replaced(
-    run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path, written: str, stored: Any
-) -> None:
+@pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity", "1e999", r'"\ud800"'])
+def test_what_is_no_json_is_refused(analytics_sandbox: Any, written: str) -> None:
     body, json_type = listed(written), {"Content-Type": "application/json"}
     analytics_sandbox.fault("list", body=body, headers=json_type, times=None)
-    task = run_dag(make_dag(base_path=str(tmp_path))).tasks["snapshot"]
-    assert task.state == "success"
-    rows = [json.loads(line) for line in Path(task.returned["files"][0]).read_bytes().splitlines()]
-    assert [row["id"] for row in rows] == ["2"]
-    assert json.loads(rows[0]["record"])["extra"] == stored
-
-
-@pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity"])
-def test_what_is_no_json_is_refused_and_told_where(analytics_sandbox: Any, written: str) -> None:
-    body, json_type = listed(written), {"Content-Type": "application/json"}
-    analytics_sandbox.fault("list", body=body, headers=json_type, times=None)
-    where = body.index(written.removeprefix("-").encode())
     settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
     with (
         AnalyticsClient(settings) as client,
-        pytest.raises(UnexpectedResponseError, match=rf"The response is not JSON \(.*byte {where}\)"),
+        pytest.raises(UnexpectedResponseError, match=r"The response is not JSON \("),
     ):
         list(client.iter_websites())
 

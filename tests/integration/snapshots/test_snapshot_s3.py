@@ -90,6 +90,7 @@ def test_a_bucket_that_is_missing_is_an_error_and_not_created(
     assert "nobody-made-this-bucket" not in file_system(s3).ls("")
 
 
+@pytest.mark.chosen
 def test_the_operator_writes_to_s3(
     run_dag: RunDag, bucket: StoragePath, s3: dict[str, Any], analytics_sandbox: Any
 ) -> None:

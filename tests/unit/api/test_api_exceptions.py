@@ -12,38 +12,31 @@ from airflow_provider_analytics.exceptions import AnalyticsApiError, AnalyticsEr
 ERRORS: list[AnalyticsError] = [
     exceptions.AnalyticsConfigError(["one", "two"], "connection 'a'"),
     *(
-        kind(status, "GET", "/api/v1/websites/7", "no", {"domain": ["taken"]}, "connection 'a'")
+        kind(status, "GET", "/api/v1/websites/7", "no", {"domain": ["taken"]}, ["CF-Ray 8f1"])
         for kind, status in (
             (exceptions.AnalyticsApiError, 400),
             (exceptions.AuthenticationError, 401),
-            (exceptions.PermissionDeniedError, 403),
             (exceptions.NotFoundError, 404),
-            (exceptions.ValidationError, 422),
-            (exceptions.RateLimitError, 429),
-            (exceptions.ServerError, 500),
+            (exceptions.AnalyticsApiError, 422),
         )
     ),
-    exceptions.AnalyticsConnectionError("broke off", "GET", "/p", 200, "begin"),
-    exceptions.AnalyticsTimeoutError("too late", "GET", "/p"),
+    exceptions.AnalyticsApiError(403, "GET", "/p", "", {}, ["page 'Just a moment...'", "CF-Ray 8f1"], is_blocked=True),
+    exceptions.AnalyticsConnectionError("broke off", "GET", "/p", 200, "begin", sent=False, transient=False),
     exceptions.UnexpectedResponseError("no JSON", 200, "GET", "/p", "<html>"),
     exceptions.IncompleteListError("total", "5 of 7", moved=True),
     exceptions.AmbiguousWriteError("unknown", "a.example"),
-    exceptions.BlockedError(403, "GET", "/p", "", {}, ["page 'Just a moment...'", "CF-Ray 8f1"]),
-    exceptions.DomainNotFoundError("a.example"),
-    exceptions.OtherDomainError("www.a.example", "a.example", "7", "Write so."),
+    exceptions.DomainError("2 websites have it.", ["1", "2"], "Delete one.", "delete one first"),
     exceptions.NotAppliedError("7", {"privacy": "is 'public', sent was 'private'"}),
-    exceptions.DuplicateWebsiteError("a.example", ["1", "2"]),
     exceptions.GuardError("too much"),
     exceptions.StoppedError("Stopped: 3 of 7 websites changed."),
     exceptions.BulkError({"a.example": "no"}, done=3),
     exceptions.StorageError("no space"),
-    exceptions.UnresolvedError("vpn.example.com does not resolve"),
 ]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_every_error_survives_pickling_with_all_it_knows(error: Any) -> None:
-    error.earlier = (exceptions.AnalyticsTimeoutError("before"),)
+    error.earlier = (exceptions.AnalyticsConnectionError("before"),)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert str(again) == str(error) != ""
@@ -66,27 +59,29 @@ def test_every_class_of_the_tree_is_tried() -> None:
     [
         (exceptions.AuthenticationError, 401, "API key rejected", "Correct the API key of the connection."),
         (
-            exceptions.PermissionDeniedError,
+            AnalyticsApiError,
             403,
             "The API key does not have the permission for this request",
             "Use the key of an account that has it.",
         ),
-        (
-            exceptions.BlockedError,
-            403,
-            "A web page refused the request",
-            "Check the key and the firewall, see the extra 'headers'.",
-        ),
         (exceptions.NotFoundError, 404, "Not found", "Check website id 7 and the Base URL."),
-        (exceptions.ValidationError, 422, "The service rejected a value", ""),
+        (AnalyticsApiError, 422, "The service rejected a value", ""),
         (
-            exceptions.RateLimitError,
+            AnalyticsApiError,
             429,
             "The service limits the rate of requests",
-            "Set the extra requests_per_minute.",
+            "Set the extra requests_per_minute, and parallel_requests if the limit is per second.",
         ),
-        (exceptions.ServerError, 500, "The service failed", ""),
+        (AnalyticsApiError, 500, "The service failed", ""),
+        (
+            AnalyticsApiError,
+            503,
+            "The service failed",
+            "If it limits the rate of requests, set the extra requests_per_minute, and parallel_requests if the limit "
+            "is per second.",
+        ),
         (AnalyticsApiError, 405, "The service does not accept PATCH", "Set the extra update_method to PUT."),
+        (AnalyticsApiError, 418, "The service refused the request", ""),
     ],
 )
 def test_a_message_says_what_happened_what_to_do_and_where(
@@ -102,12 +97,21 @@ def test_a_message_says_what_happened_what_to_do_and_where(
     )
 
 
+def test_a_web_page_that_refuses_is_no_rejected_key() -> None:
+    blocked = AnalyticsApiError(403, "GET", "/p", "", {}, ["page 'Just a moment...'"], is_blocked=True)
+    assert blocked.text == (
+        "A web page refused the request (403 Forbidden, page 'Just a moment...'). Check the key and the firewall, see "
+        "the extra 'headers'. Request: GET /p."
+    )
+    assert not blocked.before_retry
+
+
 def test_a_rejected_boolean_names_the_extra_that_sets_its_format() -> None:
-    rejected = exceptions.ValidationError(422, "PATCH", "/p", "bad", {"favorite": ["must be true or false"]})
+    rejected = exceptions.AnalyticsApiError(422, "PATCH", "/p", "bad", {"favorite": ["must be true or false"]})
     assert "boolean_format" in str(rejected)
-    assert "boolean_format" not in str(exceptions.ValidationError(422, "PATCH", "/p", "bad", {"email": ["no"]}))
+    assert "boolean_format" not in str(exceptions.AnalyticsApiError(422, "PATCH", "/p", "bad", {"email": ["no"]}))
 
 
 def test_a_validation_error_tells_each_field() -> None:
-    text = str(exceptions.ValidationError(422, "POST", "/p", "bad", {"b": ["x", "y"], "a": ["z"]}))
+    text = str(exceptions.AnalyticsApiError(422, "POST", "/p", "bad", {"b": ["x", "y"], "a": ["z"]}))
     assert "[a: z; b: x y]" in text

@@ -2,7 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_analytics.api.entries import EXPAND_LIMIT, Addresses, Words
+from airflow_provider_analytics.api.entries import (
+    EXPAND_LIMIT,
+    Addresses,
+    Entries,
+    EntryType,
+    each_line,
+    entry_of,
+)
+
+
+def parse(entry_type: EntryType, argument: str, value: object, networks: str = "reject") -> Entries:
+    """Return the entries of a list, or of a text with one entry per line, without duplicates."""
+    read = entry_type.parser(networks)
+    found = each_line(argument, value, lambda line: read(entry_of(line)) if entry_of(line) else (), entry_type.allowed)
+    return tuple(dict.fromkeys(one for entries in found for one in entries))
 
 
 @pytest.mark.parametrize(
@@ -17,19 +31,19 @@ from airflow_provider_analytics.api.entries import EXPAND_LIMIT, Addresses, Word
     ],
 )
 def test_addresses_come_out_canonical(given_: str, canonical: str) -> None:
-    assert Addresses().parse("exclude_ips", given_) == (canonical,)
-    assert Addresses().parse("exclude_ips", [given_]) == (canonical,)
+    assert parse(Addresses(), "exclude_ips", given_) == (canonical,)
+    assert parse(Addresses(), "exclude_ips", [given_]) == (canonical,)
 
 
 def test_text_may_hold_comments_blank_lines_and_repetitions() -> None:
     text = "# offices\r\n203.0.113.7\r\n\r\n203.0.113.8 # Lyon\n::ffff:203.0.113.7\n"
-    assert Addresses().parse("exclude_ips", text) == ("203.0.113.7", "203.0.113.8")
+    assert parse(Addresses(), "exclude_ips", text) == ("203.0.113.7", "203.0.113.8")
 
 
 def test_every_unusable_entry_is_named_with_its_line() -> None:
     text = "203.0.113.7\nnonsense\n# fine\n300.1.1.1\n01.2.3.4\n"
     with pytest.raises(ValueError, match="exclude_ips has 3 unusable") as raised:
-        Addresses().parse("exclude_ips", text)
+        parse(Addresses(), "exclude_ips", text)
     for place in ("line 2: 'nonsense'", "line 4: '300.1.1.1'", "line 5: '01.2.3.4'"):
         assert place in str(raised.value)
 
@@ -54,45 +68,45 @@ def test_every_unusable_entry_is_named_with_its_line() -> None:
 @pytest.mark.parametrize("networks", ["reject", "expand", "send"])
 def test_entries_that_no_policy_allows(entry: str, reason: str, networks: str) -> None:
     with pytest.raises(ValueError, match="line 1") as raised:
-        Addresses().parse("exclude_ips", entry, networks)
+        parse(Addresses(), "exclude_ips", entry, networks)
     assert reason in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [[7], [None], [["203.0.113.7"]], ["203.0.113.7\n203.0.113.8"]])
 def test_list_items_that_are_not_one_line_of_text(value: list[object]) -> None:
     with pytest.raises(ValueError, match="entry 1"):
-        Addresses().parse("exclude_ips", value)  # type: ignore[arg-type]
+        parse(Addresses(), "exclude_ips", value)
 
 
 @pytest.mark.parametrize("value", [None, 7, b"203.0.113.7", {"203.0.113.7": 1}])
 def test_values_that_are_no_list(value: object) -> None:
     with pytest.raises(ValueError, match="allowed: a list"):
-        Addresses().parse("exclude_ips", value)  # type: ignore[arg-type]
+        parse(Addresses(), "exclude_ips", value)
 
 
 def test_networks_are_refused_expanded_or_sent() -> None:
     with pytest.raises(ValueError, match="is a network; the interface promises addresses only"):
-        Addresses().parse("exclude_ips", "203.0.113.0/30")
-    assert Addresses().parse("exclude_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
-    assert Addresses().parse("exclude_ips", "203.0.113.0/30", "send") == ("203.0.113.0/30",)
+        parse(Addresses(), "exclude_ips", "203.0.113.0/30")
+    assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "expand") == tuple(f"203.0.113.{n}" for n in range(4))
+    assert parse(Addresses(), "exclude_ips", "203.0.113.0/30", "send") == ("203.0.113.0/30",)
     with pytest.raises(ValueError, match="did you mean reject"):
-        Addresses().parse("exclude_ips", "", "rejekt")
+        parse(Addresses(), "exclude_ips", "", "rejekt")
 
 
 def test_expansion_is_limited_over_the_whole_list() -> None:
-    assert len(Addresses().parse("exclude_ips", ["10.0.0.0/23", "10.1.0.0/23"], "expand")) == EXPAND_LIMIT
+    assert len(parse(Addresses(), "exclude_ips", ["10.0.0.0/23", "10.1.0.0/23"], "expand")) == EXPAND_LIMIT
     with pytest.raises(ValueError, match="entry 3"):
-        Addresses().parse("exclude_ips", ["10.0.0.0/23", "10.1.0.0/23", "10.2.0.0/31"], "expand")
+        parse(Addresses(), "exclude_ips", ["10.0.0.0/23", "10.1.0.0/23", "10.2.0.0/31"], "expand")
     with pytest.raises(ValueError, match="may expand to 1,024"):
-        Addresses().parse("exclude_ips", "2001:db8::/32", "expand")
+        parse(Addresses(), "exclude_ips", "2001:db8::/32", "expand")
 
 
 def test_params_keep_their_case() -> None:
-    assert Words().parse("exclude_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
+    assert parse(EntryType(), "exclude_params", "utm_source\nGCLID # ads\n\n#x\nutm_source") == ("utm_source", "GCLID")
     with pytest.raises(ValueError, match="line 2: 'a b' contains white space"):
-        Words().parse("exclude_params", "a\na b")
+        parse(EntryType(), "exclude_params", "a\na b")
     with pytest.raises(ValueError, match=r"exclude_params='None' is not allowed.*tojson"):
-        Words().parse("exclude_params", "None")
+        parse(EntryType(), "exclude_params", "None")
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,11 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
 @given(histories())
 def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None:
     comparison = Expected(history["before"], history["sent"]).compare(history["shown"])
-    assert set(comparison.lacking) == history["wrong"] & history["sent"].keys()
-    assert set(comparison.besides) == history["wrong"] - history["sent"].keys()
+    assert set(comparison.not_applied) == history["wrong"] & history["sent"].keys()
+    assert set(comparison.unexpected) == history["wrong"] - history["sent"].keys()
+    assert set(comparison.lost) <= set(comparison.unexpected)
     assert history["hidden"] <= set(comparison.unverified)
-    assert comparison.holds == (not history["wrong"])
+    assert comparison.holds == (not comparison.not_applied and not comparison.lost)
     if comparison.is_verified:
         assert not history["wrong"]
         assert not history["hidden"]
@@ -85,11 +86,11 @@ def test_what_is_not_as_expected_is_never_green(history: dict[str, Any]) -> None
 )
 def test_a_list_in_a_form_that_is_not_understood_is_not_what_was_sent(shown: object) -> None:
     comparison = Expected({}, {"exclude_ips": ("10.0.0.1", "10.0.0.2")}).compare({"exclude_ips": shown})
-    assert "is shown in a form that is not understood" in comparison.lacking["exclude_ips"]
+    assert "is shown in a form that is not understood" in comparison.not_applied["exclude_ips"]
     unsent = Expected({"exclude_ips": "10.0.0.1\n10.0.0.2"}, {"privacy": 1}).compare(
         {"exclude_ips": shown, "privacy": 1}
     )
-    assert set(unsent.besides) == {"exclude_ips"}
+    assert set(unsent.unexpected) == {"exclude_ips"}
 
 
 def test_a_secret_is_never_verified() -> None:
@@ -100,7 +101,8 @@ def test_a_secret_is_never_verified() -> None:
 
 
 def test_a_lost_comment_is_a_loss() -> None:
-    expected = Expected({}, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
+    before = {"exclude_ips": "10.0.0.1 # Ann"}
+    expected = Expected(before, {"exclude_ips": ("10.0.0.1 # Ann",)}, shared=frozenset({"exclude_ips"}))
     assert not expected.compare({"exclude_ips": "10.0.0.1"}).holds
     assert expected.compare({"exclude_ips": "10.0.0.1   #  Ann\n10.0.0.9"}).holds
 
@@ -114,3 +116,36 @@ def test_another_domain_never_holds() -> None:
 @pytest.mark.parametrize("before", [None, "", ()])
 def test_others_may_add_to_a_list_that_was_empty(before: object) -> None:
     assert Expected({"exclude_ips": before}, {"privacy": 1}).compare({"exclude_ips": "10.0.0.1", "privacy": 1}).holds
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_lost"),
+    [
+        pytest.param("10.0.0.1", "192.0.2.9", True, id="all lines of others are gone"),
+        pytest.param("10.0.0.1\n10.0.0.2", "10.0.0.1\n192.0.2.9", False, id="one of them is gone"),
+        pytest.param("10.0.0.1", "10.0.0.7\n192.0.2.9", False, id="another list replaced its only address"),
+        pytest.param("10.0.0.1 # Ann", "10.0.0.1\n192.0.2.9", True, id="a comment is gone"),
+        pytest.param("10.0.0.1 # Ann", "10.0.0.1 # Bob\n192.0.2.9", False, id="a person wrote another comment"),
+    ],
+)
+def test_a_list_is_lost_only_if_nobody_wrote_something_else(before: str, now: str, is_lost: bool) -> None:
+    sent = (*before.splitlines(), "192.0.2.9")
+    expected = Expected({"exclude_ips": before}, {"exclude_ips": sent}, shared=frozenset({"exclude_ips"}))
+    comparison = expected.compare({"exclude_ips": now})
+    assert bool(comparison.lost) == comparison.is_reset == is_lost
+    assert set(comparison.unexpected) == {"exclude_ips"}
+
+
+@pytest.mark.parametrize(
+    ("now", "is_reset"),
+    [
+        ({"privacy": 0, "email": 0}, True),
+        ({"privacy": 0, "email": 1}, False),
+        ({"privacy": 1, "email": 1}, False),
+    ],
+)
+def test_a_service_that_resets_keeps_nothing_of_what_is_not_sent(now: dict[str, int], is_reset: bool) -> None:
+    comparison = Expected({"privacy": 1, "email": 1, "favorite": False}, {"favorite": True}).compare(
+        {**now, "favorite": True}
+    )
+    assert comparison.is_reset == is_reset

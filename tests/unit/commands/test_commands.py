@@ -1,9 +1,10 @@
-"""Every command, as ``python -m airflow_provider_analytics COMMAND`` and as ``airflow analytics COMMAND``."""
+"""Every command, as ``airflow-provider-analytics COMMAND`` and as ``airflow analytics COMMAND``."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,7 @@ def test_a_command_prints_its_help(name: str, capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as exit_:
         main([name, "--help"])
     assert exit_.value.code == 0
-    assert f"python -m {MODULE} {name} " in capsys.readouterr().out
+    assert f"airflow-provider-analytics {name} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["nothing"], ["validate"], ["validate", "--nothing", "x"]])
@@ -32,10 +33,11 @@ def test_a_usage_error_is_a_failure_not_a_change(arguments: list[str], capsys: p
     assert "error: " in capsys.readouterr().err
 
 
-def test_the_module_lists_the_commands() -> None:
-    listed = run(MODULE, "--help")
-    assert listed.returncode == 0
-    assert all(f"  {name} " in listed.stdout for name in COMMANDS)
+def test_the_console_script_lists_the_commands() -> None:
+    script = Path(sys.executable).with_name("airflow-provider-analytics")
+    listed = subprocess.run([script, "--help"], capture_output=True, text=True, check=True).stdout
+    assert listed == run(MODULE, "--help").stdout
+    assert all(f"  {name} " in listed for name in COMMANDS)
 
 
 def test_no_command_is_imported_before_it_is_used() -> None:

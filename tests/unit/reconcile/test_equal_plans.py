@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import owning
 
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, OwnedWebsite
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import Plan
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
@@ -53,13 +54,9 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
 
 def planned(source: ExclusionList | WebsitesAsCode, world: dict[str, Any]) -> Plan | Exception:
     name, records = world["name"], world["records"]
-    owned = {
-        number: OwnedWebsite(f"{number}.example", {name: tuple(entries)}) for number, entries in world["owned"].items()
-    }
-    ledger = Ledger(Identity("https://stats.example.com", "1", "lists"), websites=owned)
     desired = source.resolve(records)
     if source.managed:
-        desired = desired.owning(ledger, records)
+        desired = replace(desired, tables=owning(name, world["owned"]))
     try:
         return desired.plan(records)
     except Exception as error:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.guards import Watch, guarded
+from airflow_provider_analytics.reconcile.guards import guarded
 from airflow_provider_analytics.reconcile.markdown import to_markdown
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 
@@ -30,8 +30,8 @@ PLANS = st.builds(
         tuple
     ),
     scope=st.dictionaries(st.sampled_from(["service", "prune"]), st.text(max_size=2) | st.booleans(), max_size=2),
-    unsafe=st.none() | st.text(max_size=2),
-    force=st.booleans(),
+    findings=st.dictionaries(st.sampled_from(["loss", "delete"]), st.text(max_size=2), max_size=1),
+    accept=st.sampled_from([(), ("loss",), ("delete", "loss")]),
 )
 
 
@@ -110,12 +110,11 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
     with pytest.raises(GuardError) as caught:
         guarded(plan, 0.1).raise_if_unsafe()
     text = str(caught.value)
-    assert text.splitlines()[:3] == [
-        "36 of 160 exclude_ips entries would be lost (22%).",
-        "Allowed: max_loss_fraction=0.1.",
-        "Nothing was sent. If this is intended, set force=True.",
-    ]
-    assert text.splitlines()[3] == (
+    assert (caught.value.guard, text.splitlines()[0]) == (
+        "loss",
+        "36 of 160 exclude_ips entries would be lost (22%, allowed 10%).",
+    )
+    assert text.splitlines()[1] == (
         "- 0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more"
     )
     assert "0003.example" not in text
@@ -149,7 +148,7 @@ def test_pages_that_become_public_are_counted_against_those_that_are_not() -> No
     records = [website(number, 0) for number in range(90)] + [website(number, "2") for number in range(90, 100)]
     plan = guarded(Plan.of([opening(number) for number in range(90, 94)], records), 0.3)
     assert plan.unsafe is not None
-    assert plan.unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%)")
+    assert plan.unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%, allowed 30%)")
     assert "90.example (id 90)" in plan.unsafe
     assert guarded(Plan.of([opening(number) for number in range(90, 93)], records), 0.3).unsafe is None
     # A privacy that is not shown may be one that is not public.
@@ -186,23 +185,23 @@ def test_what_deletes_and_opens_is_shown_first_wherever_changes_are_cut() -> Non
     text = to_markdown(plan, whole="s3://state/plan.json.md")
     assert "`999.example (id 999)`" in text
     assert text.splitlines()[-1] == "The whole plan: `s3://state/plan.json.md`"
-    assert "The whole plan" not in to_markdown(plan, limit=None, whole="x")
-    # A single change may be cut, too.
-    one = Plan((update(1, (), addresses(30)),))
-    assert to_markdown(one, whole="x").endswith("and 10 more\n\nThe whole plan: `x`\n")
+    assert "The whole plan" not in to_markdown(plan, is_whole=True, whole="x")
+    one = Plan((update(1, (), addresses(60)),))
+    assert to_markdown(one, whole="x").endswith("\n\nThe whole plan: `x`\n")
     assert "The whole plan" not in to_markdown(Plan((update(1, (), ("# this and more", "1.1.1.1")),)), whole="x")
 
 
 def test_an_overridden_guard_is_told_and_lets_the_plan_pass() -> None:
     gone = [Change("delete", f"{number}.example", str(number), ()) for number in range(10)]
     plan = Plan.of(gone, [{"id": number} for number in range(10)])
-    refused, forced = guarded(plan, 0.3), guarded(plan, 0.3, force=True)
-    with pytest.raises(GuardError, match="10 of 10 websites would be deleted"):
-        refused.raise_if_unsafe()
-    forced.raise_if_unsafe()
-    assert refused.digest != forced.digest
-    assert "**Guard tripped, this plan cannot be applied; plan again with force=True:** 10 of" in to_markdown(refused)
-    assert "**Guard tripped, overridden by force=True:** 10 of 10" in to_markdown(forced)
+    refused, other, accepted = (guarded(plan, 0.3, accept=accept) for accept in ((), ("loss",), ("empty", "delete")))
+    for one in (refused, other):
+        with pytest.raises(GuardError, match="All 10 websites would be deleted"):
+            one.raise_if_unsafe()
+    accepted.raise_if_unsafe()
+    assert len({one.digest for one in (refused, other, accepted)}) == 3
+    assert "**This plan cannot be applied without accept=empty:** All 10 websites" in to_markdown(refused)
+    assert "**Guards that were overridden:** delete, empty" in to_markdown(accepted)
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, 30, float("nan")])
@@ -217,7 +216,7 @@ def test_return_values_and_markdown_are_bounded() -> None:
     assert (len(short["changes"]), short["changes_left_out"]) == (20, 4980)
     assert len(json.dumps(short)) < 3000
     text = to_markdown(many)
-    assert "`0000.example (id 0)`, " in text
+    assert "on 5,000 websites: `0000.example (id 0)`, " in text
     assert "and 4,980 more" in text
     assert all(f"`{entry}`" in text for entry in addresses(250))
     assert len(text) < 60_000
@@ -231,20 +230,17 @@ def test_the_text_to_approve_begins_with_every_effect_however_long_the_plan() ->
     emails = [Change("update", f"e{n}.example", f"8{n}", (FieldChange("email", False, True),)) for n in range(2)]
     plan = Plan((*updates, *emails, *(gone(number) for number in range(120)), opening(1), opening(2)))
     text = to_markdown(plan)
-    effects = text.split("### Effects\n\n")[1].split("\n\n###")[0].splitlines()
-    assert [effect.split(":")[0] for effect in effects] == [
-        "- delete on 120 websites",
-        *["- privacy"],
-        *["- exclude_ips", "- email"],
-    ]
-    assert effects[1] == "- privacy: `public` on 2 websites: `1.example (id 1)`, `2.example (id 2)`"
-    assert effects[2].startswith("- exclude_ips: add `203.0.113.7` on 300 websites: `0000.example (id 0)`, ")
-    assert "- email: `True` on 2 websites: `e0.example (id 80)`, `e1.example (id 81)`" in effects
+    delete, update_ = text.split("### Delete (120)\n\n")[1].split("\n### Update (304)\n\n")
+    assert delete.startswith("- delete on 120 websites: `gone-0.example (id 90)`, ")
+    effects = update_.splitlines()
+    assert effects[0] == "- privacy: `private` → `public` on 2 websites: `1.example (id 1)`, `2.example (id 2)`"
+    assert effects[1].startswith("- exclude_ips: add `203.0.113.7` on 300 websites: `0000.example (id 0)`, ")
+    assert effects[2] == "- email: `False` → `True` on 2 websites: `e0.example (id 80)`, `e1.example (id 81)`"
     assert len(text) < 10_000
-    # Where nothing is equal, each kind still has its share, and every effect is named.
+    # Where nothing is equal, every effect is named nevertheless.
     own = [update(number, (), (f"10.0.{number // 200}.{number % 200}",)) for number in range(500)]
     text = to_markdown(Plan((*own, *(gone(number) for number in range(120)), opening(1))))
-    assert text.count("    - exclude_ips") == 98
+    assert "\n- exclude_ips, 451 more effects: add `10.0." in text
     assert all(f"`10.0.{number // 200}.{number % 200}`" in text for number in range(500))
 
 
@@ -282,41 +278,18 @@ def test_markdown_of_every_kind_of_change() -> None:
         "**1 to create, 1 to update, 1 to delete**, 12 websites compared.\n"
         "\n"
         f"Digest `{plan.digest}`\n"
-        "\n### Effects\n\n"
+        "\n### Delete (1)\n\n"
         "- delete on 1 website: `gone.example (id 8)`\n"
+        "\n### Create (1)\n\n"
         "- create on 1 website: `new.example`\n"
+        "- privacy: `private` on 1 website: `new.example`\n"
+        "\n### Update (1)\n\n"
         "- exclude_ips: add `3.3.3.3` on 1 website: `old.example (id 7)`\n"
         "- exclude_ips: remove `` 2.2.2.2 # x`y|<b> `` on 1 website: `old.example (id 7)`\n"
         "- password_from: `variable:page_password` on 1 website: `old.example (id 7)`\n"
-        "- privacy: `password` on 1 website: `old.example (id 7)`\n"
-        "- privacy: `private` on 1 website: `new.example`\n"
-        "\n### Delete (1)\n\n"
-        "- `gone.example (id 8)`\n"
-        "    - privacy: `public`\n"
-        "\n### Create (1)\n\n"
-        "- `new.example`\n"
-        "    - privacy: `private`\n"
-        "\n### Update (1)\n\n"
-        "- `old.example (id 7)`\n"
-        "    - exclude_ips: add `3.3.3.3`; remove `` 2.2.2.2 # x`y|<b> ``\n"
-        "    - password_from: `variable:page_password`\n"
-        "    - privacy: `public` → `password`\n"
+        "- privacy: `public` → `password` on 1 website: `old.example (id 7)`\n"
     )
     assert "Nothing to change." in to_markdown(Plan(()))
-
-
-def test_what_is_worked_out_anew_is_watched_once_for_each_website() -> None:
-    """A website is looked at again after its change, and before a retry: that counts once."""
-    rows = [{"id": number, "domain": f"{number:04}.example", "exclude_ips": "10.0.0.0"} for number in range(20)]
-    plan = guarded(Plan.of([update(number, addresses(1), ("1.1.1.1",)) for number in range(20)], rows), 0.3)
-    watched = Watch(plan, 0.3).watching(lambda record: update(record["id"], addresses(4), ("1.1.1.1",)))
-    for _ in range(3):
-        assert watched({"id": 1}) is not None
-        assert watched({"id": 2}) is not None
-    with pytest.raises(ValueError, match="it would lose 3 exclude_ips entries that the list did not show"):
-        watched({"id": 3})
-    forced = guarded(plan, 0.3, force=True)
-    assert Watch(forced, 0.3).watching(lambda record: update(3, addresses(9), ()))({"id": 3}) is not None
 
 
 def test_a_line_that_is_not_understood_counts_as_its_words() -> None:

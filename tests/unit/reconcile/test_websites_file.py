@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,17 +13,18 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import owning
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.guards import guarded
-from airflow_provider_analytics.reconcile.ledger import Identity, Ledger, OwnedWebsite
+from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.plan import Plan
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 from airflow_provider_analytics.reconcile.websites_export import export_websites
 from airflow_provider_analytics.reconcile.websites_file import (
     WebsitesFile,
     parse_websites,
-    parse_websites_file,
+    parse_websites_files,
     schema,
 )
 
@@ -48,12 +50,13 @@ websites:
     favorite: true
   both.example.com:
     groups: [shops, loud]
+    exclude_bots: true
     exclude_ips: []
 """
 
 
-def parse(text: str) -> WebsitesFile:
-    return parse_websites_file(text, "websites.yaml")
+def parse(text: str, default_mode: str = "replace") -> WebsitesFile:
+    return parse_websites_files({"websites.yaml": text}, default_mode)
 
 
 def settings(text: str) -> dict[str, Any]:
@@ -74,7 +77,7 @@ def test_websites_override_groups_and_groups_override_defaults() -> None:
         "both.example.com": {
             "privacy": "private",
             "email": False,
-            "exclude_bots": False,
+            "exclude_bots": True,
             "exclude_params": ("gclid",),
             "exclude_ips": (),
         },
@@ -106,8 +109,11 @@ colour: red
         "websites.yaml:2: privcy is not known; did you mean privacy?",
         "websites.yaml:3: password: passwords are not allowed in the file; use password_from",
         "websites.yaml:6: groups.shops.email: 'perhaps' is not allowed; allowed: true, false",
+        "websites.yaml:7: exclude_ips: '300.1.1.1' is not an IP address",
         "websites.yaml:11: www.example.com is a duplicate of line 9",
         "websites.yaml:12: websites.www.example.com.exclude_params is empty",
+        "websites.yaml:13: domain='https://x.example' is not allowed; allowed: a domain name such as www.example.com, "
+        "without scheme, port, path or spaces",
         "websites.yaml:14: the key '12.5' is not text; write it in quotes",
         "websites.yaml:15: colour is not known; allowed: networks, modes, defaults, groups, websites",
     ]
@@ -236,13 +242,12 @@ RECORD = {
 }
 
 
-def plan(text: str, *records: dict[str, Any], prune: bool = False, ledger: Ledger | None = None) -> Plan:
-    return plan_of(WebsitesAsCode(parse(text), prune), records, ledger)
+def plan(text: str, *records: dict[str, Any], prune: bool = False, lists: Lists | None = None) -> Plan:
+    return plan_of(WebsitesAsCode(parse(text), prune), records, lists)
 
 
-def plan_of(source: WebsitesAsCode, records: Sequence[dict[str, Any]], ledger: Ledger | None = None) -> Plan:
-    desired = source.resolve(records)
-    return (desired.owning(ledger, records) if ledger else desired).plan(records)
+def plan_of(source: WebsitesAsCode, records: Sequence[dict[str, Any]], lists: Lists | None = None) -> Plan:
+    return replace(source.resolve(records), tables=lists).plan(records)
 
 
 def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
@@ -356,11 +361,14 @@ def test_lists_are_merged_or_managed_if_the_file_says_so() -> None:
 modes: {exclude_ips: merge, exclude_params: managed}
 websites: {a.example: {exclude_ips: [2.2.2.2], exclude_params: [new]}}
 """
-    ledger = Ledger(Identity("s", "1", "file"), websites={"1": OwnedWebsite("a.example", {"exclude_params": ("old",)})})
-    (change,) = plan(text, record, ledger=ledger).changes
+    lists = owning("exclude_params", {"a.example": ["old"]})
+    (change,) = plan(text, record, lists=lists).changes
     assert change.settings == {"exclude_ips": ["9.9.9.9", "1.1.1.1", "2.2.2.2"], "exclude_params": ["utm", "new"]}
-    with pytest.raises(ValueError, match=r"websites\.yaml:2: .*does not show exclude_ips, so mode='merge' would lose"):
-        plan(text, {"id": 1, "domain": "a.example", "exclude_params": ""}, ledger=ledger)
+    with pytest.raises(
+        ValueError,
+        match=r"websites\.yaml:2: .*does not show exclude_ips as one entry per line, so mode='merge'",
+    ):
+        plan(text, {"id": 1, "domain": "a.example", "exclude_params": ""}, lists=lists)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,8 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from airflow_provider_analytics.sandbox.control import create_control
+from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.options import Options
-from airflow_provider_analytics.sandbox.state import State
-from airflow_provider_analytics.sandbox.store import Store
 
 
 @pytest.mark.parametrize(
@@ -24,7 +22,6 @@ def test_the_control_endpoints_answer_this_machine_only(client: str, status: int
     async def send(message: Message) -> None:
         sent.append(message)
 
-    store = Store()
     scope = {
         "type": "http",
         "method": "GET",
@@ -35,7 +32,6 @@ def test_the_control_endpoints_answer_this_machine_only(client: str, status: int
         "headers": [],
         "client": (client, 50000),
     }
-    asyncio.run(create_control(State(store, "key", Options()))(scope, receive, send))
-    store.close()
+    asyncio.run(App("key", Options(), "")(scope, receive, send))
 
     assert sent[0]["status"] == status

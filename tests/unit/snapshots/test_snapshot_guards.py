@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.snapshots.guards import GUARDS
+from airflow_provider_analytics.guards import GUARDS
 from airflow_provider_analytics.snapshots.manifest import Source
 from airflow_provider_analytics.snapshots.reader import read_snapshot
 from airflow_provider_analytics.storage import StoragePath
@@ -38,8 +38,9 @@ def test_a_large_loss_is_refused(
     first = take(base, make_websites(before))
     night = first.manifest.observed_at + NIGHT
     if trips:
-        with pytest.raises(GuardError, match=f"(?s)The list has {after} websites.*{before:,}.*accept=\\['count'\\]"):
+        with pytest.raises(GuardError, match=f"The list has {after} websites.*{before:,}") as refused:
             take(base, make_websites(after), night, max_loss_fraction=fraction)
+        assert refused.value.guard == "count"
         assert read_snapshot(base, night.date()) is None
         accept = frozenset({"count"})
         taken = take(base, make_websites(after), night, max_loss_fraction=fraction, accept=accept)
@@ -80,7 +81,7 @@ def test_another_list_does_not_go_into_the_same_dataset(
 ) -> None:
     first = take(base, make_websites(3))
     night = first.manifest.observed_at + NIGHT
-    with pytest.raises(GuardError, match=rf"(?s)another list: .*{re.escape(said)}.*its own dataset.*'source'"):
+    with pytest.raises(GuardError, match=rf"(?s)another list: .*{re.escape(said)}.*its own dataset"):
         take(base, make_websites(3), night, accept=frozenset(GUARDS) - {"source"}, **other)
     take(base, make_websites(3), night, accept=frozenset({"source"}), **other)
     take(base, make_websites(3), night, dataset="another", **other)
@@ -98,8 +99,9 @@ def test_each_guard_is_accepted_by_its_own_name(take: Make, make_websites: Make,
     source = Source(url="https://other.example.com", account_id="1")
     records = make_websites(10, privacy="a secret")
     for accept, tripped in ((set(), "source"), ({"source"}, "count"), ({"source", "count"}, "fields")):
-        with pytest.raises(GuardError, match=rf"accept=\['{tripped}'\]"):
+        with pytest.raises(GuardError) as refused:
             take(base, records, night, accept=frozenset(accept), source=source)
+        assert refused.value.guard == tripped
     every = frozenset({"source", "count", "fields"})
     taken = take(base, records, night, accept=every, source=source)
     assert taken.manifest.fields.misfits == {"privacy": 10}
@@ -134,8 +136,9 @@ def test_a_field_that_vanishes_is_not_published(
         for record in make_websites(websites)
     ]
     for moment in (first.manifest.observed_at + timedelta(hours=1), first.manifest.observed_at + NIGHT):
-        with pytest.raises(GuardError, match=r"(?s)No website has the field privacy any .*2026-11-20.*\['fields'\]"):
+        with pytest.raises(GuardError, match=r"(?s)No website has the field privacy any .*2026-11-20") as info:
             take(base, renamed, moment)
+        assert info.value.guard == "fields"
     kept = read_snapshot(base, first.manifest.snapshot_date)
     assert kept is not None
     assert kept.digest == first.digest

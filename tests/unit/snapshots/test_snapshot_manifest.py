@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import listing
-from airflow_provider_analytics.exceptions import GuardError, StorageError
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.snapshots.layout import Dataset
 from airflow_provider_analytics.snapshots.manifest import json_schema
 from airflow_provider_analytics.snapshots.reader import newest_day, read_partition
@@ -72,11 +72,8 @@ def test_it_points_at_the_snapshot_before_and_counts_what_changed(
 
 
 def test_the_words_for_the_proof_are_those_of_the_code() -> None:
-    code = Path(listing.__file__).read_text()
-    methods = re.findall(r'^ +method = "(.+)"$', code, re.MULTILINE)
-    assert len(methods) == 3
     described = SCHEMA["$defs"]["Completeness"]["description"]
-    assert set(re.findall(r"``(.+?)``", described)) == set(methods)
+    assert set(re.findall(r"``(.+?)``", described)) == set(listing.WHY_COMPLETE)
 
 
 def test_several_snapshots_a_day_are_compared_with_the_one_they_replace(
@@ -109,7 +106,7 @@ def test_a_manifest_of_a_newer_version_stops_the_next_run(take: Make, make_websi
     content = b'{"version": 2, "files": {}}'
     base.fs.pipe_file(first.partition.manifest.path, content)
     for later in (timedelta(0), NIGHT):
-        with pytest.raises(GuardError, match=r"(?s)newer airflow-provider-analytics wrote it.*accept=\['version'\]"):
+        with pytest.raises(GuardError, match=r"(?s)newer airflow-provider-analytics wrote it"):
             take(base, make_websites(3), first.manifest.observed_at + later)
     assert base.fs.cat_file(first.partition.manifest.path) == content
     accept = frozenset({"version"})
@@ -137,7 +134,7 @@ def test_a_folder_without_success_is_not_published(take: Make, make_websites: Ma
 
 def test_a_clock_that_went_backwards_is_noticed(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3))
-    with pytest.raises(StorageError, match="clock"):
+    with pytest.raises(GuardError, match="clock"):
         take(base, make_websites(3), datetime(2026, 11, 20, 11, tzinfo=UTC))
     assert read_partition(first.partition) == first
     take(base, make_websites(3), datetime(2026, 11, 20, 11, 56, tzinfo=UTC))

@@ -1,0 +1,153 @@
+"""Task groups in which a person approves a plan before it is applied; Airflow 3.1 or newer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import (
+    AirflowOptionalProviderFeatureException,
+    AirflowSkipException,
+    BaseOperator,
+    Param,
+    TaskGroup,
+)
+
+from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.operators.base import FailWithoutRetry, how_to_accept
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+def websites_as_code(
+    group_id: str = "websites_as_code", *, approval: Mapping[str, Any] | None = None, **arguments: Any
+) -> TaskGroup:
+    """Plan the changes that make the websites match a file, wait for an approval, and apply exactly that plan.
+
+    The tasks are ``plan``, ``check`` (skips the rest if nothing changes, fails if a guard refuses the plan),
+    ``approve`` and ``apply``.
+
+    .. code-block:: python
+
+        websites_as_code(config_path="/opt/airflow/dags/websites.yaml", state_path="s3://analytics-state")
+
+    :param group_id: id of the task group.
+    :param approval: arguments of Airflow's ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
+    :param arguments: arguments of :class:`PlanWebsitesOperator`; ``state_path`` lets a retry finish a plan that was
+        applied in part.
+    :raises AirflowOptionalProviderFeatureException: if Airflow has no ``ApprovalOperator``.
+    """
+    return _approved(
+        group_id,
+        "Change the websites?",
+        lambda: PlanWebsitesOperator(task_id="plan", **arguments),
+        lambda digest: ApplyWebsitesOperator(task_id="apply", expected_digest=digest, retries=2, **arguments),
+        approval or {},
+    )
+
+
+def exclusion_list(
+    group_id: str = "exclusion_list",
+    *,
+    operator: type[SyncExcludedIpsOperator | SyncExcludedParamsOperator] = SyncExcludedIpsOperator,
+    approval: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> TaskGroup:
+    """Plan the changes of an exclusion list, wait for an approval, and apply exactly that plan.
+
+    The tasks are those of :func:`websites_as_code`.
+
+    .. code-block:: python
+
+        exclusion_list(exclude_ips="{{ var.value.exclude_ips }}", state_path="s3://analytics-state", list_name="office")
+
+    :param group_id: id of the task group.
+    :param operator: operator of the list.
+    :param approval: arguments of Airflow's ``ApprovalOperator``, such as ``assigned_users`` and ``notifiers``.
+    :param arguments: arguments of the operator; ``list_name`` defaults to ``group_id``.
+    :raises AirflowOptionalProviderFeatureException: if Airflow has no ``ApprovalOperator``.
+    """
+    arguments = {"list_name": group_id, **arguments}
+    return _approved(
+        group_id,
+        f"Change {operator.field} of the websites?",
+        lambda: operator(task_id="plan", dry_run=True, **arguments),
+        lambda digest: operator(task_id="apply", expected_digest=digest, retries=2, **arguments),
+        approval or {},
+    )
+
+
+def _approved(
+    group_id: str,
+    subject: str,
+    make_plan: Callable[[], BaseOperator],
+    make_apply: Callable[[Any], BaseOperator],
+    approval: Mapping[str, Any],
+) -> TaskGroup:
+    with TaskGroup(group_id) as group:
+        plan = make_plan()
+        check = _CheckPlanOperator(task_id="check", planned=plan.output)
+        given = {
+            "subject": subject,
+            "body": f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}')['markdown'] }}}}",
+            "response_timeout": timedelta(days=1),
+            **approval,
+        }
+        approve = _approval_operator()(task_id="approve", pre_execute=_show_digest(plan.task_id), **given)
+        # A task that was only marked as success has no output: then nothing is applied.
+        check >> approve >> make_apply(approve.output)
+    return group
+
+
+class _CheckPlanOperator(BaseOperator):
+    """Skip the approval of a plan without changes, and fail for one that a guard refuses."""
+
+    template_fields = ("planned",)
+
+    def __init__(self, *, planned: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.planned = planned
+
+    def execute(self, context: Context) -> None:
+        """Check the plan."""
+        with FailWithoutRetry():
+            if self.planned["guards"]:
+                remedy = (
+                    f"Nothing was sent.\n{how_to_accept([*self.planned['accept'], *self.planned['guards']], context)}"
+                )
+                raise GuardError(self.planned["unsafe"], remedy)
+        if not self.planned["changes"]:
+            raise AirflowSkipException("Nothing to change.")
+
+
+def _show_digest(task_id: str) -> Callable[[Context], None]:
+    """Return a callback that shows the digest of a plan in the form: the answer then says which plan was approved."""
+
+    def show(context: Context) -> None:
+        digest = context["ti"].xcom_pull(task_ids=task_id)["digest"]
+        context["task"].params["digest"] = Param(digest, type="string", description="Plan to approve")
+
+    return show
+
+
+def _approval_operator() -> Any:
+    """Return Airflow's ``ApprovalOperator``, which here ends as skipped, with the reason, if the plan is rejected."""
+    try:
+        from airflow.providers.standard.operators.hitl import ApprovalOperator
+    except ImportError as error:
+        raise AirflowOptionalProviderFeatureException(
+            "An approval needs Airflow 3.1 or newer, and apache-airflow-providers-standard."
+        ) from error
+
+    class Approval(ApprovalOperator):
+        def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+            if event.get("chosen_options") == [self.REJECT]:
+                user = (event.get("responded_by_user") or {}).get("name") or "an unknown user"
+                raise AirflowSkipException(f"Rejected by {user}. Nothing was changed.")
+            return super().execute_complete(context, event)
+
+    return Approval

@@ -1,0 +1,208 @@
+"""Shared code of the operators that plan and apply: arguments, tables of lists, and the result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from airflow_provider_analytics.api.checks import fraction
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
+from airflow_provider_analytics.operators.base import AnalyticsOperator, require_run
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_analytics.hooks.analytics import AnalyticsHook
+    from airflow_provider_analytics.operators.state import ListFile
+    from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments
+    from airflow_provider_analytics.reconcile.engine import Planned, Source
+    from airflow_provider_analytics.reconcile.lists import Lists
+    from airflow_provider_analytics.reconcile.maintained import Listed, Resolved
+    from airflow_provider_analytics.reconcile.results import Outcome
+
+#: Maximum number of changes in the return value, one line each; the counts include all changes.
+SHOWN_CHANGES = 20
+
+log = logging.getLogger(__name__)
+
+
+class ReconcilingOperator(AnalyticsOperator):
+    """Base class of the operators that plan changes of many websites.
+
+    :param state_path: folder (URL or absolute path) for the tables of managed lists, plans and audit trails; shared by
+        all workers, and by all lists of a service. (templated)
+    :param list_name: name of the list in this folder. (templated)
+    :param accept: names of the guards to override, see :data:`~.guards.GUARDS`: a list, or text separated by
+        commas. (templated)
+    :param max_loss_fraction: largest fraction that may be lost, see :func:`~.reconcile.guards.guarded`; default 0.3.
+        (templated)
+    """
+
+    def __init__(
+        self,
+        *,
+        state_path: str | None = None,
+        list_name: str | None = None,
+        accept: Iterable[str] | str = (),
+        max_loss_fraction: float = MAX_LOSS_FRACTION,
+        **kwargs: Unpack[AnalyticsArguments],
+    ) -> None:
+        super().__init__(**kwargs)
+        self.state_path = state_path
+        self.list_name = list_name
+        self.accept = accept
+        self.max_loss_fraction = max_loss_fraction
+
+    @property
+    def default_mode(self) -> str:
+        """Mode of lists that name none: ``managed`` with a state folder, otherwise ``merge``."""
+        return "managed" if self.state_path else "merge"
+
+    def folder(self, account: str | None, hook: AnalyticsHook) -> str | None:
+        """Return the folder of the service and the account in the state folder; None without one."""
+        from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.operators.state import folder_of
+
+        if not self.state_path:
+            return None
+        storage_path(self.state_path, "state_path")  # a bad value is named as it was given
+        return folder_of(self.state_path, hook.client.base_url, account)
+
+    def list_file(self, folder: str | None, scope: Mapping[str, Any], context: Context, name: str) -> ListFile:
+        """Return the file of the managed lists.
+
+        :param scope: service and account.
+        :param name: name of the list, if ``list_name`` is not given.
+        """
+        from airflow_provider_analytics.operators.state import ListFile
+        from airflow_provider_analytics.reconcile.lists import Identity
+
+        if folder is None:
+            raise ValueError("the mode managed needs state_path, a folder: a URL or an absolute path")
+        if not self.list_name and "ti" not in context:
+            raise ValueError("list_name is missing: outside a DAG, a managed list needs it; allowed: that of the DAG")
+        return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
+
+    def plan(self, hook: AnalyticsHook, source: Source, scope: Mapping[str, Any], lists: Lists | None) -> Planned:
+        """Read the websites, and plan the changes."""
+        from airflow_provider_analytics.reconcile.engine import plan
+
+        limit = fraction("max_loss_fraction", self.max_loss_fraction)
+        planned = plan(
+            hook.client,
+            source,
+            scope={**scope, "max_loss_fraction": limit},
+            max_loss_fraction=limit,
+            accept=accepted(self.accept),
+            lists=lists,
+        )
+        for warning in planned.plan.warnings:
+            self.log.warning("%s", warning)
+        return planned
+
+    def apply(
+        self,
+        planned: Planned,
+        folder: str | None,
+        context: Context,
+        *,
+        file: ListFile | None,
+        ignore_gone: bool = False,
+        passwords: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Apply the plan, with an audit trail if there is a state folder."""
+        from airflow_provider_analytics.operators.audit import audit_trail
+
+        if folder:
+            require_run(context, ["ti"], "state_path")
+        client = planned.websites.client
+        return planned.apply(
+            audit_trail(folder if planned.plan.changes else None, context, client.redact, planned.sources_of),
+            write=file.write if file else None,
+            passwords=passwords,
+            ignore_gone=ignore_gone,
+        )
+
+
+def account_of(hook: AnalyticsHook) -> str | None:
+    """Return a text that identifies the account; None if its record has no such value."""
+    from airflow_provider_analytics.api.dialect import account_id
+
+    return account_id(hook.get_account())
+
+
+def resolved_names(lists: Sequence[Listed], before: Mapping[str, Resolved]) -> dict[str, Resolved]:
+    """Resolve the host names of lists.
+
+    :param before: host name to its last resolution.
+    :raises ValueError: if an address cannot be an entry.
+    :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
+    """
+    from airflow_provider_analytics.hooks.host_names import look_up_all
+    from airflow_provider_analytics.reconcile.maintained import now, resolve
+
+    names = list(dict.fromkeys(name for one in lists for name in one.names))
+    if not names:
+        return {}
+    found, warnings = resolve(look_up_all(names), before, now())
+    for warning in warnings:
+        log.warning("%s", warning)
+    for name, resolution in found.items():
+        was = before[name].addresses if name in before else resolution.addresses
+        if set(was) != set(resolution.addresses):
+            log.info("%s moved: %s -> %s", name, ", ".join(was), ", ".join(resolution.addresses))
+    return found
+
+
+def _report_expiry(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
+    """Return the expired and expiring entries for a result, and log them.
+
+    :param parts: list field to the lists of this run.
+    """
+    from airflow_provider_analytics.readable import counted, readable
+    from airflow_provider_analytics.reconcile.maintained import now
+
+    today = now().date()
+    lists = [one for listed in parts.values() for one in listed]
+    expired = list(dict.fromkeys(one for listed in lists for one in listed.expired.items()))
+    expiring = list(dict.fromkeys(one for listed in lists for one in listed.expiring(today).items()))
+    for what, found in (("Expired", expired), ("Will expire soon", expiring)):
+        if found:
+            named = "".join(f"\n{readable(f'{entry}: {source.text}')}" for entry, source in found[:SHOWN_CHANGES])
+            more = f"\nand {len(found) - SHOWN_CHANGES:,} more" if len(found) > SHOWN_CHANGES else ""
+            log.info("%s: %s of the list%s%s", what, counted(len(found), "line"), named, more)
+    return {
+        name: [{"entry": entry, **source.to_dict()} for entry, source in found]
+        for name, found in (("expired", expired), ("expiring", expiring))
+    }
+
+
+def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return the result of the operators that plan and apply, bounded in size.
+
+    :param outcome: outcome of the plan; None if it was not applied.
+    :param whole: path of the complete plan as Markdown.
+    :param more: further values of the operator.
+    """
+    from airflow_provider_analytics.reconcile.markdown import to_markdown
+    from airflow_provider_analytics.reconcile.results import Outcome
+
+    plan, dry_run = planned.plan, outcome is None
+    outcome = outcome or Outcome()
+    if not planned.records:
+        log.warning("The account has no websites, so nothing was compared.")
+    result = {
+        **more,
+        "dry_run": dry_run,
+        **plan.to_dict(SHOWN_CHANGES),
+        **_report_expiry(planned.source.parts),
+        "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),
+        "applied": outcome.applied,
+        "states": outcome.states,
+        "verified": bool(not dry_run and outcome.is_verified and (plan.websites or plan.changes)),
+        "unverified": outcome.unverified,
+        "unexpected_changes": outcome.unexpected_changes,
+        "markdown": to_markdown(plan, whole=whole) if dry_run else None,
+    }
+    return planned.websites.client.for_output(result)

@@ -1,0 +1,181 @@
+"""The state folder: the tables of lists, the plans and the audit trails, by service and account."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import re
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
+from airflow_provider_analytics.hooks.object_storage import (
+    SharedFile,
+    names_in,
+    storage_path,
+    write_text,
+)
+from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table
+from airflow_provider_analytics.reconcile.maintained import now
+from airflow_provider_analytics.reconcile.markdown import to_markdown
+from airflow_provider_analytics.reconcile.plan import Plan
+from airflow_provider_analytics.storage import PRIVATE, has_conditional_writes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_analytics.readable import Redactor
+    from airflow_provider_analytics.reconcile.lists import Rows
+    from airflow_provider_analytics.reconcile.maintained import Resolved
+
+#: Seconds to wait, at most, before a table that another task has just written is written again.
+WRITE_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]+")
+
+log = logging.getLogger(__name__)
+
+
+def folder_of(state_path: str, service: str, account: str | None) -> str:
+    """Return the folder of a service and an account in the state folder, such as ``stats.example.com-1``.
+
+    Names of different services may be equal; each file in it has the exact ones.
+    """
+    name = _NOT_IN_A_NAME.sub("_", service.partition("://")[2])
+    return f"{state_path.rstrip('/')}/{name}-{_NOT_IN_A_NAME.sub('_', account or 'account')}"
+
+
+class ListFile:
+    """The file of a list's table, and the tables of the other lists in the same folder.
+
+    :param folder: folder of the service and the account (:func:`folder_of`).
+    :param identity: what the table must belong to.
+    :raises GuardError: if a file in the folder is not a table, or belongs to another service or account.
+    """
+
+    def __init__(self, folder: str, identity: Identity) -> None:
+        self._identity = identity
+        name = f"{quote(identity.list, safe='')}.json"
+        self._file = SharedFile(f"{folder}/lists/{name}", "state_path")
+        #: The table as it was read.
+        self.table = self._parse()
+        self._others = [one for one in read_tables(folder, identity) if one.identity.list != identity.list]
+
+    def noting(self, scopes: Rows, names: Mapping[str, Resolved], context: Context) -> Lists:
+        """Return the tables with this run; the file is written later.
+
+        :param scopes: list field to scope to the entries of this run.
+        :param names: host name on the list to its resolution.
+        """
+        at, ti = now(), context.get("ti")  # a command has none, and writes nothing
+        # The scheduler's clock is one clock; those of the workers differ.
+        began = getattr(context.get("dag_run"), "start_date", None) or at
+        run = Run(f"{ti.dag_id}/{ti.run_id}" if ti else "", ti.task_id if ti else "", began.isoformat())
+        table = self.table.noting(scopes, names, run, at.date())
+        return Lists(self.table, table, self._others, at.date(), scopes, run)
+
+    def write(self, lists: Lists) -> None:
+        """Write the table, unless the file has it already.
+
+        :raises StoppedError: if a later run has written it.
+        :raises ValueError: if another task of this run has the same list.
+        :raises StorageError: if other tasks write the file again and again.
+        """
+        place = storage_path(self._file.url, "state_path")
+        if not has_conditional_writes(place):
+            log.warning(
+                "The storage of state_path has no conditional writes. If two tasks write the list %r at the same time, "
+                "entries that left it may stay on websites.",
+                self._identity.list,
+            )
+        for seconds in WRITE_WAITS:
+            mine = self._merged(lists)
+            if mine is None or self._file.write(mine.render()):
+                return
+            time.sleep(random.uniform(seconds / 2, seconds))  # noqa: S311 - spreads the tasks
+            self._file.read()
+            self.table = self._parse()
+        raise StorageError(
+            f"Other tasks write the list {self._identity.list!r} again and again. File: {self._file.url}"
+        )
+
+    def _merged(self, lists: Lists) -> Table | None:
+        """Return the table to write; None if the file has it already."""
+        run, found = lists.run, self.table.run
+        if found and found.name == run.name and found.task != run.task:
+            raise ValueError(
+                f"The tasks {found.task} and {run.task} of this run have the same list {self._identity.list!r}; give "
+                "each list its own list_name"
+            )
+        if found and found.name != run.name and found.began > run.began:
+            raise StoppedError(
+                f"Stopped: a later run of the list {self._identity.list!r} began at {found.began} ({found.name}).",
+                "Nothing was sent.",
+            )
+        both = lists.before.with_rows_of(self.table)
+        table = both.noting(lists.scopes, lists.table.names, run, lists.today)
+        is_there = found and found.name == run.name and replace(self.table, run=run) == table
+        return None if is_there else table
+
+    def _parse(self) -> Table:
+        if self._file.text is None:
+            return Table(self._identity)
+        return Table.parse(self._file.text, self._file.url, self._identity)
+
+
+def read_tables(folder: str, identity: Identity | None = None) -> list[Table]:
+    """Return the tables of all lists in a folder.
+
+    :param identity: service and account that they must belong to; None: any.
+    """
+    tables = []
+    for name in names_in(f"{folder}/lists", "state_path"):
+        path = f"{folder}/lists/{name}"
+        text = SharedFile(path, "state_path").text if name.endswith(".json") and not name.startswith(".") else None
+        if text is not None:
+            table = Table.parse(text, path)
+            expected = identity and replace(identity, list=table.identity.list)
+            tables.append(Table.parse(text, path, expected))
+    return tables
+
+
+def write_plan(folder: str, plan: Plan, secrets: Redactor) -> str:
+    """Write a plan as JSON and as Markdown, and return the path of the Markdown.
+
+    :param secrets: secrets of the connection.
+    :raises GuardError: if a list of a website contains a secret.
+    """
+    for change in plan.changes:
+        lists = (value for one in change.fields for value in (one.before, one.after) if isinstance(value, tuple))
+        if any(map(secrets.finds, chain.from_iterable(lists))):
+            raise GuardError(
+                f"A list of website {change.website} contains a secret of the connection. The plan was not written.",
+                "Remove the entry from the website, and replace the secret.",
+            )
+    path = f"{folder}/plans/{plan.digest}"
+    data = {"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}
+    write_text(f"{path}.json", "state_path", json.dumps(data, indent=1) + "\n", PRIVATE)
+    write_text(f"{path}.md", "state_path", to_markdown(plan, is_whole=True), PRIVATE)
+    return f"{path}.md"
+
+
+def read_plan(folder: str | None, digest: str) -> Plan | None:
+    """Return the plan with a digest; None if there is none.
+
+    :raises ValueError: if the file is not a complete plan, or was edited.
+    """
+    path = f"{folder}/plans/{digest}.json"
+    text = SharedFile(path, "state_path").text if folder else None
+    if text is None:
+        return None
+    try:
+        return Plan.from_dict(json.loads(text))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -1,0 +1,344 @@
+"""The tables of managed lists: what a list has, and what left it. Pure functions on text.
+
+A managed list owns what it lists, whoever typed it first; a line with a comment belongs to people. The service cannot
+store this, so each list has a small file, its table. A run writes it before it sends the first change. Nothing depends
+on what was sent afterwards: after a killed task, a lost response or a late request, the next run does the rest.
+
+An entry is removed from a website if the table has it for that website, the list no longer has it, and no other list in
+the same folder has it. What left the list stays in the table for :data:`KEPT_DAYS`, so that what a late request adds is
+removed, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date, datetime, timedelta
+from functools import cached_property
+from typing import Any, Self
+
+from airflow_provider_analytics.api.domains import domain_key, is_pattern, matches
+from airflow_provider_analytics.api.entries import Entries
+from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
+from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.reconcile.maintained import Resolved, Source
+from airflow_provider_analytics.reconcile.plan import website_of
+
+VERSION = 2
+_NOTHING_SENT = "Nothing was sent."
+#: Scope of the entries for all websites. The other scopes are domains, patterns and ids, with or without exceptions.
+EVERYWHERE = "*"
+_EXCEPT = " except "
+#: Days for which an entry stays in the table after it left the list.
+KEPT_DAYS = 90
+#: Days after its last run for which a list protects its entries from other lists.
+SPARING_DAYS = 30
+
+#: Scope to entry to its source.
+Scopes = Mapping[str, Mapping[str, Source]]
+#: List field to scopes.
+Rows = Mapping[str, Scopes]
+
+
+def scope_of(selector: str, exceptions: Iterable[str] = ()) -> str:
+    """Return the scope of a selector, without the websites that the exceptions match."""
+    scope = selector if is_pattern(selector) or selector.isdigit() else domain_key(selector)
+    named = ", ".join(sorted(exceptions))
+    return f"{scope}{_EXCEPT}{named}" if named else scope
+
+
+def _is_in(scope: str, domain: str, website_id: str) -> bool:
+    """Return whether a website is in a scope."""
+    selector, _, exceptions = scope.partition(_EXCEPT)
+
+    def is_meant(one: str) -> bool:
+        return one in (EVERYWHERE, website_id) or matches(one, domain)
+
+    return is_meant(selector) and not any(map(is_meant, exceptions.split(", ")))
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a table belongs to; its domains and ids are valid only there.
+
+    :param service: base URL of the service.
+    :param account: id of the account; None if the account record has none.
+    :param list: name of the list.
+    """
+
+    service: str
+    account: str | None
+    list: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run that wrote a table.
+
+    :param name: ``<dag id>/<run id>``.
+    :param task: task id.
+    :param began: when the try began, as ISO 8601.
+    """
+
+    name: str
+    task: str
+    began: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a list has, and what left it in the last :data:`KEPT_DAYS`.
+
+    :param identity: what it belongs to.
+    :param rows: list field to scope to entry to its source.
+    :param names: host name on the list to its last resolution.
+    :param run: the run that wrote it last; None if it was never written.
+    """
+
+    identity: Identity
+    rows: Rows = field(default_factory=dict)
+    names: Mapping[str, Resolved] = field(default_factory=dict)
+    run: Run | None = None
+
+    @classmethod
+    def parse(cls, text: str, path: str, identity: Identity | None = None) -> Self:
+        """Parse a table.
+
+        :param path: path of the file, for messages.
+        :param identity: what it must belong to; None: anything.
+        :raises GuardError: if the text is not a table, has another version, or belongs to something else.
+        """
+        try:
+            data = json.loads(text)
+            version = data["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise _no_table(path, error) from error
+        if version != VERSION:
+            newer = isinstance(version, int) and version > VERSION
+            remedy = "Upgrade airflow-provider-analytics." if newer else "Delete it: the list owns its entries again."
+            problem = f"The table has version {version!r}; supported: {VERSION}. File: {path}."
+            raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
+        try:
+            found = cls(
+                Identity(str(data["service"]), data["account"], str(data["list"])),
+                _parse_rows(data["rows"], [Source.from_dict(one) for one in data["sources"]]),
+                {name: _resolved(one) for name, one in data["names"].items()},
+                Run(str(data["run"]["name"]), str(data["run"]["task"]), _moment(data["run"]["began"]).isoformat()),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise _no_table(path, error) from error
+        if identity is not None and found.identity != identity:
+            mine, its = asdict(identity), asdict(found.identity)
+            differing = [name for name in mine if its[name] != mine[name]]
+            details = "; ".join(f"{name} is {its[name]!r}, here it is {mine[name]!r}" for name in differing)
+            problem = f"The table belongs to another service, account or list: {details}. File: {path}."
+            raise GuardError(problem, f"{_NOTHING_SENT} Give each service a state folder, or move the file away.")
+        return found
+
+    def render(self) -> str:
+        """Return the table as JSON text; equal sources, and scopes with equal rows, stand once."""
+        sources: dict[Source, int] = {}
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for name, scopes in sorted(self.rows.items()):
+            groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
+            for scope, entries in sorted(scopes.items()):
+                key = tuple((entry, sources.setdefault(one, len(sources))) for entry, one in sorted(entries.items()))
+                groups.setdefault(key, []).append(scope)
+            rows[name] = [{"scopes": group, "entries": dict(key)} for key, group in groups.items() if key]
+        data = {
+            "version": VERSION,
+            **asdict(self.identity),
+            "run": asdict(self.run) if self.run else None,
+            "names": {name: asdict(one) for name, one in sorted(self.names.items())},
+            "sources": [source.to_dict() for source in sources],
+            "rows": rows,
+        }
+        return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+    def noting(self, scopes: Rows, names: Mapping[str, Resolved], run: Run, today: date) -> Self:
+        """Return the table to write before changes are sent.
+
+        :param scopes: what the list has now. A scope that it does not name any more has left.
+        :param names: host name on the list to its last resolution.
+        """
+        forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
+        rows = dict(self.rows)
+        for name, now in scopes.items():
+            before = self.rows.get(name, {})
+            rows[name] = {
+                scope: _noted(before.get(scope, {}), now.get(scope, {}), today.isoformat(), forgotten)
+                for scope in dict.fromkeys((*before, *now))
+            }
+        return replace(self, rows=rows, names=names, run=run)
+
+    def with_rows_of(self, other: Self) -> Self:
+        """Return the table with the rows of another one, too; it was written by another task at the same time."""
+        rows = {
+            name: {
+                scope: {**self.rows.get(name, {}).get(scope, {}), **other.rows.get(name, {}).get(scope, {})}
+                for scope in dict.fromkeys((*self.rows.get(name, {}), *other.rows.get(name, {})))
+            }
+            for name in dict.fromkeys((*self.rows, *other.rows))
+        }
+        return replace(self, rows=rows, run=other.run)
+
+    def scopes_of(self, name: str, record: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the scopes of a list field that a website is in."""
+        scopes, (domain, website_id) = self.rows.get(name, {}), website_of(record)
+        exact = (one for one in (EVERYWHERE, domain_key(domain), website_id) if one in scopes)
+        others = (one for one in self._not_exact.get(name, ()) if _is_in(one, domain, website_id))
+        return tuple(dict.fromkeys((*exact, *others)))
+
+    @cached_property
+    def _not_exact(self) -> dict[str, list[str]]:
+        """Scopes that a website is looked for in one by one: there may be thousands of others."""
+        return {
+            name: [one for one in scopes if is_pattern(one) or _EXCEPT in one] for name, scopes in self.rows.items()
+        }
+
+    def entries_in(self, name: str, scopes: Iterable[str]) -> dict[str, Source]:
+        """Return the rows of some scopes of a list field; an entry has left if it has left all of them."""
+        found: dict[str, Source] = {}
+        for scope in scopes:
+            for entry, source in self.rows[name][scope].items():
+                if entry not in found or not source.left:
+                    found[entry] = source
+        return found
+
+    def entries_of(self, name: str, record: Mapping[str, Any]) -> dict[str, Source]:
+        """Return the rows of a list field for a website, those that left included."""
+        return self.entries_in(name, self.scopes_of(name, record))
+
+    def items(self, name: str) -> set[str]:
+        """Return what the list has, in all scopes: entries, and host names in place of their addresses."""
+        present = [
+            (entry, one) for rows in self.rows.get(name, {}).values() for entry, one in rows.items() if not one.left
+        ]
+        return {item for entry, one in present for item in (one.names or (entry,))}
+
+    def protects(self, today: date) -> bool:
+        """Return whether other lists spare the entries of this one: it ran in the last :data:`SPARING_DAYS`."""
+        began = _moment(self.run.began).date() if self.run else date.min
+        return today - began <= timedelta(days=SPARING_DAYS)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The table of a run's list, and those of the other lists in its folder.
+
+    :param before: the table as it was read.
+    :param table: the table with this run; written before changes are sent.
+    :param others: the other tables.
+    :param today: the day (UTC).
+    :param scopes: what the list has now.
+    :param run: this run.
+    """
+
+    before: Table
+    table: Table
+    others: Sequence[Table]
+    today: date
+    scopes: Rows
+    run: Run
+
+    @cached_property
+    def _sparing(self) -> list[Table]:
+        return [one for one in self.others if one.protects(self.today)]
+
+    def owned(self, name: str, record: Mapping[str, Any]) -> Entries:
+        """Return the entries that the list may remove from a website."""
+        return self._settle(name, record)[0]
+
+    def kept(self, name: str, record: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the entries that the list may not remove, because other lists have them, and the names of these."""
+        return self._settle(name, record)[1]
+
+    def _settle(self, name: str, record: Mapping[str, Any]) -> tuple[Entries, Mapping[str, str]]:
+        scopes = self.table.scopes_of(name, record)
+        others = tuple(other.scopes_of(name, record) for other in self._sparing)
+        return self._settled(name, scopes, others)
+
+    # Cached, because most websites are in the same scopes.
+    @cached_property
+    def _settled(self) -> Callable[..., tuple[Entries, Mapping[str, str]]]:
+        @functools.cache
+        def settled(
+            name: str, scopes: Sequence[str], others: Sequence[Sequence[str]]
+        ) -> tuple[Entries, Mapping[str, str]]:
+            kept = {
+                entry: table.identity.list
+                for table, theirs in zip(self._sparing, others, strict=True)
+                for entry, source in table.entries_in(name, theirs).items()
+                if not source.left
+            }
+            rows = self.table.entries_in(name, scopes)
+            return tuple(one for one in rows if one not in kept), {one: kept[one] for one in rows if one in kept}
+
+        return settled
+
+    def doubts(self, record: Mapping[str, Any]) -> bool:
+        """Return whether an entry that leaves with this run is missing in a row: the row may be stale or shortened."""
+        for name in self.before.rows:
+            before, now = (table.entries_of(name, record) for table in (self.before, self.table))
+            leaving = {entry for entry, one in before.items() if not one.left and now[entry].left}
+            if not leaving <= _entries_of(name, record):
+                return True
+        return False
+
+
+def _noted(before: Mapping[str, Source], now: Mapping[str, Source], today: str, forgotten: str) -> dict[str, Source]:
+    gone = {entry: replace(one, left=one.left or today) for entry, one in before.items() if entry not in now}
+    kept = {entry: one for entry, one in gone.items() if one.left >= forgotten}
+    listed = {
+        # A comment may contain anything, even a key.
+        entry: replace(
+            one,
+            owner=readable(one.owner),
+            reason=readable(one.reason),
+            since=before[entry].since if entry in before and not before[entry].left else today,
+            left="",
+        )
+        for entry, one in now.items()
+    }
+    return {**kept, **listed}
+
+
+def _parse_rows(data: Mapping[str, Any], sources: Sequence[Source]) -> Rows:
+    unknown = data.keys() - LINE_FIELDS.keys()
+    if unknown:
+        raise ValueError(f"{sorted(unknown)} are no lists")
+    return {
+        name: {
+            str(scope): {str(entry): sources[number] for entry, number in group["entries"].items()}
+            for group in groups
+            for scope in group["scopes"]
+        }
+        for name, groups in data.items()
+    }
+
+
+def _no_table(path: str, error: Exception) -> GuardError:
+    return GuardError(
+        f"This is not the table of a list: {path} ({error!r}).",
+        f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its entries "
+        "again, and what left it before is not removed.",
+    )
+
+
+def _resolved(data: Mapping[str, Any]) -> Resolved:
+    return Resolved(tuple(map(str, data["addresses"])), _moment(data["at"]).isoformat())
+
+
+def _moment(text: object) -> datetime:
+    moment = datetime.fromisoformat(str(text))
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return moment
+
+
+def _entries_of(name: str, record: Mapping[str, Any]) -> set[str]:
+    lines = normalise(name, record.get(name))
+    return {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()

@@ -1,0 +1,255 @@
+"""The six operations of the interface.
+
+The service models the interface, not the vendor's code. ``docs/internals/assumptions.md`` lists its assumptions about
+undocumented behavior.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from airflow_provider_analytics.sandbox import fields, laravel
+from airflow_provider_analytics.sandbox.fields import Field
+from airflow_provider_analytics.sandbox.laravel import ApiError
+from airflow_provider_analytics.sandbox.limits import ThrottleCounter
+from airflow_provider_analytics.sandbox.options import Options
+from airflow_provider_analytics.sandbox.requests import PREFIX, RecordedRequest
+from airflow_provider_analytics.sandbox.store import Store, Website
+
+ACCOUNT = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
+
+_FORM = "application/x-www-form-urlencoded"
+_WEBSITE_ID = re.compile(r"[1-9][0-9]{0,17}")
+_HOME = "<!DOCTYPE html><title>Sandbox</title><p>Sandbox of airflow-provider-analytics. The interface is under {}."
+_OTHER_SCHEME = {"http": "https", "https": "http"}
+#: Sort parameter to the fields of the order.
+_SORT_FIELDS = {"id": ("id",), "domain": ("domain", "id")}
+
+
+@dataclass
+class _Earlier:
+    """A copy of the store before a write: all reads return it until a time, then the next ``reads`` do."""
+
+    store: Store
+    until: float
+    reads: int
+
+
+class Service:
+    """Processes requests, one at a time.
+
+    :param root: sub-path of the base URL such as ``/app``, or empty.
+    """
+
+    store_type: type[Store] = Store
+
+    def __init__(self, root: str) -> None:
+        self.store = self.store_type()
+        self.options = Options()
+        self._root = root
+        self._operations = {
+            "list": self.list_websites,
+            "create": self.create_website,
+            "show": self.show_website,
+            "update": self.update_website,
+            "delete": self.delete_website,
+            "account": self.show_account,
+        }
+        self.clear()
+
+    def clear(self) -> None:
+        """Delete all websites, and forget all requests."""
+        self.store.clear()
+        self._earlier: deque[_Earlier] = deque()
+        self._throttle = ThrottleCounter()
+
+    def respond(self, request: RecordedRequest, options: Options) -> Response:
+        """Process a request."""
+        self.options = options
+        if request.path == f"{self._root}/":
+            return HTMLResponse(_HOME.format(f"{self._root}{PREFIX}"))
+        limit_headers: dict[str, str] = {}
+        try:
+            process = self._admit(request)
+            if options.throttle is not None:
+                limit_headers = self._throttle.count(options.throttle)
+            response = process(request)
+        except ApiError as error:
+            is_invalid = "errors" in error.content
+            if is_invalid and "json" not in (request.header("accept") or ""):
+                return RedirectResponse(f"{self._root}/", 302)
+            response = JSONResponse(error.content, error.status, error.headers)
+        response.headers.update(limit_headers)
+        return response
+
+    def _admit(self, request: RecordedRequest) -> Callable[[RecordedRequest], Response]:
+        """Return the method that processes a request, if it has an operation and the right key."""
+        if request.operation is None:
+            path = request.path.removeprefix(self._root).strip("/")
+            raise ApiError(404, f"The route {path} could not be found.")
+        if not request.authorized:
+            raise ApiError(401, "Unauthenticated.")
+        return self._operations[request.operation]
+
+    # Operations
+
+    def list_websites(self, request: RecordedRequest) -> Response:
+        """Return a page of the list."""
+        values = self._list_values(request)
+        websites = self.find(self.readable_store(), values)
+        page = self.page(websites, values)
+        url = f"{request.origin}{self._root}{PREFIX}/websites"
+        if self.options.link_scheme == "other":
+            scheme, _, address = url.partition(":")
+            url = f"{_OTHER_SCHEME[scheme]}:{address}"
+        body = laravel.collection(
+            page,
+            paginator=self.options.paginator,
+            parameter=self.options.page_parameter,
+            url=url,
+            query=dict(request.query),
+        )
+        return JSONResponse(body)
+
+    def create_website(self, request: RecordedRequest) -> Response:
+        """Create a website."""
+        self._reject_query(request)
+        values = self.form(request, fields.CREATE_FIELDS)
+        if self.store.find(values["domain"]) and not self.options.allow_duplicates:
+            raise laravel.invalid({"domain": ["The domain has already been taken."]})
+        self.save_earlier()
+        website = self.store.add(**values)
+        return JSONResponse({"data": website}, 201)
+
+    def show_website(self, request: RecordedRequest) -> Response:
+        """Return a website."""
+        website = self.require(request, self.readable_store())
+        self._reject_query(request)
+        return JSONResponse({"data": website})
+
+    def update_website(self, request: RecordedRequest) -> Response:
+        """Change a website."""
+        website = self.require(request, self.store)
+        self._reject_query(request)
+        values = self.form(request, fields.UPDATE_FIELDS)
+        self.save_earlier()
+        changed = self.store.update(website["id"], values)
+        return JSONResponse({"data": changed})
+
+    def delete_website(self, request: RecordedRequest) -> Response:
+        """Delete a website."""
+        website = self.require(request, self.store)
+        self._reject_query(request)
+        self.save_earlier()
+        self.store.delete(website["id"])
+        deleted = {"id": website["id"], "object": "website", "deleted": True}
+        return JSONResponse(deleted)
+
+    def show_account(self, request: RecordedRequest) -> Response:
+        """Return the account."""
+        self._reject_query(request)
+        return JSONResponse({"data": ACCOUNT})
+
+    # Input
+
+    def _list_values(self, request: RecordedRequest) -> dict[str, Any]:
+        """Return the parameters of a list, with the page or the cursor as ``page``."""
+        name = self.options.page_parameter
+        parse = str if self.options.paginator == "cursor" else fields.page
+        allowed = [*fields.LIST_PARAMETERS, Field(name, parse)]
+        given = self.values(request.raw_query, allowed)
+        values = {parameter.name: parameter.default for parameter in fields.LIST_PARAMETERS}
+        return {**values, **given, "page": given.get(name)}
+
+    def form(
+        self,
+        request: RecordedRequest,
+        allowed: Sequence[Field],
+    ) -> dict[str, Any]:
+        """Return the values to store."""
+        header = request.header("content-type") or ""
+        content_type = header.partition(";")[0].strip().lower()
+        # An update without fields may have neither a body nor a Content-Type.
+        if content_type != _FORM and (request.body or content_type):
+            raise ApiError(415, f"The body must be sent as {_FORM}.")
+        return self.values(request.body, allowed)
+
+    def values(
+        self,
+        raw: bytes,
+        allowed: Sequence[Field],
+    ) -> dict[str, Any]:
+        """Return the values of a query string or a form."""
+        return fields.read_values(raw, allowed, by_rule=self.options.boolean_rule)
+
+    def _reject_query(self, request: RecordedRequest) -> None:
+        """Reject query parameters; only the list operation accepts them."""
+        self.values(request.raw_query, ())
+
+    def require(self, request: RecordedRequest, store: Store) -> Website:
+        """Return the website that a path names."""
+        text = request.path.rpartition("/")[2]
+        website = store.get(int(text)) if _WEBSITE_ID.fullmatch(text) else None
+        if website is None:
+            raise ApiError(404, f"No query results for model [App\\Models\\Website] {text}")
+        return website
+
+    # Reads
+
+    def find(
+        self,
+        store: Store,
+        values: Mapping[str, Any],
+    ) -> list[Website]:
+        """Return all websites that match the parameters of a list, in its order."""
+        found = store.websites()
+        search = values["search"].lower()
+        favorite = values["favorite"]
+        if search:
+            found = [website for website in found if search in website["domain"].lower()]
+        if favorite is not None:
+            found = [website for website in found if website["favorite"] is favorite]
+        if values["sort_by"] == "domain":
+            found.sort(key=lambda website: laravel.sort_key(website, _SORT_FIELDS["domain"]))
+        if values["sort"] == "desc":
+            found.reverse()
+        return found
+
+    def page(
+        self,
+        websites: list[Website],
+        values: Mapping[str, Any],
+    ) -> laravel.Page:
+        """Return the requested page of a list."""
+        selected = values["page"]
+        size = values["per_page"]
+        if self.options.paginator != "cursor":
+            return laravel.page_by_number(websites, selected or 1, size)
+        names = _SORT_FIELDS[values["sort_by"]]
+        descending = values["sort"] == "desc"
+        return laravel.page_by_cursor(websites, selected, size, names, descending=descending)
+
+    def readable_store(self) -> Store:
+        """Return the store that a read uses, and count the read."""
+        now = time.monotonic()
+        for earlier in self._earlier:
+            earlier.reads -= 1
+        while self._earlier and self._earlier[0].reads < 0 and self._earlier[0].until <= now:
+            self._earlier.popleft()
+        return self._earlier[0].store if self._earlier else self.store
+
+    def save_earlier(self) -> None:
+        """Copy the store before a write if later reads must return the old state."""
+        reads = self.options.reads_behind
+        seconds = self.options.seconds_behind
+        if reads or seconds:
+            until = time.monotonic() + seconds
+            earlier = _Earlier(self.store.copy(), until, reads)
+            self._earlier.append(earlier)

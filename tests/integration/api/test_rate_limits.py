@@ -1,0 +1,250 @@
+"""A limit that the service does not announce: all threads slow down together, nobody fails, and the rate recovers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time as real_time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import itemgetter
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from raw_server import RawServer, Request, http
+from wire_client import WEBSITE, Time, client_of, do
+
+from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api.rate_limiter import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
+from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.api.transport import REFUSED_SECONDS, Transport
+from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+
+PAGE = b"<html><head><title>503 Service Temporarily Unavailable</title></head><body>nginx</body></html>"
+WEBSITES = 100
+THREADS = 8
+
+
+class Service:
+    """Websites behind nginx: ``limit_req`` counts requests in a bucket that leaks at a rate, and refuses what is above.
+
+    :param rate: requests per second; None for no limit.
+    :param burst: requests that the bucket holds.
+    :param status: status of a refusal.
+    :param headers: headers of a refusal.
+    """
+
+    def __init__(
+        self,
+        rate: float | None,
+        burst: int = 0,
+        status: int = 503,
+        clock: Callable[[], float] = real_time.monotonic,
+        headers: Any = (),
+    ) -> None:
+        self.rate, self.burst = rate, burst
+        #: Method and website of each accepted request.
+        self.accepted: list[tuple[str, str]] = []
+        self.counts: Counter[str] = Counter()
+        self.records = {
+            str(number): {**WEBSITE, "id": number, "domain": f"{number}.example", "exclude_ips": ""}
+            for number in range(1, WEBSITES + 1)
+        }
+        self._refusal = http(status, PAGE, kind="text/html", headers=headers)
+        self._clock = clock
+        self._excess, self._last = 0.0, 0.0
+        self._lock = threading.Lock()
+
+    def __call__(self, request: Request) -> bytes:
+        with self._lock:
+            if self.rate is not None and not self._is_allowed(self.rate):
+                self.counts["refused"] += 1
+                return self._refusal
+            self.counts["accepted"] += 1
+            website_id = request.target.partition("?")[0].rpartition("/")[2]
+            self.accepted.append((request.method, website_id))
+            return self._answer(request, website_id)
+
+    def _is_allowed(self, rate: float) -> bool:
+        now = self._clock()
+        excess = max(self._excess - rate * (now - self._last) + 1, 0.0) if self._last else 0.0
+        if excess > self.burst:
+            return False
+        self._excess, self._last = excess, now
+        return True
+
+    def _answer(self, request: Request, website_id: str) -> bytes:
+        if website_id == "websites":
+            is_newest_first = request.query["sort"] == "desc"
+            rows = sorted(self.records.values(), key=itemgetter("id"), reverse=is_newest_first)
+            rows = rows[: int(request.query["per_page"])]
+            return http(200, {"data": rows, "meta": {"total": len(self.records), "current_page": 1}})
+        record = self.records[website_id]
+        record.update((name, values[0]) for name, values in parse_qs(request.body.decode()).items())
+        return http(200, {"data": record})
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("burst", [0, 5])
+@pytest.mark.parametrize("rate", [1, 5, 10, 50])
+def test_more_than_half_of_the_rate_is_used(
+    rate: float, burst: int, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    time = Time()
+    service = Service(rate, burst, status, time.clock)
+    began = time.now
+    with RawServer(service) as server, client_of(server.url, time) as client:
+        for number in range(1, WEBSITES + 1):
+            client.change_website(number, lambda _: {"email": True})
+    seconds = time.now - began
+    assert Counter(method for method, _ in service.accepted)["PATCH"] == WEBSITES
+    assert service.counts["accepted"] / seconds > rate / 2
+    assert service.counts["refused"] < service.counts["accepted"] / 5
+    warnings = warnings_of(caplog)
+    assert 1 <= len(warnings) <= 1 + seconds / REPORT_SECONDS
+    assert all("set the extra requests_per_minute" in warning.lower() for warning in warnings)
+
+
+@pytest.mark.parametrize(("burst", "status"), [(0, 503), (5, 429)])
+def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.LogCaptureFixture) -> None:
+    rate, websites = 20, 40
+    service = Service(rate, burst, status)
+    with RawServer(service) as server:
+        settings = Settings(base_url=server.url, api_key="key-12345678")
+        began = real_time.monotonic()
+        with AnalyticsClient(settings, Transport(settings)) as client, ThreadPoolExecutor(THREADS) as pool:
+            change = partial(client.change_website, work_out=lambda _: {"email": True})
+            list(pool.map(change, range(1, websites + 1)))
+        seconds = real_time.monotonic() - began
+    assert Counter(method for method, _ in service.accepted)["PATCH"] == websites
+    # On a busy machine, requests arrive closer together than they were sent.
+    assert service.counts["accepted"] / seconds > rate / 3
+    assert len(warnings_of(caplog)) == 1
+    # An update follows its show, before the shows of other websites.
+    places = {request: place for place, request in enumerate(service.accepted)}
+    between = [places["PATCH", str(number)] - places["GET", str(number)] - 1 for number in range(1, websites + 1)]
+    assert sum(between) / websites < THREADS / 2
+
+
+def test_the_rate_recovers_once_there_is_no_limit() -> None:
+    time = Time()
+    service = Service(5, clock=time.clock)
+    with RawServer(service) as server, client_of(server.url, time) as client:
+        for _ in range(20):
+            client.get_website(7)
+        service.rate = None
+        for _ in range(200):
+            client.get_website(7)
+        time.slept.clear()
+        for _ in range(20):
+            client.get_website(7)
+    assert time.slept == []
+
+
+def test_nothing_is_lost_without_a_limit(caplog: pytest.LogCaptureFixture) -> None:
+    time = Time()
+    service = Service(None)
+    with (
+        RawServer(service) as server,
+        client_of(server.url, time) as client,
+        ThreadPoolExecutor(THREADS) as pool,
+    ):
+        change = partial(client.change_website, work_out=lambda _: {"email": True})
+        list(pool.map(change, range(1, WEBSITES + 1)))
+    assert (len(service.accepted), client.stats.requests, client.stats.retries) == (2 * WEBSITES,) * 2 + (0,)
+    assert (time.slept, client.stats.waited, caplog.messages) == ([], 0, [])
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_no_request_fails_at_a_limit_per_window(announced: bool) -> None:
+    """As Laravel's ``throttle`` counts; ``Retry-After`` sends all threads back at the same moment."""
+    allowed = Counter[int]()
+    lock = threading.Lock()
+
+    def respond(request: Request) -> bytes:
+        with lock:
+            window = int(real_time.monotonic())
+            allowed[window] += 1
+            if allowed[window] > 10:
+                return http(429, PAGE, headers=[("Retry-After", "1")] if announced else [])
+            return http(200, {"data": WEBSITE})
+
+    with RawServer(respond) as server:
+        settings = Settings(base_url=server.url, api_key="key-12345678")
+        with AnalyticsClient(settings, Transport(settings)) as client, ThreadPoolExecutor(THREADS) as pool:
+            assert list(pool.map(client.get_website, [7] * 40)) == [WEBSITE] * 40
+
+
+def test_refusals_of_requests_sent_at_the_same_time_count_once() -> None:
+    time = Time()
+    together = threading.Barrier(THREADS)
+    first = set(range(1, THREADS + 1))
+
+    def respond(request: Request) -> bytes:
+        website_id = int(request.target.rpartition("/")[2])
+        if website_id in first:
+            first.discard(website_id)
+            together.wait(30)
+            return http(429)
+        return http(200, {"data": {**WEBSITE, "id": website_id}})
+
+    with RawServer(respond) as server, client_of(server.url, time) as client, ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(client.get_website, [*first]))
+    assert max(time.slept) <= 1.01 * MIN_INTERVAL
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("operation", ["show", "update", "delete"])
+def test_a_request_is_repeated_for_a_minute_then_fails(status: int, operation: str) -> None:
+    time = Time()
+    began = time.now
+    with RawServer([http(status, PAGE, kind="text/html")]) as server, client_of(server.url, time) as client:
+        with pytest.raises(AnalyticsApiError, match=r"(?i)set the extra requests_per_minute") as caught:
+            do(client, operation)
+        assert len(server.requests) < REFUSED_SECONDS
+        assert len(caught.value.earlier) == len(server.requests) - 1
+    assert REFUSED_SECONDS <= time.now - began <= REFUSED_SECONDS + MAX_INTERVAL
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_without_retries_a_refusal_is_final(status: int) -> None:
+    with RawServer([http(status)]) as server, client_of(server.url, max_retries=0) as client:
+        with pytest.raises(AnalyticsApiError):
+            client.get_website(7)
+        assert len(server.requests) == 1
+
+
+def test_refusals_do_not_use_up_the_retries_of_failures() -> None:
+    replies = [http(503), http(429), http(500)] * 3 + [http(200, {"data": WEBSITE})]
+    with RawServer(replies) as server, client_of(server.url, max_retries=3) as client:
+        assert client.get_website(7) == WEBSITE
+
+
+def test_a_create_is_repeated_after_429_and_not_after_503() -> None:
+    created = http(201, {"data": WEBSITE})
+    with RawServer([http(429)] * 10 + [created]) as server, client_of(server.url) as client:
+        assert client.operations.create({"domain": "new.example"}) == WEBSITE
+        assert server.sent == ["POST /api/v1/websites"] * 11
+    with RawServer([http(503), created]) as server, client_of(server.url) as client:
+        with pytest.raises(AmbiguousWriteError):
+            client.create_website("new.example")
+        assert server.sent == ["POST /api/v1/websites"]
+
+
+def test_a_sync_passes_a_limit(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    service = Service(200)
+    with RawServer(service) as server:
+        connection = {"conn_type": "analytics", "host": server.url, "password": "key-12345678"}
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
+        SyncExcludedIpsOperator(task_id="sync", exclude_ips=["192.0.2.1"]).execute({})
+    assert {record["exclude_ips"] for record in service.records.values()} == {"192.0.2.1"}
+    assert service.counts["refused"] > 0
+    assert len([message for message in caplog.messages if "Slowing down" in message or "Retrying" in message]) == 1

@@ -1,0 +1,246 @@
+"""Thirty nights of two lists that share addresses, with people, kills, orphans and late requests, against an oracle.
+
+The lists are planned and their tables written by the package; the service is a dictionary. A task goes on step by step,
+so that it can be killed, or go on some nights later, at each of its steps.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_analytics.exceptions import StoppedError
+from airflow_provider_analytics.hooks.object_storage import SharedFile
+from airflow_provider_analytics.operators import state
+from airflow_provider_analytics.reconcile import desired, lists
+from airflow_provider_analytics.reconcile.exclusions import ExclusionList
+from airflow_provider_analytics.reconcile.lists import KEPT_DAYS, Identity, Table
+from airflow_provider_analytics.reconcile.maintained import Listed
+
+DOMAINS = ("a.example", "b.example", "c.example")
+#: Both lists share all of these; people type them, too.
+ENTRIES = tuple(f"192.0.2.{number}" for number in range(1, 13))
+NIGHTS = 30
+#: With a rule taken away, so many histories are tried until one is violated.
+HISTORIES, TRIED = 40, 100
+#: Nights after which an orphan, or a request that is late, is gone.
+ORPHAN_DAYS = 10
+
+#: List field for all websites, and for one of them.
+Entries = dict[str, frozenset[str]]
+#: A website, and the lines that a request sets.
+Sent = tuple[str, str]
+
+
+class World:
+    def __init__(self, seed: int, folder: Path, clock: pytest.MonkeyPatch) -> None:
+        self.chance = random.Random(seed)
+        self.folder = str(folder)
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.service = dict.fromkeys(DOMAINS, "")
+        self.wanted: dict[str, Entries] = {name: {"*": frozenset(ENTRIES[:2])} for name in ("office", "vpn")}
+        #: The truth: list, domain and entry to the day it left, None while it is on the list of the last run.
+        self.noted: dict[tuple[str, str, str], datetime | None] = {}
+        self.running: list[tuple[datetime, Iterator[Sent | None]]] = []
+        #: Tasks that go on in the next night.
+        self.hung: list[tuple[datetime, Iterator[Sent | None]]] = []
+        self.late: list[tuple[datetime, Sent]] = []
+        self.runs = 0
+        self.violations: list[str] = []
+        clock.setattr(state, "now", lambda: self.now)
+        clock.setattr(state, "WRITE_WAITS", (0,) * 8)
+        clock.setattr(os, "fsync", lambda descriptor: None)
+
+    def task(self, name: str) -> Iterator[Sent | None]:
+        """Run a list; each ``yield`` is a point at which it may be killed, with the request that it sends there."""
+        self.runs += 1
+        self.now += timedelta(seconds=1)
+        wanted = self.wanted[name]
+        per_website = {domain: Listed.of(tuple(entries)) for domain, entries in wanted.items() if domain != "*"}
+        source = ExclusionList(
+            "exclude_ips", "managed", Listed.of(tuple(wanted["*"])), per_website=per_website, allow_no_match=True
+        )
+        file = state.ListFile(self.folder, Identity("https://stats.example.com", "1", name))
+        context: Any = {"ti": SimpleNamespace(dag_id="dag", run_id=f"run {self.runs}", task_id=name)}
+        tables = file.noting(source.scopes, {}, context)
+        yield None
+        try:
+            file.write(tables)
+        except StoppedError:
+            return
+        self.note(name, wanted)
+        for domain in self.chance.sample(DOMAINS, len(DOMAINS)):
+            yield None
+            number = 1 + DOMAINS.index(domain)
+            record: dict[str, Any] = {"id": number, "domain": domain, "exclude_ips": self.service[domain]}
+            planned = replace(source.resolve(self.records()), tables=tables)
+            change = planned.change(record)
+            if change is not None:
+                after = "\n".join(change.settings["exclude_ips"])
+                self.judge(name, domain, record["exclude_ips"], after)
+                yield domain, after
+
+    def records(self) -> list[dict[str, Any]]:
+        return [
+            {"id": number, "domain": domain, "exclude_ips": self.service[domain]}
+            for number, domain in enumerate(DOMAINS, start=1)
+        ]
+
+    def note(self, name: str, wanted: Mapping[str, frozenset[str]]) -> None:
+        for domain in DOMAINS:
+            now = wanted["*"] | wanted.get(domain, frozenset())
+            for entry in ENTRIES:
+                key = (name, domain, entry)
+                if entry in now:
+                    self.noted[key] = None
+                elif key in self.noted and self.noted[key] is None:
+                    self.noted[key] = self.now
+
+    def had(self, name: str, domain: str, entry: str, days: int) -> bool:
+        """Return whether a list has had an entry for a website in the last days."""
+        left = self.noted.get((name, domain, entry), datetime.min.replace(tzinfo=UTC))
+        return left is None or (self.now - left).days <= days
+
+    def judge(self, name: str, domain: str, before: str, after: str) -> None:
+        lost = set(before.splitlines()) - set(after.splitlines())
+        for line in lost:
+            if "#" in line:
+                self.violations.append(f"{name} removed {line!r}")
+            elif not self.had(name, domain, line, KEPT_DAYS + 1):
+                self.violations.append(f"{name} removed {line}, which it never had")
+
+    def advance(self, task: Iterator[Sent | None], *, calm: bool = False) -> bool:
+        """Let a task do a step; return whether it goes on. Its request may be lost, or arrive late."""
+        try:
+            sent = next(task)
+        except StopIteration:
+            return False
+        if sent and (calm or self.chance.random() < 0.7):
+            self.service[sent[0]] = sent[1]
+        elif sent and self.chance.random() < 0.6:
+            self.late.append((self.now, sent))
+        return True
+
+    def night(self) -> None:
+        chance, hung = self.chance, self.hung
+        self.hung = []
+        for name in chance.sample(("office", "vpn"), 2):
+            if chance.random() < 0.5:
+                self.wanted[name] = {"*": frozenset(chance.sample(ENTRIES, chance.choice((0, 1, 2))))}
+                if chance.random() < 0.5:
+                    self.wanted[name][chance.choice(DOMAINS)] = frozenset(chance.sample(ENTRIES, 1))
+            task = self.task(name)
+            self.advance(task)  # it reads its table
+            (self.running if chance.random() < 0.7 else self.hung).append((self.now, task))
+        for _ in range(chance.randint(2, 30)):
+            if self.running:
+                one = chance.choice(self.running)
+                if chance.random() < 0.05 or not self.advance(one[1]):
+                    self.running.remove(one)
+        for one in hung:  # what it read is of last night
+            if self.advance(one[1]):
+                self.running.append(one)
+        if chance.random() < 0.4:
+            domain, entry = chance.choice(DOMAINS), chance.choice(ENTRIES)
+            there = [line for line in self.service[domain].splitlines() if line.partition(" ")[0] != entry]
+            typed = chance.choice(([entry], [f"{entry} # Ann"], []))
+            self.service[domain] = "\n".join([*there, *typed])
+        if self.late and chance.random() < 0.5:
+            domain, lines = self.late.pop(chance.randrange(len(self.late)))[1]
+            self.service[domain] = lines
+        self.now += timedelta(days=chance.choice((1, 1, 1, 3)))
+        limit = self.now - timedelta(days=ORPHAN_DAYS)
+        self.running = [one for one in self.running if one[0] >= limit]
+        self.late = [one for one in self.late if one[0] >= limit]
+
+    def check(self) -> list[str]:
+        """Return what is wrong after two whole runs of each list."""
+        for name in ("office", "vpn", "office", "vpn"):
+            task = self.task(name)
+            while self.advance(task, calm=True):
+                pass
+        for domain in DOMAINS:
+            lines = self.service[domain].splitlines()
+            plain, there = set(lines), {line.partition(" ")[0] for line in lines}
+            wanted = {name: one["*"] | one.get(domain, frozenset()) for name, one in self.wanted.items()}
+            every = frozenset.union(*wanted.values())
+            self.violations += [f"{entry} is missing on {domain}" for entry in sorted(every - there)]
+            for name in wanted:
+                left = {entry for entry in plain - every if self.had(name, domain, entry, KEPT_DAYS - 1)}
+                self.violations += [f"{entry} left {name} and is on {domain}" for entry in sorted(left)]
+        return self.violations
+
+
+def histories(folder: Path, clock: pytest.MonkeyPatch, number: int) -> Iterator[list[str]]:
+    """Yield the violations of each history."""
+    for seed in range(number):
+        world = World(seed, folder, clock)
+        for _ in range(NIGHTS):
+            world.night()
+        yield world.check()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_thirty_nights_of_two_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed, violations in enumerate(histories(tmp_path / "x", monkeypatch, HISTORIES)):
+        assert violations == [], seed
+
+
+def no_sparing(change: pytest.MonkeyPatch) -> None:
+    change.setattr(Table, "protects", lambda table, today: False)
+
+
+def scopes_that_stay(change: pytest.MonkeyPatch) -> None:
+    noting = Table.noting
+
+    def without_rule(table: Table, scopes: Any, *rest: Any) -> Table:
+        kept = {name: {**table.rows.get(name, {}), **now} for name, now in scopes.items()}
+        return noting(table, kept, *rest)
+
+    change.setattr(Table, "noting", without_rule)
+
+
+def forgotten_at_once(change: pytest.MonkeyPatch) -> None:
+    change.setattr(lists, "KEPT_DAYS", -1)
+
+
+def comments_that_go(change: pytest.MonkeyPatch) -> None:
+    reconcile = desired.reconcile
+
+    def without_rule(name: str, current: Any, wanted: Any, mode: str, owned: Any = ()) -> Any:
+        after = reconcile(name, current, wanted, mode, owned)
+        gone = set(owned) - set(wanted)
+        return tuple(line for line in after if line.partition(" ")[0] not in gone)
+
+    change.setattr(desired, "reconcile", without_rule)
+
+
+def unconditional_writes(change: pytest.MonkeyPatch) -> None:
+    write = SharedFile.write
+
+    def without_rule(file: SharedFile, text: str) -> bool:
+        file.read()
+        return write(file, text)
+
+    change.setattr(SharedFile, "write", without_rule)
+
+
+@pytest.mark.parametrize(
+    "take_away",
+    [no_sparing, scopes_that_stay, forgotten_at_once, comments_that_go, unconditional_writes],
+    ids=lambda rule: rule.__name__,
+)
+def test_the_nights_show_that_each_rule_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take_away: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    take_away(monkeypatch)
+    assert any(histories(tmp_path / "x", monkeypatch, TRIED))

@@ -1,0 +1,402 @@
+"""Lists that share a state folder, through the operators: what each owns, keeps and refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_versions import allow_execute_in_this_thread, attach
+from distortion import Distortion
+from fixture_types import Execute
+
+from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.exceptions import BulkError, StoppedError, StorageError
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+OFFICES = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"]
+SHARED, OTHER = "198.51.100.1", "198.51.100.2"
+
+
+class Nights:
+    """Runs of lists in one state folder. Each ``sync`` is a run of its own, a second after the one before."""
+
+    def __init__(self, sandbox: SandboxServer, execute: Execute, folder: Path) -> None:
+        self.sandbox = sandbox
+        self.now = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
+        self.folder = folder
+        self._execute = execute
+
+    def sync(self, name: str, *entries: str, **arguments: Any) -> dict[str, Any]:
+        self.now += timedelta(seconds=1)
+        given = {"run_id": uuid.uuid4().hex, "task_id": name, "list_name": name, "state_path": str(self.folder)}
+        result: dict[str, Any] = self._execute(SyncExcludedIpsOperator, exclude_ips=entries, **given | arguments)
+        return result
+
+    def apply(self, name: str, websites: dict[str, list[str]], **arguments: Any) -> dict[str, Any]:
+        self.now += timedelta(seconds=1)
+        config = {"websites": {domain: {"exclude_ips": entries} for domain, entries in websites.items()}}
+        given = {"run_id": uuid.uuid4().hex, "task_id": name, "list_name": name, "state_path": str(self.folder)}
+        result: dict[str, Any] = self._execute(ApplyWebsitesOperator, **{"config": config} | given | arguments)
+        return result
+
+    def lists(self) -> dict[str, set[str]]:
+        return {one["domain"]: set((one["exclude_ips"] or "").splitlines()) for one in self.sandbox.websites()}
+
+    def everywhere(self) -> set[str]:
+        """Return the entries of all websites, which must have the same."""
+        [found] = set(map(frozenset, self.lists().values()))
+        return set(found)
+
+    def table(self, name: str) -> Path:
+        [path] = self.folder.rglob(f"lists/{name}.json")
+        return path
+
+
+@pytest.fixture
+def nights(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Nights:
+    found = Nights(analytics_sandbox, execute, tmp_path / "state")
+    monkeypatch.setattr("airflow_provider_analytics.operators.state.now", lambda: found.now)
+    for number in range(1, 4):
+        analytics_sandbox.add_website(f"{number}.example")
+    return found
+
+
+def updates(sandbox: SandboxServer) -> int:
+    return [request.operation for request in sandbox.requests].count("update")
+
+
+def test_an_address_that_was_merged_before_the_list_was_managed_leaves_all_websites(
+    nights: Nights, task_log: Callable[[], str]
+) -> None:
+    for number in range(4, 62):
+        nights.sandbox.add_website(f"{number}.example")
+    assert nights.sync("office", *OFFICES, state_path=None, mode="merge")["applied"] == 61
+    assert nights.sync("office", *OFFICES)["applied"] == 0
+    assert "First run of the list 'office': it owns its entries from now on, whoever typed them: " in task_log()
+    left = nights.sync("office", *OFFICES[:3])
+    assert (left["applied"], left["entries_removed"], left["verified"]) == (61, 61, True)
+    assert nights.everywhere() == set(OFFICES[:3])
+
+
+def test_an_address_that_another_list_has_stays_and_log_and_why_name_that_list(
+    nights: Nights, task_log: Callable[[], str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    nights.sync("office", SHARED, OTHER)
+    nights.sync("vpn", SHARED)
+    nights.sync("office", OTHER)
+    assert nights.everywhere() == {SHARED, OTHER}
+    assert f"{SHARED} on 3 websites (list 'vpn')" in task_log()
+    assert main(["why", SHARED, "--state-path", str(nights.folder)]) == 0
+    header, *rows = capfd.readouterr().out.splitlines()
+    assert header.startswith("ENTRY")
+    assert [row.split("  ")[1].strip() for row in sorted(rows)] == ["office (exclude_ips)", "vpn (exclude_ips)"]
+    assert ["left the list on 2026-11-23" in row for row in sorted(rows)] == [True, False]
+    # As soon as no list has it, it goes.
+    nights.sync("vpn", "198.51.100.9")
+    assert nights.everywhere() == {OTHER, "198.51.100.9"}
+
+
+def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(nights: Nights) -> None:
+    nights.sync("office", *OFFICES[:2])
+    assert nights.sync("office", OFFICES[0])["unsafe"] is None
+    with pytest.raises(
+        AirflowFailException, match=r"(?s)exclude_ips is empty\..*set accept=\['empty'\] on task office"
+    ):
+        nights.sync("office")
+    assert nights.everywhere() == {OFFICES[0]}
+    nights.sync("office", accept=["empty"])
+    assert nights.everywhere() == set()
+
+
+BAD_TABLES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "another service": (
+        lambda table: {**table, "service": "https://other.example"},
+        "another service, account or list",
+    ),
+    "another account": (lambda table: {**table, "account": "other"}, "account is 'other', here it is '1'"),
+    "no table": (lambda table: ["a", "list"], "not the table of a list"),
+    "a table from the future": (lambda table: {**table, "version": 3}, "Upgrade airflow-provider-analytics"),
+}
+
+
+@pytest.mark.parametrize("whose", ["office", "vpn"])
+@pytest.mark.parametrize("bad", BAD_TABLES)
+def test_a_bad_table_in_the_folder_is_refused(nights: Nights, bad: str, whose: str) -> None:
+    for name in ("office", "vpn"):
+        nights.sync(name, *OFFICES)
+    change, message = BAD_TABLES[bad]
+    path = nights.table(whose)
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    nights.sandbox.clear_requests()
+    with pytest.raises(AirflowFailException, match=message) as caught:
+        nights.sync("office", OFFICES[0])
+    assert f"{whose}.json" in str(caught.value).partition("\nNothing was sent.")[0]
+    assert [request.operation for request in nights.sandbox.requests] == ["account"]
+
+
+def test_two_tasks_of_one_run_need_two_lists(nights: Nights) -> None:
+    nights.sync("office", *OFFICES, run_id="run", task_id="one")
+    with pytest.raises(AirflowFailException, match="tasks one and two of this run have the same list 'office'"):
+        nights.sync("office", SHARED, run_id="run", task_id="two")
+    assert nights.everywhere() == set(OFFICES)
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", "relative", "nowhere://x"])
+def test_a_state_folder_that_cannot_be_used_is_named(nights: Nights, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("x")
+    state_path = str(tmp_path / folder) if folder.startswith("file") else folder
+    with pytest.raises((AirflowFailException, StorageError), match=rf"(?s)state_path.*{folder}"):
+        nights.sync("office", *OFFICES, state_path=state_path)
+    assert updates(nights.sandbox) == 0
+
+
+def test_storage_without_conditional_writes_says_what_it_costs(
+    nights: Nights, caplog: pytest.LogCaptureFixture
+) -> None:
+    attach("memory", fsspec.filesystem("memory"))
+    nights.sync("office", *OFFICES, state_path=f"memory://{uuid.uuid4().hex}")
+    assert "If two tasks write the list 'office' at the same time, entries that left it may stay" in caplog.text
+    caplog.clear()
+    nights.sync("office", *OFFICES)
+    assert "conditional" not in caplog.text
+
+
+def test_forty_mapped_chunks_share_one_list(nights: Nights) -> None:
+    for number in range(4, 41):
+        nights.sandbox.add_website(f"{number}.example")
+    nights.sync("office", *OFFICES)
+    nights.now += timedelta(days=1)
+
+    def chunk(number: int) -> int:
+        allow_execute_in_this_thread()
+        applied: int = nights.sync("office", *OFFICES[:3], websites=[number], run_id="mapped")["applied"]
+        return applied
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(chunk, range(1, 41))) == [1] * 40
+    assert nights.everywhere() == set(OFFICES[:3])
+    assert [path.name for path in nights.folder.rglob("lists/*")] == ["office.json"]
+    assert OFFICES[3] in nights.table("office").read_text()
+
+
+def while_it_reads(distortion: Distortion, work: Callable[[], Any]) -> None:
+    """Do something while a task reads the list of websites."""
+    begun = threading.Event()
+
+    def before(method: str, path: str) -> None:
+        if path == "/websites" and not begun.is_set():
+            begun.set()
+            allow_execute_in_this_thread()
+            work()
+
+    distortion.before = before
+
+
+def test_an_older_run_is_stopped_before_it_sends(nights: Nights, distortion: Distortion) -> None:
+    while_it_reads(distortion, lambda: nights.sync("office", OFFICES[1]))
+    with pytest.raises(StoppedError, match=r"a later run of the list 'office' began at .* Nothing was sent\."):
+        nights.sync("office", OFFICES[0])
+    assert (updates(nights.sandbox), nights.everywhere()) == (3, {OFFICES[1]})
+
+
+def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -> None:
+    """Clocks of workers differ, and a try may begin long after its run."""
+    began = nights.now
+    nights.sync("office", OFFICES[0], run_began=began + timedelta(minutes=1))
+    nights.now -= timedelta(minutes=10)
+    nights.sync("office", OFFICES[1], run_began=began + timedelta(minutes=2))
+    nights.now += timedelta(minutes=20)
+    with pytest.raises(StoppedError, match="a later run of the list 'office' began"):
+        nights.sync("office", OFFICES[0], run_began=began + timedelta(minutes=1))
+    assert nights.everywhere() == {OFFICES[1]}
+
+
+def test_what_an_older_run_wrote_in_between_is_merged(nights: Nights, distortion: Distortion) -> None:
+    def older() -> None:
+        nights.now -= timedelta(minutes=1)
+        nights.sync("office", OFFICES[1])
+        nights.now += timedelta(minutes=1)
+
+    while_it_reads(distortion, older)
+    nights.sync("office", OFFICES[0])
+    nights.sync("office", OFFICES[0])
+    assert nights.everywhere() == {OFFICES[0]}
+
+
+def test_what_a_list_had_for_one_website_leaves_with_its_entry_in_per_website(nights: Nights) -> None:
+    nights.sync("office", OTHER, per_website={"1.example": [SHARED]})
+    assert nights.lists()["1.example"] == {OTHER, SHARED}
+    nights.sync("office", OTHER)
+    assert nights.everywhere() == {OTHER}
+
+
+def test_a_website_that_left_a_file_is_not_kept_from_other_lists(nights: Nights) -> None:
+    domains = ["1.example", "2.example", "3.example"]
+    nights.apply("file", {key: [SHARED] for key in domains})
+    nights.sync("office", SHARED, OTHER)
+    nights.apply("file", {key: [SHARED] for key in domains[:2]})
+    nights.sync("office", OTHER)
+    assert nights.lists() == {**{key: {SHARED, OTHER} for key in domains[:2]}, "3.example": {OTHER}}
+
+
+@pytest.mark.parametrize(
+    ("with_state", "expected"),
+    [(False, {"10.0.0.1", "10.0.0.2 # Ann", SHARED, OTHER}), (True, {"10.0.0.1", "10.0.0.2 # Ann", OTHER})],
+    ids=["merge", "managed"],
+)
+@pytest.mark.parametrize("way", ["operator", "file"])
+def test_the_default_mode_is_the_same_for_operators_and_files(
+    nights: Nights, way: str, with_state: bool, expected: set[str]
+) -> None:
+    arguments: dict[str, Any] = {} if with_state else {"state_path": None}
+    for number in range(1, 4):
+        nights.sandbox.change_website(number, exclude_ips="10.0.0.1\n10.0.0.2 # Ann")
+    for entries in ([SHARED, OTHER, "10.0.0.2"], [OTHER]):
+        if way == "operator":
+            nights.sync("office", *entries, **arguments)
+        else:
+            nights.apply("office", dict.fromkeys(["1.example", "2.example", "3.example"], entries), **arguments)
+    assert nights.everywhere() == expected
+
+
+@pytest.mark.parametrize(("days", "is_there"), [(90, False), (91, True)])
+def test_what_left_is_removed_for_90_days_whoever_types_it(nights: Nights, days: int, is_there: bool) -> None:
+    nights.sync("office", SHARED, OTHER)
+    nights.sync("office", OTHER)
+    nights.now += timedelta(days=days)
+    nights.sandbox.change_website(1, exclude_ips=f"{SHARED}\n{OTHER}")
+    nights.sync("office", OTHER)
+    assert (SHARED in nights.lists()["1.example"]) is is_there
+
+
+@pytest.mark.parametrize(("days", "is_there"), [(30, True), (31, False)])
+def test_a_list_that_has_not_run_for_30_days_keeps_nothing(nights: Nights, days: int, is_there: bool) -> None:
+    nights.sync("office", SHARED, OTHER)
+    nights.sync("vpn", SHARED)
+    nights.now += timedelta(days=days)
+    nights.sync("office", OTHER)
+    assert nights.everywhere() == ({OTHER, SHARED} if is_there else {OTHER})
+
+
+def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(
+    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+) -> None:
+    entries = [f"192.0.2.{number}" for number in range(1, 13)]
+    analytics_sandbox.add_website("a.example")
+    arguments: dict[str, Any] = {"state_path": str(tmp_path), "list_name": "file"}
+
+    def file(modes: dict[str, str], *entries: str) -> dict[str, Any]:
+        return {"config": {"modes": modes, "websites": {"a.example": {"exclude_ips": entries, "exclude_params": []}}}}
+
+    execute(ApplyWebsitesOperator, **file({}, *entries), **arguments)
+    replaced = file({"exclude_ips": "replace"}, "192.0.2.1")
+    with pytest.raises(AirflowFailException, match="11 of 12 exclude_ips entries would be lost"):
+        execute(ApplyWebsitesOperator, **replaced, **arguments)
+    emptied = file({})
+    with pytest.raises(AirflowFailException, match="12 of 12 entries left the list 'file'"):
+        execute(ApplyWebsitesOperator, **emptied, **arguments)
+    execute(ApplyWebsitesOperator, **replaced, **arguments, accept=["loss"])
+    # Another list may remove what the file does not manage any more.
+    office: dict[str, Any] = {"state_path": str(tmp_path), "list_name": "office", "accept": ["loss"]}
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.99"], **office)
+    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.99"], **office)
+    assert analytics_sandbox.websites()[0]["exclude_ips"] == "192.0.2.99"
+
+
+def test_a_file_that_has_no_lists_any_more_keeps_nothing_from_other_lists(nights: Nights) -> None:
+    nights.sync("office", *OFFICES)
+    nights.apply("file", {"1.example": [OFFICES[0]]})
+    nights.apply("file", {}, config={"websites": {"1.example": {"privacy": "private"}}})
+    nights.sync("office", *OFFICES[1:])
+    assert nights.everywhere() == set(OFFICES[1:])
+
+
+CORP, SHOP = "1.example", ["2.example", "3.example"]
+#: Arguments that select only the shops.
+SHOPS_ONLY: list[dict[str, Any]] = [{"websites": SHOP}, {"websites": ["[23].example"]}, {"except_websites": [CORP]}]
+
+
+@pytest.mark.parametrize("selection", SHOPS_ONLY, ids=str)
+def test_a_list_owns_nothing_on_websites_that_it_never_selected(nights: Nights, selection: dict[str, Any]) -> None:
+    nights.sync("office", "192.0.2.1", "192.0.2.2", **selection)
+    nights.sync("office", "192.0.2.1", **selection)
+    nights.sandbox.change_website(1, exclude_ips="192.0.2.2")
+    nights.sync("office", "192.0.2.1", release=[CORP], **selection, accept=["no_match"])
+    assert nights.lists()[CORP] == {"192.0.2.2"}
+    nights.sync("office", "192.0.2.1")
+    assert nights.lists()[CORP] == {"192.0.2.1", "192.0.2.2"}
+
+
+def test_why_says_for_which_websites_a_list_has_an_entry(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
+    nights.sync("first", "192.0.2.1")
+    nights.sync("first", "192.0.2.1", except_websites=[CORP])
+    nights.sync("second", "192.0.2.1", websites=["*.example", CORP])
+    nights.sync("third", "192.0.2.1", websites=SHOP, per_website={SHOP[0]: ["192.0.2.9"]})
+    capsys.readouterr()
+    assert main(["why", "192.0.2.1", "--state-path", str(nights.folder)]) == 0
+    rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert [row[2] for row in rows] == [
+        "FOR", "all websites except 1.example", "*.example and 1 more", "2.example and 1 more",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("selection", SHOPS_ONLY, ids=str)
+def test_a_list_protects_nothing_on_websites_that_it_does_not_select(nights: Nights, selection: dict[str, Any]) -> None:
+    nights.sync("office", "192.0.2.5", **selection)
+    nights.sync("corp", "192.0.2.5", "192.0.2.6", websites=[CORP])
+    nights.sync("corp", "192.0.2.6", websites=[CORP])
+    assert nights.lists() == {CORP: {"192.0.2.6"}, **{one: {"192.0.2.5"} for one in SHOP}}
+
+
+def test_what_left_a_list_leaves_the_websites_that_it_selects_no_more_with_release(nights: Nights) -> None:
+    nights.sync("office", "192.0.2.1")
+    nights.sync("office", "192.0.2.1", websites=SHOP)
+    assert nights.everywhere() == {"192.0.2.1"}
+    nights.sync("office", "192.0.2.1", websites=SHOP, release=[CORP])
+    assert nights.lists() == {CORP: set(), **{one: {"192.0.2.1"} for one in SHOP}}
+
+
+@pytest.mark.parametrize("note", ["203.0.113.5 home of Eve", "203.0.113.5#home of Eve", "2001:db8::5 (Bob, home)"])
+def test_a_note_without_a_hash_is_a_line_of_people(nights: Nights, note: str) -> None:
+    nights.sandbox.change_website(1, exclude_ips=f"{note}\n{OTHER}")
+    nights.sync("office", SHARED, OTHER)
+    nights.sync("office", SHARED)
+    assert nights.lists() == {CORP: {note, SHARED}, **{one: {SHARED} for one in SHOP}}
+
+
+def test_a_line_that_is_no_entry_is_in_the_error_and_the_other_websites_are_synced(nights: Nights) -> None:
+    nights.sandbox.change_website(1, exclude_ips="203.0.113.5, 203.0.113.6")
+    with pytest.raises(BulkError) as caught:
+        nights.sync("office", SHARED)
+    assert caught.value.failures == {
+        "1.example (id 1)": "exclude_ips has the line '203.0.113.5, 203.0.113.6', which is not one entry, so "
+        "mode='managed' could lose it. Correct it on the website: one entry per line, and a comment after ' # '"
+    }
+    assert nights.lists() == {CORP: {"203.0.113.5, 203.0.113.6"}, **{one: {SHARED} for one in SHOP}}
+
+
+def test_the_error_of_a_guard_keeps_what_was_accepted(nights: Nights) -> None:
+    """Following one message after the other would alternate for ever."""
+    offices = [f"203.0.113.{number}" for number in range(12)]
+    nights.sync("office", *offices)
+    wrong: dict[str, Any] = {"except_websites": ["*.typo.example"]}
+    with pytest.raises(AirflowFailException, match=re.escape("set accept=['no_match'] on")):
+        nights.sync("office", offices[0], **wrong)
+    with pytest.raises(AirflowFailException, match=re.escape("set accept=['no_match', 'loss'] on")):
+        nights.sync("office", offices[0], accept=["no_match"], **wrong)
+    nights.sync("office", offices[0], accept=["no_match", "loss"], **wrong)
+    assert nights.everywhere() == {offices[0]}

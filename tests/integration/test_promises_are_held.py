@@ -1,0 +1,207 @@
+"""Break the code on purpose, once for each promise of docs/guarantees.md: a test of the promise must notice it.
+
+So a test that is made shorter, or goes, cannot take the only catch with it unseen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "airflow_provider_analytics"
+
+
+class Break(NamedTuple):
+    """A change of the code that breaks a promise.
+
+    :param promise: heading of the promise.
+    :param module: module below the package.
+    :param old: text of its source, which occurs once.
+    :param new: text in its place.
+    :param test: path of a file of tests, and part of the name of the test that fails.
+    """
+
+    promise: str
+    module: str
+    old: str
+    new: str
+    test: tuple[str, str]
+
+
+BREAKS = [
+    Break(
+        "A list is complete",
+        "api.listing",
+        "if second.total != total or before != after:",
+        "if False:",
+        ("integration/api/test_fault_matrix.py", "every_case_holds"),
+    ),
+    Break(
+        "A list is complete",
+        "api.listing",
+        "if not end.keys() <= self.ids.keys() or (self.ids and last not in end):",
+        "if False:",
+        ("integration/api/test_deleted_rows.py", "a_total_that_leaves_out_deleted"),
+    ),
+    Break(
+        "A list is complete",
+        "api.listing",
+        "if differing or self.total != back.total:",
+        "if False:",
+        ("integration/api/test_fault_matrix.py", "every_case_holds"),
+    ),
+    Break(
+        "A website is created once",
+        "api.transport",
+        'if method == "POST" and may_have_been_applied(error):',
+        "if False:",
+        ("integration/api/test_rate_limits.py", "a_create_is_repeated"),
+    ),
+    Break(
+        "A website is created once",
+        "api.client",
+        "            if len(same) > 1:",
+        "            if False:",
+        ("integration/api/test_look_up.py", "two_creates_at_the_same_time"),
+    ),
+    Break(
+        "A success is verified",
+        "api.verification",
+        "lacks=[wanted[one] for one in missing - gone],",
+        "lacks=[],",
+        ("integration/reconcile/test_misbehaving_services.py", "no_way_to_write"),
+    ),
+    Break(
+        "A success is verified",
+        "reconcile.apply",
+        "comparison.not_applied = comparison.not_applied or self._sender.still_wanted(record)",
+        "",
+        ("integration/reconcile/test_two_tasks.py", "an_own_entry"),
+    ),
+    Break(
+        "A service that resets values damages at most two websites per run",
+        "reconcile.apply",
+        "if comparison.lost and not self._is_done_by_others(comparison.lost):",
+        "if False:",
+        ("integration/reconcile/test_misbehaving_services.py", "two_websites_are_changed_and_put_back"),
+    ),
+    Break(
+        "A service that resets values damages at most two websites per run",
+        "reconcile.apply",
+        "            how = self._put_back(result, comparison)",
+        "            how = _PUT_BACK",
+        ("integration/reconcile/test_misbehaving_services.py", "two_websites_are_changed_and_put_back"),
+    ),
+    Break(
+        "Tasks and people may work at the same time",
+        "reconcile.apply",
+        "        if len(self._wrong) > 1:",
+        "        if self._wrong:",
+        ("integration/reconcile/test_two_tasks.py", "two_tasks_at_once"),
+    ),
+    Break(
+        "A deleted website is gone",
+        "reconcile.apply",
+        "            if record is None or is_other:\n                self._confirm",
+        "            if True:\n                self._confirm",
+        ("integration/reconcile/test_misbehaving_services.py", "a_delete"),
+    ),
+    Break(
+        "A deleted website is gone",
+        "reconcile.sending",
+        '            self._check_domain(result.planned, record, "not deleted")\n',
+        "",
+        ("integration/reconcile/test_apply.py", "deletes_look_at_the_domain"),
+    ),
+    Break(
+        "Changes of others are kept",
+        "reconcile.sending",
+        "            computed = self._change_of(record)",
+        "            computed = result.planned",
+        ("integration/reconcile/test_second_writer.py", "typed_by_hand"),
+    ),
+    Break(
+        "A managed list owns what it lists",
+        "reconcile.lists",
+        "            return tuple(one for one in rows if one not in kept)",
+        "            return tuple(rows)",
+        ("integration/reconcile/test_shared_lists.py", "another_list"),
+    ),
+    Break(
+        "A failure is safe",
+        "reconcile.apply",
+        "one for one in self._results if one.unconfirmed or (one.sent",
+        "one for one in self._results if (one.sent",
+        ("integration/reconcile/test_two_tasks.py", "a_lost_answer"),
+    ),
+    Break(
+        "An empty list clears nothing",
+        "reconcile.guards",
+        "    if limit == 1 or not deleted or len(deleted) < plan.websites:",
+        "    if True:",
+        ("unit/reconcile/test_plan.py", ""),
+    ),
+    Break(
+        "An approved plan is checked whole",
+        "reconcile.approval",
+        "            if problem:\n                raise ValueError",
+        "            if False:\n                raise ValueError",
+        ("unit/reconcile/test_approval.py", ""),
+    ),
+    Break(
+        "A snapshot is complete or does not exist",
+        "snapshots.reader",
+        "        if not exists(partition.success):\n            return None\n",
+        "",
+        ("unit/snapshots/test_snapshot_publish.py", ""),
+    ),
+    Break(
+        "A stopped task stops",
+        "api.stopping",
+        "return self.is_set and (is_read or time.monotonic() - self._since >= GRACE_SECONDS)",
+        "return False",
+        ("integration/api/test_stopped_requests.py", "a_read_is_given_up"),
+    ),
+    Break(
+        "Secrets are not disclosed",
+        "readable",
+        "    text = _mask(text, least)\n    if breaks",
+        "    if breaks",
+        ("security/test_the_service_shows_the_key.py", ""),
+    ),
+    Break(
+        "Files of others stay",
+        "snapshots.retention",
+        "    if days and not any(has_manifest(dataset.partition(day)) for day in days):",
+        "    if False:",
+        ("security/test_prune_and_files_of_others.py", ""),
+    ),
+]
+
+
+@pytest.mark.repository
+@pytest.mark.slow
+@pytest.mark.chosen(6)
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda one: f"{one.promise}: {one.module}")
+def test_a_break_is_noticed(broken: Break) -> None:
+    path, name = broken.test
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "breaking"]
+    command += ["--break", f"{PACKAGE}.{broken.module}", broken.old, broken.new, f"tests/{path}", "-k", name]
+    support = str(ROOT / "tests" / "support")
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": support}, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 1, f"no test of {path} with {name!r} fails any more:\n{done.stdout[-2000:]}"
+
+
+def test_each_promise_is_broken_once() -> None:
+    document = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    promises = set(re.findall(r"^## (.+)$", document.partition("\n## Conditions")[0], re.MULTILINE))
+    assert promises == {one.promise for one in BREAKS}

@@ -1,0 +1,55 @@
+"""What ``make test`` leaves out: slow tests that are not chosen, and parameters whose pairs other cases have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+
+import pytest
+
+#: Markers of tests that take seconds, not milliseconds. Those that are also marked ``chosen`` run nevertheless.
+SLOW = frozenset({"kill", "browser", "system", "slow"})
+#: From so many cases of one function on, not each combination of its parameters runs.
+MANY = 12
+
+#: Two parameters of a case, with their values.
+Pair = tuple[tuple[str, str], ...]
+
+
+def divided(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Return the tests of ``make test``, and those that it leaves out."""
+    by_function: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        by_function.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    chosen = {item for cases in by_function.values() for item in _of_one_function(cases)}
+    return [item for item in items if item in chosen], [item for item in items if item not in chosen]
+
+
+def _of_one_function(cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
+    mark = cases[0].get_closest_marker("chosen")
+    if mark is not None:
+        number = mark.args[0] if mark.args else len(cases)
+        return [cases[len(cases) * place // number] for place in range(min(number, len(cases)))]
+    return pairwise([item for item in cases if not SLOW & {one.name for one in item.iter_markers()}])
+
+
+def pairwise(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield cases of one function until each value of a parameter met each value of every other one.
+
+    One parameter at a time would hide what only two of them together show.
+    """
+    left = {item: _pairs(item) for item in cases}
+    if len(cases) < MANY or not any(left.values()):
+        yield from cases
+        return
+    missing: set[Pair] = set().union(*left.values())
+    while missing:
+        best = max(left, key=lambda item: len(left[item] & missing))
+        missing -= left.pop(best)
+        yield best
+
+
+def _pairs(item: pytest.Item) -> set[Pair]:
+    callspec = getattr(item, "callspec", None)
+    parameters = [(name, repr(value)) for name, value in callspec.params.items()] if callspec else []
+    return set(combinations(parameters, 2))

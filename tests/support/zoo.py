@@ -1,0 +1,566 @@
+"""Services that are no plain Laravel application: the sandbox with odd shapes, habits and errors, by option.
+
+:class:`Zoo` is a :class:`SandboxServer` with the options of :class:`ZooOptions` and two more fields of faults.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+from urllib.parse import parse_qsl, quote, urlencode
+
+import idna
+from pydantic import Field, field_validator
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from airflow_provider_analytics.sandbox.app import App
+from airflow_provider_analytics.sandbox.faults import Fault
+from airflow_provider_analytics.sandbox.fields import DEFAULTS, LIST_PARAMETERS
+from airflow_provider_analytics.sandbox.fields import Field as Parameter
+from airflow_provider_analytics.sandbox.laravel import ApiError, Page
+from airflow_provider_analytics.sandbox.options import Options
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
+from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.sandbox.service import ACCOUNT, Service
+from airflow_provider_analytics.sandbox.store import Store, Website
+
+Write = Literal["create", "update", "delete"]
+_PROXY_PAGE = "<!DOCTYPE html><title>Access denied</title><p>This request was blocked by a proxy."
+_LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
+_LISTS = ("exclude_params", "exclude_ips")
+#: Templates of stored domains.
+_DOMAINS = {"with www": "www.{}", "with scheme": "https://{}", "with port": "{}:443", "with slash": "{}/"}
+
+
+class ZooOptions(Options):
+    """What services do otherwise. The defaults are those of the sandbox."""
+
+    #: Reject unknown query parameters and form fields instead of ignoring them.
+    strict_parameters: bool = True
+
+    # Lists
+
+    #: Number of the first page.
+    first_page: int = Field(default=1, ge=0, le=1)
+    #: Whether the page parameter is the number of websites to skip.
+    by_offset: bool = False
+    #: Key of the websites in a list response; None: the list is a bare JSON array. A dot separates nested keys. With
+    #: ``data.data``, the metadata are in the same object as the inner list.
+    list_key: str | None = "data"
+    #: Key of another list of objects next to the websites.
+    lists_beside: str | None = None
+    #: Actual sort key of the list if ``id`` is requested.
+    order: Literal["id", "domain"] = "id"
+    #: Place of the page metadata: under ``meta``, at the top level as Laravel's paginators have them, or nowhere.
+    metadata: Literal["meta", "flat", "none"] = "meta"
+    #: Place of links: by name as well, only as a list in the metadata, in the header ``Link``, or nowhere.
+    links: Literal["given", "list", "header", "absent"] = "given"
+    #: Parameters that are validated but have no effect. ``sort`` includes ``sort_by``. Without ``per_page``, a page
+    #: contains the whole list.
+    ignored: frozenset[Literal["page", "per_page", "sort", "search", "favorite"]] = frozenset()
+    #: How ``favorite`` of a list is parsed; of texts, only the empty one and "0" are false.
+    favorite_filter: Literal["boolean", "truth of text"] = "boolean"
+    #: Which domains ``search`` finds. ``late``: as at the previous search.
+    search_matches: Literal["part", "case", "start", "label", "exact", "late", "nothing"] = "part"
+    #: Fields that are missing in the rows of a list.
+    list_hides: frozenset[str] = frozenset()
+    #: Maximum number of websites per page.
+    page_size_limit: int | None = Field(default=None, ge=1)
+    #: Added to the requested page number: -1 repeats the previous page, 1 skips one.
+    page_offset: int = 0
+    #: What the total counts: the list, or the websites on the page after ``row_cap``.
+    total: Literal["given", "page"] = "given"
+    #: Added to the total.
+    total_offset: int = 0
+    #: Maximum of the total and thereby of the last page. Later pages are still returned.
+    total_cap: int | None = Field(default=None, ge=1)
+    #: Number of websites of a list that pages can return.
+    row_cap: int | None = Field(default=None, ge=1)
+    #: Response for a page after the last one: an empty page, status 404, or the last page again.
+    behind_last: Literal["empty", "not found", "last"] = "empty"
+    #: Page number in the metadata.
+    current_page: Literal["served", "asked", "wrong", "absent"] = "served"
+
+    # Records
+
+    #: Key of a record; None: bare. A dot separates nested keys. With ``data:attributes``, ``data`` has the id, and
+    #: ``attributes`` with the other fields.
+    record_key: str | None = "data"
+    #: Write all integers as text.
+    numbers_as_text: bool = False
+    #: Write ``favorite`` as true/false, as 1/0, as "true"/"false", or false as null.
+    favorite_as: Literal["boolean", "integer", "text", "null"] = "boolean"
+    #: Write ``email`` and ``exclude_bots`` as 0/1 or as false/true.
+    flags_as: Literal["integer", "boolean"] = "integer"
+    #: How exclusion lists are written; ``cut`` to 20 characters.
+    lists_as: Literal["lines", "CR LF", "commas", "blanks", "br", "json", "array", "cut", "cut with dots", "null"] = (
+        "lines"
+    )
+    #: Status for a website that does not exist; 200 has a message instead of the record.
+    missing: Literal["404", "410", "403", "200"] = "404"
+    #: Response to a wrong key: a status, a redirect to a login page, or 200 with the login page.
+    wrong_key: Literal["401", "403", "redirect", "page"] = "401"
+    #: First field of the account.
+    account_shows: Literal["id", "uuid", "email", "name", "nothing"] = "id"
+    #: Additional fields of records, as templates with ``{password}``, ``{api_key}`` and ``{domain}``.
+    extra_fields: Mapping[str, str] = {}
+
+    # Writes
+
+    create_status: int = Field(default=201, ge=200, le=299)
+    update_status: int = Field(default=200, ge=200, le=299)
+    delete_status: int = Field(default=200, ge=200, le=299)
+    #: Operations whose response has no body, as with status 204.
+    empty_answers: frozenset[Write] = frozenset()
+    #: Operations whose response has a message instead of the record.
+    message_answers: frozenset[Write] = frozenset()
+    #: Operations whose response has the values that were sent, whatever is stored.
+    echoes: frozenset[Literal["create", "update"]] = frozenset()
+    #: Operations whose response has only the id and the domain.
+    short_answers: frozenset[Literal["create", "update"]] = frozenset()
+    #: Effect of a delete: remove the website, mark it with ``deleted_at`` and still return it, or keep it.
+    deletes: Literal["remove", "mark", "keep"] = "remove"
+    #: Effect of an update on fields that were not sent.
+    updates: Literal["keep others", "reset others"] = "keep others"
+    #: Stored part of an exclusion list. ``new lines``: all if none is new. ``normalized``: sorted, upper case, unique.
+    lists_stored: Literal[
+        "all", "new lines", "last line", "no comments", "no networks", "40 characters", "normalized"
+    ] = "all"
+    #: How a domain is stored.
+    domain_as: Literal[
+        "sent", "ascii", "unicode", "lower", "without www", "with www", "with scheme", "with port", "with slash",
+        "IDNA 2003",
+    ] = "sent"  # fmt: skip
+    #: Fields that are validated but never stored.
+    ignored_fields: frozenset[str] = frozenset()
+    #: Headers without which a proxy in front returns status 403 and an HTML page.
+    required_headers: Mapping[str, str] = {}
+
+    @field_validator("ignored_fields")
+    @classmethod
+    def _are_fields(cls, names: frozenset[str]) -> frozenset[str]:
+        if names - set(DEFAULTS):
+            raise ValueError(f"{sorted(names - set(DEFAULTS))} are no fields")
+        return names
+
+
+class ZooFault(Fault):
+    """A fault with two more fields."""
+
+    #: Options for these requests.
+    options: dict[str, Any] = Field(default_factory=dict)
+    #: Replace the body by an error that repeats the header Authorization and the form.
+    echo: bool = False
+
+    @field_validator("options")
+    @classmethod
+    def _are_options(cls, options: dict[str, Any]) -> dict[str, Any]:
+        ZooOptions().changed(options)
+        return options
+
+    @property
+    def replaces_body(self) -> bool:
+        return self.echo or super().replaces_body
+
+
+class ZooStore(Store):
+    """A store that can mark websites as deleted."""
+
+    def clear(self) -> None:
+        super().clear()
+        self._marked: dict[int, Website] = {}
+
+    def copy(self) -> ZooStore:
+        copied = super().copy()
+        copied._marked = dict(self._marked)
+        return copied
+
+    def mark(self, website_id: int) -> None:
+        """Mark a website as deleted."""
+        with self._lock:
+            if website_id in self._websites:
+                deleted = {**self._websites.pop(website_id), "deleted_at": "2026-11-20T00:00:00Z"}
+                self._marked[website_id] = deleted
+
+    def restore(self, website_id: int) -> bool:
+        """Remove the mark; return whether there was one."""
+        with self._lock:
+            if website_id not in self._marked:
+                return False
+            website = {name: value for name, value in self._marked.pop(website_id).items() if name != "deleted_at"}
+            self._websites = dict(sorted({**self._websites, website_id: website}.items()))
+            return True
+
+    def with_marked(self) -> Store:
+        """Return a copy in which the marked websites are like others."""
+        copied = self.copy()
+        copied._websites = dict(sorted({**copied._websites, **copied._marked}.items()))
+        return copied
+
+    def passwords(self) -> list[str]:
+        """Return the stored passwords."""
+        return [password for password in self._passwords.values() if password]
+
+
+class ZooService(Service):
+    """The operations, otherwise: it changes what the service understands, stores and returns."""
+
+    store_type = ZooStore
+    store: ZooStore
+    options: ZooOptions
+    api_key: str
+
+    def clear(self) -> None:
+        super().clear()
+        self._index: ZooStore | None = None
+
+    # What it understands
+
+    def values(self, raw: bytes, allowed: Sequence[Parameter]) -> dict[str, Any]:
+        options = self.options
+        if options.strict_parameters and options.favorite_filter == "boolean" and not self._counts_otherwise:
+            return super().values(raw, allowed)
+        names = {parameter.name for parameter in allowed}
+        pairs = []
+        for name, text in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
+            if name not in names and not options.strict_parameters:
+                continue
+            if name == "favorite" and "search" in names and options.favorite_filter == "truth of text":
+                text = "0" if text in ("", "0") else "1"
+            if name == options.page_parameter and self._counts_otherwise and text.isdecimal():
+                text = str(int(text) + 1)
+            pairs.append((name, text))
+        return super().values(urlencode(pairs).encode(), allowed)
+
+    @property
+    def _counts_otherwise(self) -> bool:
+        return self.options.by_offset or self.options.first_page == 0
+
+    def _obeyed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of a list that have an effect."""
+        ignored = {str(name) for name in self.options.ignored if name != "per_page"}
+        if "sort" in ignored:
+            ignored |= {"sort_by"}
+        defaults = {one.name: one.default for one in LIST_PARAMETERS if one.name in ignored}
+        order = {"sort_by": "domain"} if self.options.order == "domain" else {}
+        return {**values, **defaults, **order}
+
+    def find(self, store: Store, values: Mapping[str, Any]) -> list[Website]:
+        values, matches = self._obeyed(values), self.options.search_matches
+        search = values["search"]
+        if not search or matches == "part":
+            return super().find(store, values)
+        if matches == "late":
+            assert isinstance(store, ZooStore)
+            store, self._index = self._index or ZooStore(), store.copy()
+            return super().find(store, values)
+        found = super().find(store, {**values, "search": ""})
+        return [website for website in found if _matches(website["domain"], search, matches)]
+
+    def page(self, websites: list[Website], values: Mapping[str, Any]) -> Page:
+        options = self.options
+        size = len(websites) or 1 if "per_page" in options.ignored else values["per_page"]
+        size = min(size, options.page_size_limit or size)
+        selected = values["page"]
+        if options.paginator == "cursor":
+            cursor = None if "page" in options.ignored else selected
+            return super().page(websites, {**self._obeyed(values), "per_page": size, "page": cursor})
+        self._asked = ((selected or 1) - 1) // size + 1 if options.by_offset else selected or 1
+        last = _last(len(websites), size)
+        number = 1 if "page" in options.ignored else max(1, self._asked + options.page_offset)
+        if number > last and options.behind_last == "not found":
+            raise ApiError(404, "Invalid page.")
+        if number > last and options.behind_last == "last":
+            number = last
+        found = super().page(websites, {**values, "per_page": size, "page": number})
+        if options.row_cap is not None:
+            found = replace(found, websites=found.websites[: max(0, options.row_cap - (number - 1) * size)])
+        total = len(found.websites) if options.total == "page" else found.total
+        total = min(total, options.total_cap or total)
+        return replace(found, total=total, following=number + 1 if number < _last(total, size) else None)
+
+    def readable_store(self) -> Store:
+        store = super().readable_store()
+        assert isinstance(store, ZooStore)
+        return store.with_marked() if self.options.deletes == "mark" else store
+
+    # What it stores
+
+    def form(self, request: RecordedRequest, allowed: Sequence[Parameter]) -> dict[str, Any]:
+        options = self.options
+        self._sent = super().form(request, allowed)
+        stored = {name: value for name, value in self._sent.items() if name not in options.ignored_fields}
+        before = self.require(request, self.store) if request.operation == "update" else {}
+        for name in _LISTS:
+            if stored.get(name):
+                lines_before = (before.get(name) or "").split("\n")
+                stored[name] = "\n".join(_stored(stored[name].split("\n"), lines_before, options.lists_stored))
+        if "domain" in stored:
+            stored["domain"] = _domain(stored["domain"], options.domain_as)
+        return {**DEFAULTS, **stored} if before and options.updates == "reset others" else stored
+
+    def delete_website(self, request: RecordedRequest) -> Response:
+        if self.options.deletes == "remove":
+            return super().delete_website(request)
+        website = self.require(request, self.store)
+        if self.options.deletes == "mark":
+            self.save_earlier()
+            self.store.mark(website["id"])
+        return JSONResponse({"id": website["id"], "object": "website", "deleted": True})
+
+    # What it returns
+
+    def respond(self, request: RecordedRequest, options: Options) -> Response:
+        assert isinstance(options, ZooOptions)
+        if any(request.header(name) != value for name, value in options.required_headers.items()):
+            return HTMLResponse(_PROXY_PAGE, 403, {"CF-Ray": "8f00sandbox-AMS"})
+        response = super().respond(request, options)
+        if not isinstance(response, JSONResponse):
+            return response
+        content = json.loads(bytes(response.body))
+        kept = {name: response.headers[name] for name in response.headers if not name.startswith("content-")}
+        if response.status_code >= 400:
+            return self._error(response.status_code, content, kept)
+        if request.operation == "list":
+            links = content["links"]
+            if options.links == "header":
+                kept["Link"] = ", ".join(f'<{link}>; rel="{name}"' for name, link in links.items() if link)
+            content = self._list(content)
+        elif request.operation == "account":
+            content = self._wrapped(_account(options.account_shows))
+        elif "data" in content:
+            content = self._wrapped(self._record(content["data"], str(request.operation)))
+        if options.numbers_as_text:
+            content = _as_text(content)
+        return self._answer(str(request.operation), response.status_code, content, kept)
+
+    def _answer(self, operation: str, status: int, content: Any, headers: Mapping[str, str]) -> Response:
+        if operation in ("create", "update", "delete"):
+            status = getattr(self.options, f"{operation}_status")
+            if operation in self.options.empty_answers or status == 204:
+                return Response(status_code=status, headers=headers)
+            if operation in self.options.message_answers:
+                content = {"message": f"The {operation} was successful."}
+        return JSONResponse(content, status, headers)
+
+    def _error(self, status: int, content: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+        message = content["message"]
+        if status == 401 and self.options.wrong_key == "redirect":
+            return RedirectResponse(f"{self._root}/login", 302)
+        if status == 401 and self.options.wrong_key == "page":
+            return HTMLResponse(_LOGIN)
+        if status == 401:
+            status = int(self.options.wrong_key)
+        if message.startswith("No query results"):
+            status = int(self.options.missing)
+        return JSONResponse(content, status, headers)
+
+    def _list(self, content: dict[str, Any]) -> Any:
+        options = self.options
+        rows = [self._record(website, "list") for website in content["data"]]
+        meta, links = self._meta(content["meta"]), content["links"]
+        if options.list_key is None:
+            return rows
+        *outer, key = options.list_key.split(".")
+        body: Any = {key: rows}
+        if options.metadata == "meta":
+            body |= {"meta": meta, "links": links} if options.links == "given" else {"meta": meta}
+        elif options.metadata == "flat":
+            body |= meta
+            if options.links == "given":
+                body |= {f"{name}_page_url": link for name, link in links.items()}
+        if options.lists_beside is not None:
+            body[options.lists_beside] = [{"id": 1, "name": "All"}]
+        for name in reversed(outer):
+            body = {name: body}
+        if not self._counts_otherwise:
+            return body
+        size = meta.get("per_page", 1) if options.by_offset else 1
+        first = 0 if options.by_offset else options.first_page
+        pattern = rf"([?&]{re.escape(quote(options.page_parameter))}=)(\d+)"
+        return json.loads(re.sub(pattern, lambda one: f"{one[1]}{first + (int(one[2]) - 1) * size}", json.dumps(body)))
+
+    def _meta(self, meta: dict[str, Any]) -> dict[str, Any]:
+        options = self.options
+        if options.links not in ("given", "list") or options.by_offset:
+            meta.pop("links", None)
+        if "total" in meta:
+            total = meta["total"] + options.total_offset
+            meta["total"] = min(total, options.total_cap or total)
+            meta["last_page"] -= 1 - options.first_page
+        if "current_page" in meta:
+            number = {"asked": self._asked, "wrong": self._asked + 1}.get(options.current_page, meta["current_page"])
+            meta["current_page"] = number - 1 + options.first_page
+            if options.current_page == "absent" or options.by_offset:
+                del meta["current_page"]
+        return meta
+
+    def _record(self, website: Website, operation: str) -> dict[str, Any]:
+        options = self.options
+        shown: dict[str, Any] = {**website, **self._sent} if operation in options.echoes else dict(website)
+        for name in ("email", "exclude_bots") if options.flags_as == "boolean" else ():
+            shown[name] = bool(shown[name])
+        favorite = shown["favorite"]
+        shown["favorite"] = {
+            "boolean": favorite, "integer": int(favorite), "text": str(favorite).lower(), "null": favorite or None,
+        }[options.favorite_as]  # fmt: skip
+        for name in _LISTS:
+            if shown.get(name):
+                shown[name] = _written(shown[name], options.lists_as)
+        password = self.store.password(website["id"]) or ""
+        for name, template in options.extra_fields.items():
+            shown[name] = template.format(password=password, api_key=self.api_key, domain=website["domain"])
+        if operation in options.short_answers:
+            return {name: shown[name] for name in ("id", "domain")}
+        return {name: value for name, value in shown.items() if operation != "list" or name not in options.list_hides}
+
+    def _wrapped(self, record: dict[str, Any]) -> Any:
+        if self.options.record_key is None:
+            return record
+        path, _, inner = self.options.record_key.partition(":")
+        wrapped: Any = {"id": record.pop("id", None), inner: record} if inner else record
+        for name in reversed(path.split(".")):
+            wrapped = {name: wrapped}
+        return wrapped
+
+
+def _account(first: str) -> dict[str, Any]:
+    names = {
+        "id": ("id", "email", "name"), "uuid": ("uuid", "email", "name"), "email": ("email", "name"),
+        "name": ("name",), "nothing": ("plan",),
+    }[first]  # fmt: skip
+    account = {**ACCOUNT, "uuid": "00000000-0000-4000-8000-000000000001", "plan": "unlimited"}
+    return {name: account[name] for name in names}
+
+
+def _last(total: int, size: int) -> int:
+    return max(1, -(-total // size))
+
+
+def _matches(domain: str, search: str, how: str) -> bool:
+    low, wanted = domain.lower(), search.lower()
+    return {
+        "case": search in domain,
+        "start": low.startswith(wanted),
+        "label": f".{wanted}." in f".{low}.",
+        "exact": low == wanted,
+        "nothing": False,
+    }[how]
+
+
+def _written(text: str, how: str) -> Any:
+    lines = text.split("\n")
+    return {
+        "lines": text, "CR LF": "\r\n".join(lines), "commas": ",".join(lines), "blanks": " ".join(lines),
+        "br": "<br>".join(lines), "json": json.dumps(lines), "array": lines, "cut": text[:20],
+        "cut with dots": text if len(text) <= 20 else f"{text[:20]}...", "null": None,
+    }[how]  # fmt: skip
+
+
+def _stored(lines: list[str], before: list[str], how: str) -> list[str]:
+    without_comments = [line.partition("#")[0].strip() for line in lines]
+    return {
+        "all": lines,
+        "new lines": [line for line in lines if line not in before] or lines,
+        "last line": lines[-1:],
+        "no comments": [line for line in without_comments if line],
+        "no networks": [line for line in lines if "/" not in line],
+        "40 characters": "\n".join(lines)[:40].split("\n"),
+        "normalized": sorted({line.strip().upper() for line in lines}),
+    }[how]
+
+
+def _domain(domain: str, how: str) -> str:
+    if how == "lower":
+        return domain.lower()
+    if how == "without www":
+        return domain.removeprefix("www.")
+    if how in _DOMAINS:
+        return _DOMAINS[how].format(domain.removeprefix("www."))
+    try:
+        if how == "IDNA 2003":
+            return domain.encode("idna").decode()  # Python's codec
+        if how == "ascii":
+            return idna.encode(domain, uts46=True).decode()
+        if how == "unicode":
+            return idna.decode(domain, uts46=True)
+    except UnicodeError:  # such as an underscore
+        return domain.lower()
+    return domain
+
+
+def _as_text(value: Any) -> Any:
+    """Return JSON with text in place of integers."""
+    if isinstance(value, dict):
+        return {name: _as_text(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_as_text(one) for one in value]
+    return str(value) if type(value) is int else value
+
+
+#: Called for each request before it is processed.
+Meanwhile = Callable[[RecordedRequest], Fault | Awaitable[Fault | None] | None]
+
+
+class _App(App):
+    fault_type = ZooFault
+    service_type = ZooService
+    service: ZooService
+
+    def __init__(self, api_key: str, *arguments: Any) -> None:
+        super().__init__(api_key, *arguments)
+        self.service.api_key = api_key
+        self.reset()
+
+    def reset(self) -> None:
+        super().reset()
+        self.meanwhile: Meanwhile = lambda _: None
+
+    async def next_fault(self, request: RecordedRequest) -> Fault:
+        act = self.meanwhile(request)
+        fault = await act if isinstance(act, Awaitable) else act
+        return fault or await super().next_fault(request)
+
+    def process(self, request: RecordedRequest, fault: Fault) -> Response:
+        if not isinstance(fault, ZooFault):
+            return super().process(request, fault)
+        if fault.echo:
+            text = request.body.decode("latin-1")
+            fields = {name: [value] for name, value in parse_qsl(text, keep_blank_values=True)}
+            message = f"Could not handle Authorization: {request.header('authorization')} with body {text}"
+            fault = fault.model_copy(update={"body": {"message": message, "errors": fields}})
+        before = self.options
+        self.options = before.changed(fault.options)
+        try:
+            return super().process(request, fault)
+        finally:
+            self.options = before
+
+
+class Zoo(SandboxServer):
+    """A sandbox that can play any of these services."""
+
+    _app_type = _App
+    _options_type = ZooOptions
+    _app: _App
+
+    @property
+    def options(self) -> ZooOptions:
+        """Current options."""
+        assert isinstance(self._app.options, ZooOptions)
+        return self._app.options
+
+    @property
+    def store(self) -> ZooStore:
+        """The websites."""
+        return self._app.service.store
+
+    def meanwhile(self, act: Meanwhile) -> None:
+        """Call ``act`` before each request is processed, until :meth:`reset`; apply the fault that it returns.
+
+        If ``act`` is asynchronous, it is awaited.
+        """
+        self._app.meanwhile = act

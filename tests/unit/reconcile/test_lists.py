@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Identity, Lists, Run, Table
+from airflow_provider_analytics.reconcile.maintained import Resolved, Source
+
+OFFICE = Identity("https://stats.example.com", "1", "office")
+VPN = replace(OFFICE, list="vpn")
+TODAY = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
+RUN = Run("dag/run", "sync", TODAY.isoformat())
+A = {"id": 1, "domain": "www.a.example", "exclude_ips": "1.1.1.1\n2.2.2.2"}
+B = {"id": 2, "domain": "b.example", "exclude_ips": "1.1.1.1"}
+
+
+def ips(**scopes: str) -> dict[str, dict[str, dict[str, Source]]]:
+    """Return the rows of a run: scope (``everywhere`` for all websites) to entries separated by blanks."""
+    named = {EVERYWHERE if scope == "everywhere" else scope: entries.split() for scope, entries in scopes.items()}
+    return {"exclude_ips": {scope: dict.fromkeys(entries, Source()) for scope, entries in named.items()}}
+
+
+def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE) -> Lists:
+    """Return the tables of the last of some runs of a list, ``days`` apart; the last one is today."""
+    before = table = Table(identity)
+    for number, scopes in enumerate(nights, 1 - len(nights)):
+        at = TODAY + number * timedelta(days=days)
+        before, table = table, table.noting(scopes, {}, replace(RUN, began=at.isoformat()), at.date())
+    return Lists(before, table, (), TODAY.date(), nights[-1], RUN)
+
+
+def entries(lists: Lists, scope: str = EVERYWHERE) -> dict[str, tuple[str, str]]:
+    rows = lists.table.rows["exclude_ips"][scope]
+    return {entry: (source.since, source.left) for entry, source in rows.items()}
+
+
+def test_an_entry_has_the_day_it_came_and_the_day_it_left() -> None:
+    nights = [ips(everywhere="1.1.1.1 2.2.2.2"), ips(everywhere="1.1.1.1"), ips(everywhere="1.1.1.1")]
+    assert entries(after(*nights)) == {"1.1.1.1": ("2026-11-21", ""), "2.2.2.2": ("2026-11-21", "2026-11-22")}
+    assert entries(after(*nights, ips(everywhere="2.2.2.2"))) == {
+        "1.1.1.1": ("2026-11-20", "2026-11-23"),
+        "2.2.2.2": ("2026-11-23", ""),  # it came back
+    }
+
+
+@pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])
+def test_what_left_is_forgotten_after_90_days(days: int, is_there: bool) -> None:
+    left = after(ips(everywhere="1.1.1.1"), ips(everywhere=""))
+    later = left.table.noting(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
+    assert ("1.1.1.1" in later.rows["exclude_ips"][EVERYWHERE]) is is_there
+
+
+def test_a_scope_that_is_not_named_any_more_has_left() -> None:
+    lists = after(ips(everywhere="1.1.1.1", **{"b.example": "2.2.2.2"}), ips(everywhere="1.1.1.1"))
+    assert entries(lists, "b.example") == {"2.2.2.2": ("2026-11-22", "2026-11-23")}
+    assert entries(lists)["1.1.1.1"] == ("2026-11-22", "")
+    # The other field of the list is another matter: another task may have it.
+    both = {"exclude_params": {EVERYWHERE: {"gclid": Source()}}, **ips(everywhere="1.1.1.1")}
+    assert not after(both, ips(everywhere="")).table.rows["exclude_params"][EVERYWHERE]["gclid"].left
+
+
+@pytest.mark.parametrize("scope", ["everywhere", "www.a.example", "*.a.example", "1"])
+def test_a_list_owns_what_it_has_and_what_left_it_where_it_has_it(scope: str) -> None:
+    lists = after(ips(**{scope: "1.1.1.1 2.2.2.2"}), ips(**{scope: "2.2.2.2"}))
+    assert set(lists.owned("exclude_ips", A)) == {"1.1.1.1", "2.2.2.2"}
+    assert set(lists.owned("exclude_ips", B)) == ({"1.1.1.1", "2.2.2.2"} if scope == "everywhere" else set())
+    assert lists.owned("exclude_params", A) == ()
+
+
+def test_an_entry_has_left_a_website_if_it_has_left_all_of_its_scopes() -> None:
+    lists = after(ips(everywhere="1.1.1.1"), ips(everywhere="", **{"b.example": "1.1.1.1"}))
+    rows = {record["domain"]: lists.table.entries_of("exclude_ips", record) for record in (A, B)}
+    assert {domain: bool(found["1.1.1.1"].left) for domain, found in rows.items()} == {
+        "www.a.example": True,
+        "b.example": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("other", "days", "kept"),
+    [
+        pytest.param([ips(everywhere="1.1.1.1")], 0, True, id="of all websites"),
+        pytest.param([ips(**{"www.a.example": "1.1.1.1"})], 0, True, id="of this website"),
+        pytest.param([ips(**{"*.a.example": "1.1.1.1"})], 0, True, id="of a pattern"),
+        pytest.param([ips(**{"b.example": "1.1.1.1"})], 0, False, id="of another website"),
+        pytest.param([ips(everywhere="1.1.1.1"), ips(everywhere="")], 0, False, id="it has left"),
+        pytest.param([ips(everywhere="1.1.1.1")], 30, True, id="30 days ago"),
+        pytest.param([ips(everywhere="1.1.1.1")], 31, False, id="31 days ago"),
+    ],
+)
+def test_what_another_list_has_is_kept_for_30_days_after_its_last_run(other: list[Any], days: int, kept: bool) -> None:
+    mine = after(ips(everywhere="1.1.1.1 2.2.2.2"), ips(everywhere=""))
+    vpn = after(*other, identity=VPN).table
+    both = replace(mine, others=[vpn], today=mine.today + timedelta(days=days))
+    assert set(both.owned("exclude_ips", A)) == {"2.2.2.2"} | (set() if kept else {"1.1.1.1"})
+    assert both.kept("exclude_ips", A) == ({"1.1.1.1": "vpn"} if kept else {})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_doubted"),
+    [
+        ("3.3.3.3", "", True),
+        ("1.1.1.1", "", False),  # the row shows it: it can be removed
+        ("3.3.3.3", "3.3.3.3", False),
+        ("", "3.3.3.3", False),
+    ],
+)
+def test_a_row_without_an_entry_that_leaves_is_doubted(before: str, now: str, is_doubted: bool) -> None:
+    lists = after(ips(everywhere=before), ips(everywhere=now))
+    assert lists.doubts(A) is is_doubted
+    # Once is enough: a website that does not have it is not read in every run.
+    assert not after(ips(everywhere=before), ips(everywhere=now), ips(everywhere=now)).doubts(A)
+
+
+def test_what_two_chunks_of_a_run_note_is_one_table() -> None:
+    one = after(ips(everywhere="1.1.1.1", **{"b.example": "2.2.2.2"})).table
+    other = after(ips(everywhere="3.3.3.3")).table
+    both = one.with_rows_of(other)
+    assert {scope: set(rows) for scope, rows in both.rows["exclude_ips"].items()} == {
+        EVERYWHERE: {"1.1.1.1", "3.3.3.3"},
+        "b.example": {"2.2.2.2"},
+    }
+
+
+def test_the_items_of_a_list_are_its_distinct_entries_and_host_names() -> None:
+    scopes = ips(everywhere="1.1.1.1 2.2.2.2", **{"b.example": "2.2.2.2"})
+    scopes["exclude_ips"][EVERYWHERE] |= dict.fromkeys(["3.3.3.3", "3.3.3.4"], Source(names=("vpn.example.com",)))
+    assert after(ips(everywhere="9.9.9.9"), scopes).table.items("exclude_ips") == {
+        "1.1.1.1",
+        "2.2.2.2",
+        "vpn.example.com",
+    }
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
+SOURCES = st.builds(Source, TEXTS, st.none() | st.dates(), TEXTS, st.lists(TEXTS, max_size=2).map(tuple), TEXTS, TEXTS)
+ROWS = st.dictionaries(
+    st.sampled_from(["exclude_ips", "exclude_params"]),
+    st.dictionaries(TEXTS, st.dictionaries(TEXTS, SOURCES, min_size=1, max_size=3), max_size=3),
+)
+
+
+@given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolved, st.tuples(TEXTS), st.just(TODAY.isoformat()))))
+def test_a_table_is_read_as_it_was_written(rows: Any, names: Any) -> None:
+    table = Table(OFFICE, rows, names, RUN)
+    assert Table.parse(table.render(), "x", OFFICE) == table
+
+
+def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
+    source = Source("it@example.com", date(2027, 1, 31), "office Berlin")
+    scopes = {f"{number}.example": {"1.1.1.1": source, "2.2.2.2": source} for number in range(1000)}
+    text = after({"exclude_ips": scopes}).table.render()
+    assert [text.count(one) for one in ("it@example.com", '"1.1.1.1"', '"7.example"')] == [1, 1, 1]
+
+
+TABLE = json.loads(after(ips(everywhere="1.1.1.1")).table.render())
+WRONG: list[dict[str, Any]] = [
+    {"rows": []},
+    {"rows": {"excluded": []}},
+    {"rows": {"exclude_ips": [{"scopes": ["*"]}]}},
+    {"rows": {"exclude_ips": [{"scopes": ["*"], "entries": {"1.1.1.1": 7}}]}},
+    {"rows": {"exclude_ips": [{"scopes": ["*"], "entries": ["1.1.1.1"]}]}},
+    {"sources": [{"owner": 7}]},
+    {"sources": [{"until": "soon"}]},
+    {"run": None},
+    {"run": {"name": "a", "task": "b", "began": "yesterday"}},
+    {"run": {"name": "a", "task": "b", "began": "2026-11-23T01:30:00"}},
+    {"names": {"vpn.example.com": {"addresses": 7, "at": TODAY.isoformat()}}},
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "7",
+        '"text"',
+        '{"version": 2}',
+        *(json.dumps({**TABLE, **wrong}) for wrong in WRONG),
+    ],
+)
+def test_what_is_not_a_table_is_refused(text: str) -> None:
+    with pytest.raises(GuardError, match=r"(?s)not the table of a list: s3://state/x\.json.*Restore .* or delete it"):
+        Table.parse(text, "s3://state/x.json")
+
+
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [(3, "Upgrade airflow-provider-analytics"), (1, "Delete it: the list owns its entries again")],
+)
+def test_a_table_of_another_version_is_refused(version: int, remedy: str) -> None:
+    with pytest.raises(GuardError, match=f"(?s)has version {version}; supported: 2. File: x.*{remedy}"):
+        Table.parse(json.dumps({**TABLE, "version": version}), "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("service", "https://other.example"), ("account", "2"), ("account", None), ("list", "vpn")]
+)
+def test_the_table_of_something_else_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(GuardError, match=f"{name} is .*, here it is {value!r}. File: x"):
+        Table.parse(json.dumps(TABLE), "x", replace(OFFICE, **{name: value}))
