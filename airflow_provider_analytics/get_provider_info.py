@@ -131,5 +131,4 @@ def get_provider_info() -> dict[str, Any]:
         "asset-uris": [ASSET_URIS],
         "dataset-uris": [ASSET_URIS],  # their name in Airflow 2
         "cli": ["airflow_provider_analytics.commands.provider.get_cli_commands"],  # read by Airflow 3.2 and later
-        "extra-links": ["airflow_provider_analytics.operators.links.SnapshotReportLink"],
     }

@@ -64,8 +64,7 @@ def alert_on_public_pages() -> None:
     @task(on_failure_callback=notifiers())
     def check(**context: Any) -> None:
         from airflow_provider_analytics.readable import readable
-        from airflow_provider_analytics.snapshots.catalog import newest_snapshot
-        from airflow_provider_analytics.snapshots.reader import read_snapshot
+        from airflow_provider_analytics.snapshots.catalog import newest_snapshot, read_snapshot
         from airflow_provider_analytics.storage import StoragePath
 
         # Airflow 2 calls assets datasets.

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.snapshots.layout import dataset_of
-from airflow_provider_analytics.snapshots.manifest import Source
+from airflow_provider_analytics.snapshots.catalog import dataset_of
+from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
 WEBSITES = 10_000
 #: The same time for all, so that only the format differs.
@@ -34,9 +34,9 @@ def main() -> int:
                 snapshot = take_snapshot(
                     dataset_of(f"file://{folder}/{file_format}-{compression}"),
                     NOW.date(),
-                    Origin(client.iter_websites, Source(url=sandbox.url, account_id=None), client.stats),
+                    Origin(client.iter_websites, ListSource(url=sandbox.url, account_id=None), client.stats),
                     now=NOW,
-                    options=Options(file_format=file_format, compression=compression),
+                    options=SnapshotOptions(format=file_format, compression=compression),
                 )
                 rows = list(snapshot.rows())
                 first = first or rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
@@ -28,17 +28,15 @@ from airflow_provider_analytics.operators.base import (
     permanent_failure,
     require_run,
 )
-from airflow_provider_analytics.operators.links import REPORT_URL_KEY, SnapshotReportLink
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments, TaskArguments
-    from airflow_provider_analytics.snapshots.layout import Dataset
+    from airflow_provider_analytics.snapshots.catalog import Dataset, Snapshot
     from airflow_provider_analytics.snapshots.manifest import Manifest
-    from airflow_provider_analytics.snapshots.reader import Snapshot
     from airflow_provider_analytics.snapshots.run_day import RunDay
-    from airflow_provider_analytics.snapshots.take import Options
+    from airflow_provider_analytics.snapshots.take import SnapshotOptions
     from airflow_provider_analytics.storage import StoragePath
 
 LATE = ("fail", "skip", "label")
@@ -98,8 +96,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     * for any other run: today.
 
     The service returns only its current list, so a list that is read on another day is late. A late list is published,
-    marked as late, if the day has no snapshot yet and ended at most ``late_tolerance`` ago. ``late`` applies to any
-    other late list.
+    marked as late, if the day has no snapshot yet and ended at most 12 hours ago. ``late`` applies to any other late
+    list.
 
     The operator emits an event of ``asset`` with the return value as extra. From Airflow 3.3 on, it also emits an event
     of the partitioned asset, with the day as key. Outside of a run, for example as ``execute({})``, the day is
@@ -115,26 +113,19 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         another connection, needs its own. (templated)
     :param format: ``jsonl`` (default), ``csv``, or ``parquet`` (extra ``parquet``). (templated)
     :param compression: None (default), ``gzip``, or ``zstd`` (extra ``zstd``); Parquet uses snappy if None. (templated)
-    :param exclude_ips_as: how IP addresses are written: unchanged (``keep``, default), each as its SHA-256 (``hash``),
-        or not at all (``drop``). (templated)
+    :param exclude_ips_as: how ``exclude_ips`` is written: unchanged (``keep``, default), each entry as its SHA-256
+        (``hash``), or not at all (``drop``). (templated)
     :param partition_date: day of the snapshot, a date or a date with a time; default: that of the run. (templated)
     :param late: how to handle any other late list: ``fail`` (default, without a retry), ``skip``, or ``label``: publish
         it, marked as late, even if it replaces the snapshot of that day. (templated)
-    :param late_tolerance: maximum time after the end of the day at which a late list may be published if the day has no
-        snapshot; a timedelta, default 12 hours. (templated)
     :param search: only websites that the service's search finds. (templated)
     :param favorite: only favorites (True) or only others (False). (templated)
-    :param compare_fields: names of the fields that count as changes; default: the documented fields; ``*`` selects all
-        fields of the records. (templated)
-    :param ignore_fields: names of fields that do not count. (templated)
-    :param min_websites: smallest number of websites allowed; default 0. (templated)
+    :param ignore_fields: names of documented fields that do not count as changes. (templated)
     :param max_loss_fraction: largest fraction of the websites, and of the values of a field, that may be lost; default
         0.3; checked from 10 websites on, and if no website is left. (templated)
     :param accept: names of the guards that are not checked in this run, as a list or separated by commas: ``count``,
         ``source``, ``fields``, ``clock``, ``version``. (templated)
-    :param report: also write an HTML report (extra ``report``); default False. (templated)
-    :param report_base_url: web URL of ``base_path``, for the link to the report; not needed if ``base_path`` is a web
-        URL itself. (templated)
+    :param report: also write an HTML report; default False. (templated)
     :param asset: asset that the snapshot updates; default: ``snapshot_asset`` of the connection, the dataset and the
         filters. Required if any of these or ``base_path`` is a template.
     :param analytics_conn_id: id of a connection of type ``analytics``. (templated)
@@ -152,7 +143,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
     :raises StorageError: if the storage fails or the clock is wrong; the last snapshot is unchanged.
     """
 
-    operator_extra_links = (SnapshotReportLink(),)
     not_templated = ("asset",)
 
     def __init__(
@@ -165,16 +155,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         exclude_ips_as: str = "keep",
         partition_date: date | str | None = None,
         late: str = "fail",
-        late_tolerance: timedelta = timedelta(hours=12),
         search: str | None = None,
         favorite: bool | None = None,
-        compare_fields: Iterable[str] | None = None,
         ignore_fields: Iterable[str] = (),
-        min_websites: int = 0,
         max_loss_fraction: float = MAX_LOSS_FRACTION,
         accept: Iterable[str] = (),
         report: bool = False,
-        report_base_url: str | None = None,
         asset: Asset | None = None,
         **kwargs: Unpack[AnalyticsArguments],
     ) -> None:
@@ -186,16 +172,12 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.exclude_ips_as = exclude_ips_as
         self.partition_date = partition_date
         self.late = late
-        self.late_tolerance = late_tolerance
         self.search = search
         self.favorite = favorite
-        self.compare_fields = compare_fields
         self.ignore_fields = ignore_fields
-        self.min_websites = min_websites
         self.max_loss_fraction = max_loss_fraction
         self.accept = accept
         self.report = report
-        self.report_base_url = report_base_url
         if asset is None:
             self._check_identity()
             asset = snapshot_asset(self.analytics_conn_id, dataset=dataset, search=search, favorite=favorite)
@@ -213,7 +195,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         self.published: Manifest | None = None
         self.data_uri = ""
         self.assertions: dict[str, bool] = {}
-        self.report_url: str | None = None
 
     def _check_identity(self) -> None:
         """Raise :class:`ValueError` when a DAG file is parsed, if the asset is known only at run time."""
@@ -231,8 +212,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.api.dialect import account_id
         from airflow_provider_analytics.api.listing import WHY_COMPLETE
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.layout import dataset_of
-        from airflow_provider_analytics.snapshots.manifest import Source
+        from airflow_provider_analytics.snapshots.catalog import dataset_of
+        from airflow_provider_analytics.snapshots.manifest import ListSource
         from airflow_provider_analytics.snapshots.take import Origin, drift, take_snapshot, what_changed
 
         now = datetime.now(UTC)
@@ -247,7 +228,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             self._is_late(run_day, dataset, now)  # before the list is read: it may be long
             origin = Origin(
                 make_listing=lambda: hook.iter_websites(**filters),
-                source=Source(url=hook.client.base_url, account_id=account_id(hook.get_account())),
+                source=ListSource(url=hook.client.base_url, account_id=account_id(hook.get_account())),
                 stats=hook.client.stats,
                 filters=filters,
                 secrets=hook.client.redact,
@@ -285,23 +266,18 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
             self.log.log(level, "The records differ from the documented fields; %s", differences)
         return describe(snapshot)
 
-    def _options(self) -> Options:
-        from airflow_provider_analytics.api.checks import flag, fraction, names, one_of, refused, whole_number
-        from airflow_provider_analytics.snapshots.diff import Selection
-        from airflow_provider_analytics.snapshots.take import Options
+    def _options(self) -> SnapshotOptions:
+        from airflow_provider_analytics.api.checks import flag, fraction, names, one_of
+        from airflow_provider_analytics.api.fields import RECORD_FIELDS
+        from airflow_provider_analytics.snapshots.take import SnapshotOptions
 
         one_of("late", self.late, LATE)
-        if not isinstance(self.late_tolerance, timedelta):
-            raise refused("late_tolerance", self.late_tolerance, "a timedelta, such as timedelta(hours=12)")
-        options = Options(
-            file_format=self.format,
+        ignored = names("ignore_fields", self.ignore_fields)
+        options = SnapshotOptions(
+            format=self.format,
             compression=self.compression or None,
             exclude_ips_as=self.exclude_ips_as,
-            selection=Selection(
-                names("compare_fields", self.compare_fields) or Selection().fields,
-                names("ignore_fields", self.ignore_fields),
-            ),
-            min_websites=whole_number("min_websites", self.min_websites, at_least=0),
+            ignore_fields=tuple(one_of("ignore_fields", name, RECORD_FIELDS) for name in ignored),
             max_loss_fraction=fraction("max_loss_fraction", self.max_loss_fraction),
             accept=accepted(self.accept),
             report=flag("report", self.report),
@@ -339,13 +315,9 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 
     def _is_late(self, run_day: RunDay, dataset: Dataset, now: datetime) -> bool:
         """Return whether a list that is read now is late; raise if ``late`` does not allow publishing it."""
-        from airflow_provider_analytics.snapshots.reader import is_published
-
         if not run_day.is_late(now):
             return False
-        refusal = run_day.refusal(
-            now, tolerance=self.late_tolerance, is_published=is_published(dataset.partition(run_day.day))
-        )
+        refusal = run_day.refusal(now, is_published=dataset.partition(run_day.day).is_published)
         if refusal is None or self.late == "label":
             return True
         if self.late == "skip":
@@ -356,7 +328,7 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         )
 
     def _announce(self, context: Context, snapshot: Snapshot) -> None:
-        """Emit the asset event and the lineage, and store the link to the report; there is no event without a run."""
+        """Emit the asset event and the lineage; there is no event without a run."""
         from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
         self.published = manifest = snapshot.manifest
@@ -370,18 +342,6 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
         collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
         collector.add_input_asset(context=self, uri=self.asset.uri)
         collector.add_output_asset(context=self, uri=self.data_uri)
-        url = None
-        if manifest.report:
-            about = snapshot.partition.about
-            if self.report_base_url:
-                url = f"{self.report_base_url.rstrip('/')}/_{manifest.dataset}/{about.name}/{manifest.report}"
-            else:
-                url = _uri(about / manifest.report)
-        is_link = url is not None and urlsplit(url).scheme in {"http", "https", "file"}
-        self.report_url = url if is_link else None
-        # For the web server of Airflow 2.
-        if context:
-            context["ti"].xcom_push(key=REPORT_URL_KEY, value=self.report_url or "")
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return the lineage for OpenLineage; called only if its provider is installed."""
@@ -402,8 +362,8 @@ class SnapshotWebsitesOperator(AnalyticsOperator):
 class CompareSnapshotsOperator(ShortErrorsOperator):
     """Compare two snapshots: websites removed, changed and added, field by field (docs/snapshots.md).
 
-    All changes are written to ``_since-<previous>.jsonl`` and ``.md`` in the folder of the current manifest. The return
-    value has a bounded size. Removed websites and changes of privacy always come first.
+    All changes are written to ``_since-<previous>.jsonl`` in the folder of the current manifest. The return value has a
+    bounded size. Removed websites and changes of privacy always come first.
 
     .. code-block:: python
 
@@ -416,14 +376,13 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
     :param previous: day of the older snapshot; default: the latest published one before ``current``, if it is not
         damaged. (templated)
     :param on_change: action if websites changed: ``report`` (default), ``fail`` (without a retry) or ``skip`` (skip
-        downstream tasks); both files are written in any case. (templated)
-    :param compare_fields: names of the fields that count as changes; default: those of the current snapshot; ``*``
-        selects all fields of the records. (templated)
-    :param ignore_fields: names of fields that do not count; default: those of the current snapshot. (templated)
+        downstream tasks); the file is written in any case. (templated)
+    :param ignore_fields: names of documented fields that do not count; default: those of the current snapshot.
+        (templated)
     :return: a dict: ``path``, ``current`` and ``previous`` day, the numbers of websites ``removed``,
         ``privacy_changed``, ``changed`` and ``added``, the first 50 ``changes`` and whether there are more
-        (``truncated``), and the files with all changes (``jsonl``, ``markdown``). If there is no earlier snapshot
-        (``first``), or it is damaged, ``previous`` is None and the numbers are 0.
+        (``truncated``), and the file with all changes (``jsonl``). If there is no earlier snapshot (``first``), or it
+        is damaged, ``previous`` is None and the numbers are 0.
     :raises AirflowFailException: without a retry, if websites changed and ``on_change="fail"``, an argument is not
         allowed, or a day has no snapshot.
     :raises AirflowSkipException: if websites changed and ``on_change="skip"``.
@@ -438,7 +397,6 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         current: str | None = None,
         previous: str | None = None,
         on_change: str = "report",
-        compare_fields: Iterable[str] | None = None,
         ignore_fields: Iterable[str] = (),
         **kwargs: Unpack[TaskArguments],
     ) -> None:
@@ -448,15 +406,14 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         self.current = current
         self.previous = previous
         self.on_change = on_change
-        self.compare_fields = compare_fields
         self.ignore_fields = ignore_fields
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Compare the snapshots, write both files, and return the counts and the first changes."""
+        """Compare the snapshots, write the file, and return the counts and the first changes."""
         from airflow_provider_analytics.api.checks import names, one_of
         from airflow_provider_analytics.hooks.object_storage import storage_path
+        from airflow_provider_analytics.snapshots.catalog import dataset_of
         from airflow_provider_analytics.snapshots.diff import KINDS, diff_snapshots, in_lines, in_words
-        from airflow_provider_analytics.snapshots.layout import dataset_of
 
         with FailWithoutRetry():
             one_of("on_change", self.on_change, ON_CHANGE)
@@ -464,8 +421,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
                 dataset_of(storage_path(str(self.base_path), "base_path"), str(self.dataset)),
                 current=_date(self.current),
                 previous=_date(self.previous),
-                compare_fields=names("compare_fields", self.compare_fields),
-                ignore_fields=names("ignore_fields", self.ignore_fields),
+                ignored=names("ignore_fields", self.ignore_fields),
             )
         if result["previous"] is None:
             reason = "is the first snapshot" if result["first"] else "cannot be compared, as the one before is damaged"
@@ -475,7 +431,7 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
         self.log.info("Websites: %s", summary)
         if any(result[kind] for kind in KINDS) and self.on_change != "report":
             changes = "\n".join(in_lines(result, SHOWN_CHANGES))
-            message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['markdown']}."
+            message = f"The website list changed: {summary}.\n{changes}\nAll changes: {result['jsonl']}."
             if self.on_change == "skip":
                 raise AirflowSkipException(message)
             raise permanent_failure(message, "on_change='fail' is set")
@@ -537,7 +493,7 @@ class PruneSnapshotsOperator(ShortErrorsOperator):
         """Remove the snapshots that are not kept."""
         from airflow_provider_analytics.api.checks import flag, refused, whole_number
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.layout import dataset_of
+        from airflow_provider_analytics.snapshots.catalog import dataset_of
         from airflow_provider_analytics.snapshots.retention import Retention, plan_pruning, prune
 
         with FailWithoutRetry():

@@ -395,7 +395,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
     def _read_snapshot(self) -> tuple[list[Mapping[str, Any]], str]:
         from airflow_provider_analytics.hooks.object_storage import storage_path
-        from airflow_provider_analytics.snapshots.reader import read_snapshot
+        from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
         base = storage_path(str(self.base_path), "base_path")
         snapshot = read_snapshot(base, str(self.snapshot_date), self.dataset)

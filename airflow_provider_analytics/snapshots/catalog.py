@@ -1,22 +1,234 @@
-"""List the published snapshots, find the newest, and check whether each is whole.
+"""The published snapshots of a dataset: their paths, their days, and how to read them.
 
-Readers without Python find the newest snapshot in ``_latest.json``.
+``<base>/<dataset>/dt=YYYY-MM-DD/`` contains only data files, because some readers treat every file in a folder as data.
+``<base>/_<dataset>/`` contains the metadata: ``_latest.json``, and per day ``_manifest.json`` and ``_SUCCESS``, which
+is written last. While a run publishes, the folder also contains its manifest as ``_manifest-<token>.json``. If the run
+dies, this draft identifies the files of the run. Readers of a whole folder skip names that begin with ``_``.
+
+The folders are not named after the column ``snapshot_date``. Readers turn the name of a folder into a column, and most
+of them fail if the file contains the same column with another type.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from typing import Any
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.snapshots.layout import DATASET, Dataset, dataset_of
-from airflow_provider_analytics.snapshots.manifest import VERSION, Latest, encode
-from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, published_days, read_partition
-from airflow_provider_analytics.storage import StoragePath, new_token, put_bytes, storage_errors
+from airflow_provider_analytics.snapshots.formats import read_rows
+from airflow_provider_analytics.snapshots.manifest import VERSION, Latest, Manifest, decode, digest, encode
+from airflow_provider_analytics.snapshots.rows import Row
+from airflow_provider_analytics.snapshots.run_day import parse_day
+from airflow_provider_analytics.storage import (
+    StoragePath,
+    exists,
+    names,
+    new_token,
+    open_verified,
+    put_bytes,
+    read_bytes,
+    size_of,
+    storage_errors,
+)
+
+#: Default name of the dataset.
+DATASET = "websites"
+MANIFEST = "_manifest.json"
+SUCCESS = "_SUCCESS"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_PARTITION = re.compile(r"dt=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The two folders of a day.
+
+    :param day: the day.
+    :param data: folder of the data files.
+    :param about: folder of the manifest and all other metadata.
+    """
+
+    day: date
+    data: StoragePath
+    about: StoragePath
+
+    @property
+    def folders(self) -> tuple[StoragePath, StoragePath]:
+        """Both folders."""
+        return self.data, self.about
+
+    @property
+    def manifest(self) -> StoragePath:
+        """Path of the manifest."""
+        return self.about / MANIFEST
+
+    @property
+    def success(self) -> StoragePath:
+        """Path of the marker of a published day."""
+        return self.about / SUCCESS
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the day has a published snapshot, readable or not."""
+        with storage_errors(f"look for a snapshot in {self.about}"):
+            return exists(self.success)
+
+    def read(self) -> Snapshot | None:
+        """Return the snapshot of the day, or None if none is published.
+
+        :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
+        """
+        if not self.is_published:
+            return None
+        with storage_errors(f"read {self.manifest}"):
+            content = read_bytes(self.manifest)
+        if content is None:
+            raise StorageError(f"{self.manifest} is missing. Restore it, or take the snapshot again.")
+        manifest = decode(content, str(self.manifest))
+        if manifest.snapshot_date != self.day:
+            raise StorageError(
+                f"{self.manifest} is damaged (it is that of {manifest.snapshot_date}). Restore it, or take the "
+                "snapshot again."
+            )
+        return Snapshot(self, manifest, digest(content))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset of snapshots.
+
+    :param base: base path; it may contain several datasets.
+    :param name: name of the dataset.
+    """
+
+    base: StoragePath
+    name: str = DATASET
+
+    @property
+    def data(self) -> StoragePath:
+        """Folder with the data files of all days."""
+        return self.base / self.name
+
+    @property
+    def about(self) -> StoragePath:
+        """Folder with the manifests of all days."""
+        return self.base / f"_{self.name}"
+
+    @property
+    def latest(self) -> StoragePath:
+        """Path of the file that points to the newest snapshot."""
+        return self.about / "_latest.json"
+
+    def partition(self, day: date) -> Partition:
+        """Return the folders of a day."""
+        folder = f"dt={day.isoformat()}"
+        return Partition(day, self.data / folder, self.about / folder)
+
+    def days(self) -> list[date]:
+        """Return the days that have a folder, published or not, newest first. Other folders are ignored."""
+        found = set()
+        for match in map(_PARTITION.fullmatch, (*names(self.about), *names(self.data))):
+            with suppress(ValueError):  # no date, such as dt=2026-02-30
+                found.update([date.fromisoformat(match[1])] if match else [])
+        return sorted(found, reverse=True)
+
+    def published(self, before: date | None = None) -> Iterator[Partition]:
+        """Yield the days with a published snapshot, newest first.
+
+        :param before: only days before this one.
+        """
+        with storage_errors(f"look for snapshots in {self.about}"):
+            days = self.days()
+        for day in days:
+            partition = self.partition(day)
+            if (before is None or day < before) and partition.is_published:
+                yield partition
+
+
+def dataset_of(base: StoragePath | str, name: str = DATASET) -> Dataset:
+    """Return the dataset of a base path, given as a path or as the text of a URL or path.
+
+    :raises ValueError: if the name is not allowed. It becomes a folder name, and readers skip names that begin with
+        ``_``.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise refused("dataset", name, "1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
+    return Dataset(StoragePath.of(base) if isinstance(base, str) else base, name)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A published snapshot. Only this way of reading never returns a partial snapshot or a mix of two.
+
+    :param partition: its folders.
+    :param manifest: its manifest.
+    :param digest: SHA-256 of the stored manifest.
+    """
+
+    partition: Partition
+    manifest: Manifest
+    digest: str
+
+    @property
+    def files(self) -> list[StoragePath]:
+        """Paths of the data files."""
+        return [self.partition.data / file.name for file in self.manifest.files]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows in the order of the files. The SHA-256 of each file is verified before its rows.
+
+        :raises StorageError: if a file is missing or damaged. A run that replaces the snapshot during the reading
+            removes the old files; in this case, read the manifest again.
+        """
+        for file, path in zip(self.manifest.files, self.files, strict=True):
+            with storage_errors(f"read {path}"), open_verified(path, file.sha256) as stored:
+                yield from read_rows(stored, file.name)
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Return the changes since the previous snapshot (docs/snapshots.md); empty without a previous one.
+
+        :raises StorageError: if the file cannot be read.
+        """
+        if self.manifest.changes is None:
+            return []
+        path = self.partition.about / self.manifest.changes
+        with storage_errors(f"read {path}"):
+            content = read_bytes(path)
+        if content is None:
+            raise StorageError(f"{path} is missing. Restore it, or take the snapshot again.")
+        return [json.loads(line) for line in content.splitlines()]
+
+    def problems(self, *, verify: bool = True) -> list[str]:
+        """Return the problems of the data files; empty if the snapshot is whole.
+
+        :param verify: read the files and compare their SHA-256, not only their sizes.
+        :raises StorageError: if the storage fails.
+        """
+        found = []
+        for file, path in zip(self.manifest.files, self.files, strict=True):
+            with storage_errors(f"look at {path}"):
+                size = size_of(path)
+            if size is None:
+                found.append(f"{path} is missing")
+            elif size != file.bytes:
+                found.append(f"{path} is damaged: it has {size} bytes, the manifest says {file.bytes}")
+            elif verify:
+                try:
+                    with storage_errors(f"read {path}"), open_verified(path, file.sha256):
+                        pass
+                except StorageError as error:
+                    found.append(str(error))
+        return found
 
 
 @dataclass(frozen=True)
@@ -38,16 +250,21 @@ class Entry:
         return not self.problems
 
 
-def list_snapshots(base: StoragePath | str, dataset: str = DATASET, *, verify: bool = False) -> list[Entry]:
-    """Return the published snapshots of a dataset, newest first.
+def read_snapshot(base: StoragePath | str, day: date | str, dataset: str = DATASET) -> Snapshot | None:
+    """Return the snapshot of a day, or None if none is published.
+
+    The rule for every reader: ``_SUCCESS`` marks the day as published, and ``_manifest.json`` lists its files. Read
+    only those files.
 
     :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
+    :param day: the day, also as text: ``2026-11-20``; not a point in time.
     :param dataset: name of the dataset; default ``websites``.
-    :param verify: read all files and compare their SHA-256 with the manifest, not only their sizes.
-    :raises ValueError: if the name of the dataset is not allowed.
-    :raises StorageError: if the storage fails.
+    :raises ValueError: if the day or the name of the dataset is not allowed.
+    :raises StorageError: if the manifest cannot be read, is damaged, or is from a newer version.
     """
-    return list(entries(dataset_of(base, dataset), verify=verify))
+    if isinstance(day, datetime):  # a subclass of date
+        raise refused("day", day, "a date without a time, which belongs to different days in different time zones")
+    return dataset_of(base, dataset).partition(parse_day(day) if isinstance(day, str) else day).read()
 
 
 def newest_snapshot(base: StoragePath | str, dataset: str = DATASET) -> Snapshot | None:
@@ -58,38 +275,42 @@ def newest_snapshot(base: StoragePath | str, dataset: str = DATASET) -> Snapshot
     :raises ValueError: if the name of the dataset is not allowed.
     :raises StorageError: if its manifest cannot be read, is damaged, or is from a newer version.
     """
-    found = dataset_of(base, dataset)
-    day = newest_day(found)
-    return None if day is None else read_partition(found.partition(day))
+    newest = next(dataset_of(base, dataset).published(), None)
+    return newest.read() if newest else None
 
 
-def entries(dataset: Dataset, *, before: date | None = None, verify: bool = False) -> Iterator[Entry]:
-    """Yield the published snapshots of a dataset, newest first.
+def list_snapshots(base: StoragePath | str, dataset: str = DATASET, *, verify: bool = False) -> list[Entry]:
+    """Return the published snapshots of a dataset, newest first.
 
-    :param before: only days before this one.
+    :param base: base path, also as the text of a URL or path: ``s3://bucket/path``.
+    :param dataset: name of the dataset; default ``websites``.
     :param verify: read all files and compare their SHA-256 with the manifest, not only their sizes.
+    :raises ValueError: if the name of the dataset is not allowed.
+    :raises StorageError: if the storage fails.
     """
-    for day in published_days(dataset, before):
+    found = []
+    for partition in dataset_of(base, dataset).published():
         try:
-            snapshot = read_partition(dataset.partition(day))
+            snapshot = partition.read()
         except StorageError as error:
-            yield Entry(day, None, (str(error),))
+            found.append(Entry(partition.day, None, (str(error),)))
             continue
         if snapshot is not None:  # otherwise removed since the days were listed
-            yield Entry(day, snapshot, tuple(snapshot.problems(verify=verify)))
+            found.append(Entry(partition.day, snapshot, tuple(snapshot.problems(verify=verify))))
+    return found
 
 
 def point_to_latest(dataset: Dataset) -> None:
-    """Point ``_latest.json`` to the newest published snapshot, with one atomic write.
+    """Point ``_latest.json`` to the newest published snapshot, with one atomic write, for readers without Python.
 
     :raises StorageError: if the storage fails.
     """
     for _ in range(3):  # another run may publish a newer one at the same time
-        day = newest_day(dataset)
-        if day is None:
+        newest = next(dataset.published(), None)
+        if newest is None:
             return
         try:
-            snapshot = read_partition(dataset.partition(day))
+            snapshot = newest.read()
         except StorageError as error:
             log.warning("%s still names an earlier snapshot: %s", dataset.latest, error)
             return
@@ -103,11 +324,11 @@ def point_to_latest(dataset: Dataset) -> None:
             observed_at=manifest.observed_at,
             late=manifest.late,
             count=manifest.count,
-            manifest=f"{dataset.about.name}/{snapshot.partition.about.name}/{snapshot.partition.manifest.name}",
+            manifest=f"{dataset.about.name}/{newest.about.name}/{newest.manifest.name}",
             digest=snapshot.digest,
             files=[file.path for file in manifest.files],
         )
         with storage_errors(f"write {dataset.latest}"):
             put_bytes(dataset.latest, encode(latest), new_token(datetime.now(UTC)))
-        if newest_day(dataset) == day:
+        if next(dataset.published(), None) == newest:
             return

@@ -12,10 +12,8 @@ import logging
 import shutil
 import sqlite3
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
@@ -25,29 +23,19 @@ from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.fields import RECORD_FIELDS, normalise, same_setting
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.readable import code_span, readable
-from airflow_provider_analytics.snapshots.layout import Dataset
-from airflow_provider_analytics.snapshots.manifest import Compared, Manifest
-from airflow_provider_analytics.snapshots.reader import Snapshot, newest_day, read_partition
+from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.snapshots.catalog import Dataset, Snapshot
+from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
-from airflow_provider_analytics.storage import (
-    make_directory,
-    new_token,
-    put_file,
-    read_bytes,
-    storage_errors,
-    temporary_folder,
-)
+from airflow_provider_analytics.storage import make_directory, new_token, put_file, storage_errors, temporary_folder
 
 #: ``{"change", "id", "domain", "fields": {name: {"before", "after"}}}``; an absent field is null.
-Change = dict[str, Any]
+WebsiteChange = dict[str, Any]
 
 KINDS = ("removed", "changed", "added")
 #: Keys of the counts: the kinds, and how many of the changed websites changed their privacy.
 COUNTS = ("removed", "privacy_changed", "changed", "added")
-#: Value in ``compare_fields`` that stands for all fields of the records.
-EVERY_FIELD = "*"
-#: Maximum number of changes in a return value; the files contain all of them.
+#: Maximum number of changes in a return value; the file contains all of them.
 _MAX_CHANGES = 50
 #: Limits of a bounded change: entries of a list and characters of a text.
 _MAX_ENTRIES = 10
@@ -57,42 +45,22 @@ _MAX_LINE_CHARACTERS = 80
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The fields that count as changes; by default the documented ones.
-
-    If all fields counted and the service added a visit counter, every website would change every night.
-
-    :param fields: names of fields; ``*`` stands for all fields of the records.
-    :param ignored: names of fields that do not count.
-    """
-
-    fields: tuple[str, ...] = RECORD_FIELDS
-    ignored: tuple[str, ...] = ()
-
-    def __contains__(self, name: str) -> bool:
-        """Return whether a field counts."""
-        return name not in self.ignored and (name in self.fields or EVERY_FIELD in self.fields)
-
-    def between(self, before: Manifest, after_exclude_ips_as: str) -> Selection:
-        """Return the selection for two snapshots, without ``exclude_ips`` if they store addresses differently."""
-        if before.exclude_ips_as == after_exclude_ips_as:
-            return self
-        return Selection(self.fields, tuple(sorted({*self.ignored, "exclude_ips"})))
-
-    def as_manifest(self) -> Compared:
-        """Return the selection as it is stored in the manifest."""
-        return Compared(fields=list(self.fields), ignored=list(self.ignored))
+def ignored_between(before: Manifest, exclude_ips_as: str, ignored: Iterable[str]) -> set[str]:
+    """Return the fields that do not count for two snapshots: also ``exclude_ips``, if they store it differently."""
+    return {*ignored, *([] if before.exclude_ips_as == exclude_ips_as else ["exclude_ips"])}
 
 
-def diff(before: Iterable[Row], after: Iterable[Row], selection: Selection = Selection()) -> Iterator[Change]:
+def diff(before: Iterable[Row], after: Iterable[Row], ignored: Collection[str] = ()) -> Iterator[WebsiteChange]:
     """Yield added and changed websites in the order of ``after``, then removed ones.
 
-    Values are compared as settings: ``"1"`` equals ``1``, and exclusion lists are compared as sets.
+    Only documented fields count: if the service added a visit counter, every website would change every night. Values
+    are compared as settings: ``"1"`` equals ``1``, and exclusion lists are compared as sets.
 
-    :param selection: the fields that count.
+    :param ignored: names of documented fields that do not count.
     :raises StorageError: if the earlier snapshot contains a website twice.
     """
+    # Privacy first, as the most serious change.
+    names = [name for name in dict.fromkeys(("privacy", *sorted(RECORD_FIELDS))) if name not in ignored]
     with closing(sqlite3.connect("")) as database:  # "": a temporary file, deleted with the connection
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("CREATE TABLE earlier (place INTEGER PRIMARY KEY, id TEXT UNIQUE, hash TEXT, record TEXT)")
@@ -106,18 +74,18 @@ def diff(before: Iterable[Row], after: Iterable[Row], selection: Selection = Sel
         for row in after:
             found = database.execute("SELECT place, hash, record FROM earlier WHERE id = ?", (row["id"],)).fetchone()
             if found is None:
-                yield _change("added", row["id"], {}, _record(row["record"]), selection)
+                yield _change("added", row["id"], {}, _record(row["record"]), names)
                 continue
             database.execute("DELETE FROM earlier WHERE place = ?", found[:1])
             if found[1] != row["record_hash"]:
-                change = _change("changed", row["id"], _record(found[2]), _record(row["record"]), selection)
+                change = _change("changed", row["id"], _record(found[2]), _record(row["record"]), names)
                 if change["fields"]:
                     yield change
         for website_id, record in database.execute("SELECT id, record FROM earlier ORDER BY place"):
-            yield _change("removed", website_id, _record(record), {}, selection)
+            yield _change("removed", website_id, _record(record), {}, names)
 
 
-def write_changes(changes: Iterable[Change], path: Path) -> dict[str, int]:
+def write_changes(changes: Iterable[WebsiteChange], path: Path) -> dict[str, int]:
     """Write changes to a local file as JSON Lines, most serious first, and return their counts, see :data:`COUNTS`.
 
     The order is: removed websites, changes of privacy, other changes, added websites. Output that is limited to the
@@ -138,14 +106,14 @@ def write_changes(changes: Iterable[Change], path: Path) -> dict[str, int]:
     return counts
 
 
-def read_changes(path: Path) -> Iterator[Change]:
+def read_changes(path: Path) -> Iterator[WebsiteChange]:
     """Yield the changes that :func:`write_changes` wrote to a local file."""
     with path.open(encoding="utf-8", newline="\n") as file:
         for line in file:
             yield json.loads(line)
 
 
-def bounded(change: Change) -> Change:
+def bounded(change: WebsiteChange) -> WebsiteChange:
     """Return a change with long values truncated, for XCom or a page."""
     return change | {
         "fields": {
@@ -156,32 +124,23 @@ def bounded(change: Change) -> Change:
 
 
 def diff_snapshots(
-    dataset: Dataset,
-    *,
-    current: date | None = None,
-    previous: date | None = None,
-    compare_fields: tuple[str, ...] = (),
-    ignore_fields: tuple[str, ...] = (),
+    dataset: Dataset, *, current: date | None = None, previous: date | None = None, ignored: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Compare two published snapshots, and write all changes as JSON Lines and Markdown.
-
-    Both files are written next to the manifest of the newer snapshot. If its run already compared the same pair by the
-    same fields, its own changes file is used as the JSON Lines file. The snapshots are not compared again.
+    """Compare two published snapshots, and write all changes as JSON Lines next to the manifest of the newer one.
 
     :param dataset: the dataset.
     :param current: day of the newer snapshot; default: the newest published one.
     :param previous: day of the older snapshot; default: the newest published one before ``current``, if it is whole.
-    :param compare_fields: names of the fields that count; default: those of the newer snapshot.
-    :param ignore_fields: names of fields that do not count; default: those of the newer snapshot.
-    :return: the counts, the first changes, and the paths of the files.
+    :param ignored: names of documented fields that do not count; default: those of the newer snapshot.
+    :return: the counts, the first changes, and the path of the file.
     :raises ValueError: if no snapshot is published, a given day has none, or ``previous`` is not before ``current``.
     :raises StorageError: if a snapshot cannot be read or the result cannot be written.
     """
-    current_day = current or newest_day(dataset)
+    current_day = current or next((one.day for one in dataset.published()), None)
     if current_day is None:
         raise ValueError(f"No snapshot is published in {dataset.data}: run SnapshotWebsitesOperator first")
     after = _published(dataset, current_day)
-    previous_day = previous or newest_day(dataset, before=current_day)
+    previous_day = previous or next((one.day for one in dataset.published(before=current_day)), None)
     result: dict[str, Any] = {
         "path": str(after.partition.data),
         "current": current_day.isoformat(),
@@ -191,40 +150,34 @@ def diff_snapshots(
         "changes": [],
         "truncated": False,
         "jsonl": None,
-        "markdown": None,
     }
     if previous_day is None:
         return result
     if previous_day >= current_day:
         raise refused("previous", previous_day.isoformat(), f"a day before current={current_day}")
-    name = f"_since-{previous_day.isoformat()}"
     with temporary_folder() as directory:
-        lines, page = directory / f"{name}.jsonl", directory / f"{name}.md"
+        lines = directory / f"_since-{previous_day.isoformat()}.jsonl"
         try:
-            before = _check_whole(_published(dataset, previous_day))
+            before = _published(dataset, previous_day)
+            left_out = ignored_between(
+                before.manifest, after.manifest.exclude_ips_as, ignored or after.manifest.ignored
+            )
+            counts = write_changes(diff(before.rows(), after.rows(), left_out), lines)
         except StorageError as error:
             if previous is not None:
                 raise
             log.warning("Not compared with the snapshot of %s: %s", previous_day, error)
             return result
-        compared = after.manifest.compared
-        selection = Selection(compare_fields or tuple(compared.fields), ignore_fields or tuple(compared.ignored))
-        selection = selection.between(before.manifest, after.manifest.exclude_ips_as)
         target = after.partition.about
-        known = _stored_changes(before, after, selection, lines)
-        counts = known or write_changes(diff(before.rows(), after.rows(), selection), lines)
-        write_markdown(page, lines, before=str(previous_day), after=str(current_day), counts=counts)
         with storage_errors(f"write the changes to {target}"):
             make_directory(target)
-            for written in (page,) if known else (lines, page):
-                put_file(written, target / written.name, new_token(datetime.now(UTC)))
+            put_file(lines, target / lines.name, new_token(datetime.now(UTC)))
         return result | {
             "previous": previous_day.isoformat(),
             **counts,
             "changes": [bounded(change) for change in islice(read_changes(lines), _MAX_CHANGES)],
             "truncated": sum(counts[kind] for kind in KINDS) > _MAX_CHANGES,
-            "jsonl": str(target / ((known and after.manifest.changes) or lines.name)),
-            "markdown": str(target / page.name),
+            "jsonl": str(target / lines.name),
         }
 
 
@@ -244,76 +197,20 @@ def in_lines(result: Mapping[str, Any], limit: int) -> list[str]:
     return [*map(_describe, result["changes"][:limit]), *([f"and {left:,} more"] if left else [])]
 
 
-def write_markdown(path: Path, changes: Path, *, before: str, after: str, counts: Mapping[str, int]) -> None:
-    """Write all changes of a JSON Lines file as Markdown tables.
-
-    :param path: Markdown file to write.
-    :param changes: file written by :func:`write_changes`.
-    :param counts: number of changes of each kind.
-    """
-    with path.open("w", encoding="utf-8", newline="\n") as page:
-        page.write(f"# Websites: {before} to {after}\n\n{in_words(counts)}.\n")
-        kind = ""
-        for change in read_changes(changes):  # sorted by kind
-            if change["change"] != kind:
-                kind = change["change"]
-                page.write(f"\n## {kind.capitalize()}\n\n| id | domain | field | before | after |\n")
-                page.write("|---|---|---|---|---|\n")
-            page.writelines(_markdown_rows(change))
-
-
 def list_difference(before: object, after: object) -> tuple[list[str], list[str]]:
     """Return the entries removed from a list, and the entries added to it."""
     old, new = (list(value) if isinstance(value, (list, tuple)) else [] for value in (before, after))
     return [entry for entry in old if entry not in new], [entry for entry in new if entry not in old]
 
 
-def _stored_changes(before: Snapshot, after: Snapshot, selection: Selection, lines: Path) -> dict[str, int] | None:
-    """Copy the changes that the later snapshot's own run found to a local file, and return their counts.
-
-    Returns None if that run compared another snapshot or other fields, or if its file is incomplete.
-    """
-    manifest = after.manifest
-    found, compared = manifest.previous, manifest.compared
-    stored_selection = Selection(tuple(compared.fields), tuple(compared.ignored))
-    stored_selection = stored_selection.between(before.manifest, manifest.exclude_ips_as)
-    if found is None or manifest.changes is None or found.digest != before.digest or selection != stored_selection:
-        return None
-    with storage_errors(f"read {after.partition.about / manifest.changes}"):
-        content = read_bytes(after.partition.about / manifest.changes)
-    lines.write_bytes(content or b"")
-    counts = {name: getattr(found, name) for name in COUNTS}
-    try:
-        kinds = Counter(change["change"] for change in read_changes(lines))
-    except (ValueError, KeyError, TypeError):
-        return None
-    return counts if content is not None and all(kinds[kind] == counts[kind] for kind in KINDS) else None
-
-
 def _published(dataset: Dataset, day: date) -> Snapshot:
-    snapshot = read_partition(dataset.partition(day))
+    snapshot = dataset.partition(day).read()
     if snapshot is None:
         raise ValueError(f"No snapshot of {day} is published in {dataset.data}")
     return snapshot
 
 
-def _check_whole(snapshot: Snapshot) -> Snapshot:
-    if problems := snapshot.problems():
-        raise StorageError("; ".join(problems))
-    return snapshot
-
-
-def _markdown_rows(change: Change) -> Iterator[str]:
-    for name, values in change["fields"].items() or [("", {"before": None, "after": None})]:
-        before, after = values["before"], values["after"]
-        if isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
-            lost, gained = list_difference(before, after)
-            before, after = lost or None, gained or None
-        cells = (change["id"], change["domain"], name, before, after)
-        yield "| " + " | ".join(_cell(cell) for cell in cells) + " |\n"
-
-
-def _describe(change: Change) -> str:
+def _describe(change: WebsiteChange) -> str:
     parts = []
     for name, values in change["fields"].items():
         before, after = values["before"], values["after"]
@@ -334,26 +231,14 @@ def _display(value: object) -> str:
     return "not shown" if value is None else readable(str(value), _MAX_LINE_CHARACTERS)
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return "<br>".join(_cell(str(entry)) for entry in value)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # A code span disables links, images and HTML, but a bar still ends the table cell.
-    return code_span(text, None).replace("|", "\\|")
-
-
 def _record(text: str) -> dict[str, Any]:
     record: dict[str, Any] = without_secrets(json.loads(text))  # other software may have written the snapshot
     return record
 
 
 def _change(
-    kind: str, website_id: str, before: Mapping[str, Any], after: Mapping[str, Any], selection: Selection
-) -> Change:
-    found = (name for name in (before.keys() | after.keys()) - {"id"} if name in selection)
-    names = sorted(found, key=lambda name: (name != "privacy", name))  # privacy first, as the most serious change
+    kind: str, website_id: str, before: Mapping[str, Any], after: Mapping[str, Any], names: Iterable[str]
+) -> WebsiteChange:
     domain = after.get("domain", before.get("domain"))
     return {
         "change": kind,
@@ -362,7 +247,8 @@ def _change(
         "fields": {
             name: {"before": normalise(name, before.get(name)), "after": normalise(name, after.get(name))}
             for name in names
-            if kind != "changed" or not same_setting(name, before.get(name), after.get(name))
+            if (name in before or name in after)
+            and (kind != "changed" or not same_setting(name, before.get(name), after.get(name)))
         },
     }
 

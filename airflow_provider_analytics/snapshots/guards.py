@@ -5,7 +5,7 @@ Each guard has a name. A person who has checked its finding overrides the guard 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,35 +14,29 @@ from airflow_provider_analytics.api.fields import RECORD_FIELDS
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import loses_too_much
 from airflow_provider_analytics.readable import counted
-from airflow_provider_analytics.snapshots.manifest import Counted, Fields, Manifest, Source
-from airflow_provider_analytics.snapshots.rows import FieldReport
+from airflow_provider_analytics.snapshots.manifest import Fields, ListSource, Manifest
 from airflow_provider_analytics.snapshots.run_day import CLOCK_SKEW
 
 
-def check_count(count: int, earlier: Iterable[Counted], *, min_websites: int, max_loss_fraction: float) -> None:
+def check_count(count: int, last_good: Manifest, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if there are fewer websites than expected.
 
-    :param earlier: the snapshots to compare the number with.
-    :param min_websites: smallest number of websites allowed.
-    :param max_loss_fraction: largest loss allowed, as a fraction of each of the earlier numbers. Unless it is 1, an
-        empty list after a non-empty one always trips the guard.
+    :param last_good: the snapshot to compare the number with.
+    :param max_loss_fraction: largest loss allowed, as a fraction of its number. Unless it is 1, an empty list after a
+        non-empty one always trips the guard.
     """
-    if count < min_websites:
-        raise refused("count", f"The list has {counted(count, 'website')}, fewer than min_websites={min_websites}.")
-    for one in earlier:
-        lost = one.count - count
-        if loses_too_much(lost, one.count, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
-            raise refused(
-                "count",
-                f"The list has {counted(count, 'website')}, {lost / one.count:.1%} fewer than {one.count:,} on "
-                f"{one.observed_at:%Y-%m-%d %H:%M} UTC, more than max_loss_fraction={max_loss_fraction}.",
-            )
+    before = last_good.count
+    lost = before - count
+    if loses_too_much(lost, before, max_loss_fraction) or (lost > 0 == count and max_loss_fraction < 1):
+        raise refused(
+            "count",
+            f"The list has {counted(count, 'website')}, {lost / before:.1%} fewer than {before:,} on "
+            f"{last_good.observed_at:%Y-%m-%d %H:%M} UTC, more than max_loss_fraction={max_loss_fraction}.",
+        )
 
 
-def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | None) -> None:
+def check_source(source: ListSource, filters: dict[str, Any], last_good: Manifest) -> None:
     """Raise :class:`GuardError` if the last snapshot has another service, account or filters."""
-    if last_good is None:
-        return
     now, then = _identity(source, filters), _identity(last_good.source, last_good.filters)
     differing = [f"{name} was {then[name]!r}, is {now[name]!r}" for name in now if now[name] != then[name]]
     if differing:
@@ -53,35 +47,30 @@ def check_source(source: Source, filters: dict[str, Any], last_good: Manifest | 
         )
 
 
-def check_fields(report: FieldReport, last_good: Manifest | None, max_loss_fraction: float) -> None:
+def check_fields(websites: int, fields: Fields, last_good: Manifest, max_loss_fraction: float) -> None:
     """Raise :class:`GuardError` if a documented field has lost its values since the last snapshot.
 
-    A value is lost if it does not fit its type. All values are lost if no record has the field. The guard ignores a
-    first snapshot and fields that had no values before; the log and the manifest list such fields.
+    A value is lost if it does not fit its type. All values are lost if no record has the field. The guard ignores
+    fields that had no values before; the log and the manifest list such fields.
 
+    :param websites: number of websites.
     :param max_loss_fraction: largest fraction of the values that may be lost, for 10 websites or more. Unless it is 1,
         the loss of all values always trips the guard.
     """
-    if last_good is None or not last_good.count or not report.websites:
+    if not last_good.count or not websites:
         return
     for name in RECORD_FIELDS:
-        before = _unusable(name, last_good.count, last_good.fields)
-        now = _unusable(name, report.websites, Fields(new=[], missing=report.missing, misfits=dict(report.misfits)))
+        before, now = _unusable(name, last_good.count, last_good.fields), _unusable(name, websites, fields)
         lost_all = before < now == 1 and max_loss_fraction < 1
-        if lost_all or loses_too_much(round((now - before) * report.websites), report.websites, max_loss_fraction):
+        if lost_all or loses_too_much(round((now - before) * websites), websites, max_loss_fraction):
             what = (
                 f"No website has the field {name} any more"
-                if name in report.missing
+                if name in fields.missing
                 else f"{now:.1%} of the values of {name} do not fit its type ({before:.1%} before)"
             )
             raise refused(
                 "fields", f"{what}: it would be null, and had values in the snapshot of {last_good.snapshot_date}."
             )
-
-
-def _unusable(name: str, websites: int, fields: Fields) -> float:
-    """Return the fraction of the websites without a usable value for a field."""
-    return 1.0 if name in fields.missing else fields.misfits.get(name, 0) / websites
 
 
 def check_clock(now: datetime, earlier: Iterable[Manifest]) -> None:
@@ -104,12 +93,12 @@ def refused(guard: str, found: str) -> GuardError:
     return GuardError(found, "Nothing was published.", guard)
 
 
-def applies(guard: str, accepted: Collection[str]) -> bool:
-    """Return whether a guard is active."""
-    return guard not in accepted
+def _unusable(name: str, websites: int, fields: Fields) -> float:
+    """Return the fraction of the websites without a usable value for a field."""
+    return 1.0 if name in fields.missing else fields.misfits.get(name, 0) / websites
 
 
-def _identity(source: Source, filters: dict[str, Any]) -> dict[str, object]:
+def _identity(source: ListSource, filters: dict[str, Any]) -> dict[str, object]:
     parts = urlsplit(source.url)
     return {
         "scheme": parts.scheme,

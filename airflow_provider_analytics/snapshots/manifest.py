@@ -51,7 +51,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     type: str
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class ListSource(msgspec.Struct, frozen=True, kw_only=True):
     """The source of the list.
 
     :param url: base URL of the service: scheme, host, port unless it is the default port, and sub-path.
@@ -89,31 +89,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
     misfits: dict[str, int]
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields that count as changes.
-
-    :param fields: names of the fields; ``*`` stands for all fields of the records.
-    :param ignored: fields that do not count.
-    """
-
-    fields: list[str]
-    ignored: list[str]
-
-
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot and its number of websites.
-
-    :param snapshot_date: its day.
-    :param observed_at: when reading its list began.
-    :param count: number of websites.
-    """
-
-    snapshot_date: date
-    observed_at: Moment
-    count: int
-
-
-class Previous(Counted, frozen=True, kw_only=True):
+class Previous(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier snapshot, and the changes since then.
 
     :param snapshot_date: its day.
@@ -122,10 +98,13 @@ class Previous(Counted, frozen=True, kw_only=True):
     :param digest: SHA-256 of its manifest.
     :param removed: number of websites removed since then.
     :param privacy_changed: number of websites whose privacy changed since then; included in ``changed``.
-    :param changed: number of websites changed since then, in the compared fields.
+    :param changed: number of websites changed since then, in fields that count.
     :param added: number of websites added since then.
     """
 
+    snapshot_date: date
+    observed_at: Moment
+    count: int
     digest: str
     removed: int
     privacy_changed: int
@@ -155,12 +134,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     :param files: the data files; empty if there are no websites.
     :param columns: the columns, in order.
     :param fields: differences between the records and the documented fields.
-    :param compared: the fields that count as changes.
+    :param ignored: documented fields that do not count as changes.
     :param first: true if no snapshot of an earlier day was published.
     :param previous: the snapshot of the latest earlier day; null if there is none, or if it is damaged.
     :param replaced: the snapshot of the same day that this one replaces; null if there is none, or if it is damaged.
-    :param baseline: the snapshots that limit the loss in later snapshots of the same day. They are the last one of an
-        earlier day and the first one of this day, or only this snapshot if the guard ``count`` was accepted.
     :param changes: name of the JSON Lines file with all changes since ``previous``, or since ``replaced`` if there is
         no ``previous``. It is stored next to the manifest; null without both.
     :param report: name of the HTML report, stored next to the manifest; null if there is none.
@@ -177,7 +154,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     retries: int
     filters: dict[str, Any]
-    source: Source
+    source: ListSource
     provider_version: str
     format: str
     compression: str | None
@@ -185,11 +162,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: list[File]
     columns: list[Column]
     fields: Fields
-    compared: Compared
+    ignored: list[str]
     first: bool
     previous: Previous | None
     replaced: Previous | None
-    baseline: list[Counted]
     changes: str | None
     report: str | None
 

@@ -27,24 +27,22 @@ followed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.snapshots.catalog import point_to_latest
-from airflow_provider_analytics.snapshots.layout import (
-    DRAFT,
+from airflow_provider_analytics.snapshots.catalog import (
     MANIFEST,
     SUCCESS,
     Dataset,
     Partition,
-    is_comparison,
-    is_draft,
+    Snapshot,
+    point_to_latest,
 )
 from airflow_provider_analytics.snapshots.manifest import Manifest, decode, digest, encode
-from airflow_provider_analytics.snapshots.reader import Snapshot, read_partition
 from airflow_provider_analytics.storage import (
     TEMPORARY,
     StoragePath,
@@ -65,28 +63,29 @@ from airflow_provider_analytics.storage import (
 #: A run writes its files and its manifest within this time. Older files that no manifest lists belong to a dead run.
 ABANDONED_AFTER = timedelta(minutes=15)
 
+_DRAFT = re.compile(r"_manifest-[0-9TZa-f-]+\.json")
+#: Written by :func:`diff.diff_snapshots` next to a manifest, for each comparison.
+_COMPARISON = re.compile(r"_since-[0-9]{4}-[0-9]{2}-[0-9]{2}\.jsonl")
+
 log = logging.getLogger(__name__)
 
 
-def publish(
-    dataset: Dataset, manifest: Manifest, data: Path | None, beside: Mapping[str, Path], token: str, now: datetime
-) -> Snapshot:
+def publish(dataset: Dataset, manifest: Manifest, folder: Path, token: str) -> Snapshot:
     """Publish local files with their manifest and return the snapshot.
 
     :param dataset: the dataset; a snapshot of the same day is replaced.
-    :param data: the data file, named as in the manifest; None if there is none.
-    :param beside: file name to local file, for the files stored next to the manifest.
+    :param folder: folder of the files, named as in the manifest.
     :param token: the unique part of the names.
-    :param now: when the list was read.
     :raises StorageError: if the storage fails, or another run published at the same time. The folders then contain the
         earlier snapshot, or the one of the other run.
     """
     partition = dataset.partition(manifest.snapshot_date)
     content = encode(manifest)
-    draft = partition.about / DRAFT.format(token=token)
-    files = {partition.about / name: path for name, path in beside.items()}
-    if data:
-        files[partition.data / data.name] = data
+    draft = partition.about / f"_manifest-{token}.json"
+    data = {file.name for file in manifest.files}
+    files = {
+        (partition.data if name in data else partition.about) / name: folder / name for name in manifest.file_names
+    }
     with storage_errors(f"write the snapshot to {partition.data}"):
         try:
             make_directory(partition.about)
@@ -96,12 +95,11 @@ def publish(
             for target, file in files.items():
                 put_file(file, target, token)
             missing = [str(target) for target in files if not exists(target)]
+            if missing:
+                raise StorageError(f"{', '.join(missing)} disappeared while the snapshot was written")  # noqa: TRY301
         except BaseException:
             _remove_all([*files, draft])
             raise
-        if missing:
-            _remove_all([*files, draft])
-            raise StorageError(f"{', '.join(missing)} disappeared while the snapshot was written")
         try:
             replaced = read_bytes(partition.manifest)
             put_bytes(partition.manifest, content, token)
@@ -115,7 +113,7 @@ def publish(
     except StorageError as error:  # the snapshot is published, and the next run repairs this file
         log.warning("Could not update %s: %s", dataset.latest, error)
     _remove_all([draft])
-    _clean_up(dataset, partition, manifest, replaced, token, now)
+    _clean_up(dataset, partition, manifest, replaced, token)
     with storage_errors(f"write the snapshot to {partition.data}"):
         if read_bytes(partition.manifest) != content:
             _remove_all(files)
@@ -137,8 +135,13 @@ def files_of_snapshot(partition: Partition, now: datetime) -> list[StoragePath]:
     with storage_errors(f"look into {partition.data}"):
         found = _list_files(partition)
         named = _listed_in(read_bytes(partition.manifest), partition)
-    comparisons = [path for path in found if path == partition.about / path.name and is_comparison(path.name)]
-    own = [path for path in found if path.name in named or _is_old(path.name, now) or path in comparisons]
+    own = [
+        path
+        for path in found
+        if path.name in named
+        or _is_old(path.name, now)
+        or (path == partition.about / path.name and _COMPARISON.fullmatch(path.name))
+    ]
     return [path for path in (partition.success, *own, partition.manifest) if path in found]
 
 
@@ -148,7 +151,7 @@ def has_manifest(partition: Partition) -> bool:
     :raises StorageError: if the storage fails.
     """
     with storage_errors(f"look into {partition.about}"):
-        return any(name in (MANIFEST, SUCCESS) or is_draft(name) for name in files_in(partition.about))
+        return any(name in (MANIFEST, SUCCESS) or _DRAFT.fullmatch(name) for name in files_in(partition.about))
 
 
 def leftovers(partition: Partition, now: datetime) -> list[StoragePath]:
@@ -164,12 +167,12 @@ def leftovers(partition: Partition, now: datetime) -> list[StoragePath]:
         found = _list_files(partition)
     old = [path for path in found if _is_old(path.name, now)]
     try:
-        snapshot = read_partition(partition)
+        snapshot = partition.read()
     except StorageError:
         return []
     if snapshot is not None:
         return [path for path in old if path.name not in snapshot.manifest.file_names]
-    drafts = [path for path in found if is_draft(path.name) or path == partition.manifest]
+    drafts = [path for path in found if _DRAFT.fullmatch(path.name) or path == partition.manifest]
     with storage_errors(f"look into {partition.about}"):
         named = {path: _listed_in(read_bytes(path), partition) for path in drafts}
     own = [path for path in old if path.name in set().union(*named.values()) or path.name.endswith(TEMPORARY)]
@@ -189,11 +192,9 @@ def remove_files(partition: Partition, files: Iterable[StoragePath]) -> None:
             remove_directory(folder)
 
 
-def _clean_up(
-    dataset: Dataset, partition: Partition, manifest: Manifest, replaced: bytes | None, token: str, now: datetime
-) -> None:
+def _clean_up(dataset: Dataset, partition: Partition, manifest: Manifest, replaced: bytes | None, token: str) -> None:
     """Remove files that no manifest lists. A failure only logs a warning, since the snapshot is published."""
-    outdated = _listed_in(replaced, partition)
+    outdated, now = _listed_in(replaced, partition), manifest.finished_at
     try:
         named = manifest.file_names | _listed_in(read_bytes(partition.manifest), partition)  # another run may be faster
         for path in _list_files(partition):

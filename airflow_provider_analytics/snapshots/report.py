@@ -1,11 +1,10 @@
 """The HTML report of a snapshot: one page that loads no external resources.
 
-The report needs the extra ``report``. Matplotlib draws the chart, and Jinja2 escapes values from the service.
+Jinja2, which Airflow brings, escapes values from the service.
 """
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +12,10 @@ from datetime import date
 from itertools import islice
 
 import jinja2
-from markupsafe import Markup
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.snapshots.diff import Change, bounded, list_difference
+from airflow_provider_analytics.snapshots.diff import WebsiteChange, bounded, list_difference
 from airflow_provider_analytics.snapshots.manifest import Manifest
 from airflow_provider_analytics.snapshots.rows import Row
 
@@ -35,6 +30,9 @@ MAX_EXCLUSIONS = 15
 MAX_CELL = 120
 #: Maximum entries of a list in a cell.
 MAX_LINES = 5
+
+#: Size of the chart, in the units of its SVG.
+CHART_WIDTH, CHART_HEIGHT = 900, 180
 
 _PRIVACY = {setting.value: setting.label for setting in Privacy}
 
@@ -60,7 +58,7 @@ class Summary:
 def render_report(
     manifest: Manifest,
     rows: Iterable[Row],
-    changes: Iterable[Change],
+    changes: Iterable[WebsiteChange],
     history: Sequence[tuple[date, int]],
 ) -> str:
     """Return the report of a snapshot as HTML.
@@ -84,8 +82,9 @@ def render_report(
     return environment.get_template("report.html.j2").render(
         manifest=manifest,
         summary=summary,
-        chart=Markup(chart(counts)),  # noqa: S704 - drawn here from dates and numbers only
-        snapshots=len(counts),
+        points=chart_points(counts),
+        width=CHART_WIDTH,
+        height=CHART_HEIGHT,
         changes=shown_changes(changes),
         notices=notices(manifest),
         new_fields=new_fields(manifest),
@@ -124,9 +123,9 @@ def new_fields(manifest: Manifest) -> str:
     return ", ".join(_truncate(name) for name in names[:MAX_EXCLUSIONS]) + (f" and {more} more" if more > 0 else "")
 
 
-def shown_changes(changes: Iterable[Change]) -> list[Change]:
+def shown_changes(changes: Iterable[WebsiteChange]) -> list[WebsiteChange]:
     """Return the first changes, as many as fit. Removed websites and changes of privacy come first."""
-    selected: list[Change] = []
+    selected: list[WebsiteChange] = []
     left = MAX_CHANGE_CHARACTERS
     for change in islice(changes, MAX_CHANGES):
         short = bounded(change)
@@ -155,39 +154,18 @@ def summarise(rows: Iterable[Row]) -> Summary:
     return summary
 
 
-def chart(counts: list[tuple[date, int]]) -> str:
-    """Return a line chart of the number of websites over time as SVG. Equal counts produce equal text."""
-    drawing = io.StringIO()
-    gray = "#7a8594"  # readable on white and on black
-    with rc_context(
-        {
-            "svg.hashsalt": "report",
-            "svg.fonttype": "none",
-            "text.color": gray,
-            "axes.labelcolor": gray,
-            "axes.edgecolor": gray,
-            "xtick.color": gray,
-            "ytick.color": gray,
-        }
-    ):
-        figure = Figure(figsize=(9, 2.8), layout="constrained")
-        axes = figure.subplots()
-        days = [day.toordinal() for day, _ in counts]
-        axes.plot(days, [count for _, count in counts], marker="o", markersize=4, color="#3b82f6")
-        axes.set_ylim(0, max(count for _, count in counts) * 1.15 or 1)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        # Label only days with a snapshot, at least a sixth of the time range apart, and always the last day.
-        ticks: list[int] = []
-        for place in range(len(days) - 1, -1, -1):
-            if not ticks or days[ticks[-1]] - days[place] >= max((days[-1] - days[0]) / 6, 1):
-                ticks.append(place)
-        axes.set_xticks([days[place] for place in ticks], [counts[place][0].isoformat() for place in ticks])
-        axes.grid(axis="y", alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_ylabel("websites")
-        figure.savefig(drawing, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = drawing.getvalue()
-    return text[text.index("<svg") :]
+def chart_points(counts: Sequence[tuple[date, int]]) -> list[tuple[float, float, str]]:
+    """Return the number of websites over time as points of a line, with day and number as text."""
+    first, last = counts[0][0], counts[-1][0]
+    most = max(count for _, count in counts) or 1
+    return [
+        (
+            CHART_WIDTH * ((day - first) / (last - first) if last > first else 0.5),
+            CHART_HEIGHT * (1 - count / most),
+            f"{day}: {count:,}",
+        )
+        for day, count in counts
+    ]
 
 
 def _table_cells(row: Row) -> dict[str, str]:

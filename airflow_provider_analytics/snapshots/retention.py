@@ -9,10 +9,15 @@ from datetime import UTC, date, datetime
 
 from airflow_provider_analytics.exceptions import MAX_MESSAGE, GuardError
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.snapshots import catalog
-from airflow_provider_analytics.snapshots.layout import DATASET, Dataset, Partition, dataset_of
+from airflow_provider_analytics.snapshots.catalog import (
+    DATASET,
+    Dataset,
+    Partition,
+    dataset_of,
+    list_snapshots,
+    point_to_latest,
+)
 from airflow_provider_analytics.snapshots.publish import files_of_snapshot, has_manifest, leftovers, remove_files
-from airflow_provider_analytics.snapshots.reader import is_published, newest_day
 from airflow_provider_analytics.snapshots.run_day import parse_day
 from airflow_provider_analytics.storage import StoragePath, is_link, names, remove, storage_errors
 
@@ -79,9 +84,8 @@ class Pruning:
 def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remove_damaged: bool) -> Pruning:
     """Return the snapshots that a retention keeps and removes.
 
-    A damaged snapshot does not count toward the retention. It is kept, since a person may be able to restore it, unless
-    ``remove_damaged`` is set and the retention does not keep its day. Damage is detected by file size. If snapshots are
-    to be removed, the SHA-256 of the kept ones is verified, too.
+    A damaged snapshot, seen by the size of its files, does not count toward the retention. It is kept, since a person
+    may be able to restore it, unless ``remove_damaged`` is set and the retention does not keep its day.
 
     :raises GuardError: if there are folders of days but no manifest for any of them, or if the dataset is behind a
         link.
@@ -90,30 +94,20 @@ def plan_pruning(dataset: Dataset, retention: Retention, now: datetime, *, remov
     every_day = dataset.days()
     _check_ownership(dataset, every_day)
     days = [day for day in every_day if not any(map(is_link, dataset.partition(day).folders))]
-    found = [entry for entry in catalog.entries(dataset) if entry.day in days]
-    every = [entry.day for entry in found]
-    damaged = {entry.day: entry.problems[0] for entry in found if not entry.is_whole}
-    snapshots = {entry.day: entry.snapshot for entry in found if entry.snapshot and entry.is_whole}
-    while True:
-        kept = retention.kept(day for day in every if day not in damaged)
-        spared = retention.kept(every) & damaged.keys() if remove_damaged else damaged.keys()
-        if kept | spared == set(every):
-            break
-        verified = {day: snapshots.pop(day).problems() for day in sorted(kept & snapshots.keys())}
-        if not any(verified.values()):
-            break
-        damaged |= {day: problems[0] for day, problems in verified.items() if problems}
-    kept |= spared
-    removed = [day for day in every if day not in kept]
+    found = {entry.day: entry for entry in list_snapshots(dataset.base, dataset.name) if entry.day in days}
+    damaged = {day: entry.problems[0] for day, entry in found.items() if not entry.is_whole}
+    kept = retention.kept(day for day in found if day not in damaged)
+    kept |= retention.kept(found) & damaged.keys() if remove_damaged else damaged.keys()
+    removed = [day for day in found if day not in kept]
     files = {}
     for day in days:
         own = files_of_snapshot if day in removed else leftovers
         files[day] = own(dataset.partition(day), now)
-    others = [day for day in every_day if day not in every]
+    others = [day for day in every_day if day not in found]
     return Pruning(
-        kept=[day for day in every if day in kept],
+        kept=[day for day in found if day in kept],
         removed=removed,
-        damaged={day: damaged[day] for day in every if day in damaged},
+        damaged=damaged,
         leftovers=[day for day in days if files[day] and day not in removed],
         unknown=[day for day in others if _has_other_files(dataset.partition(day), files.get(day, ()))],
         files={day: found for day, found in files.items() if found},
@@ -149,12 +143,12 @@ def remove_snapshot(
     """
     found = dataset_of(base, dataset)
     partition = found.partition(parse_day(day) if isinstance(day, str) else day)
-    if not is_published(partition):
+    if not partition.is_published:
         raise ValueError(f"No snapshot of {partition.day} is published in {found.data}")
     files = files_of_snapshot(partition, now or datetime.now(UTC))
     remove_files(partition, files)
-    if newest_day(found):
-        catalog.point_to_latest(found)
+    if any(found.published()):
+        point_to_latest(found)
     else:
         with storage_errors(f"remove {found.latest}"):
             remove(found.latest)

@@ -7,9 +7,7 @@ its type is null. ``record`` contains the complete record as JSON text, without 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,8 +18,8 @@ from typing import Any
 import msgspec
 
 from airflow_provider_analytics.api.checks import short_repr
-from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, RECORD_FIELDS, normalise
-from airflow_provider_analytics.api.redaction import IDENTITY, may_hold_a_secret, names_in, without_secrets
+from airflow_provider_analytics.api.fields import FIELDS, RECORD_FIELDS, normalise
+from airflow_provider_analytics.api.redaction import may_hold_a_secret, names_in, without_secrets
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.readable import Redactor
 
@@ -46,14 +44,9 @@ MEANINGS = {
     "snapshot_date": "day of the snapshot",
     "observed_at": "start of the reading, in UTC; the same in all rows",
 }
-#: Ways to write IP addresses: unchanged, each as its SHA-256, or not at all.
+#: Ways to write the field ``exclude_ips``: unchanged, each entry as its SHA-256, or not at all.
 EXCLUDE_IPS_AS = ("keep", "hash", "drop")
 
-#: A possible IP address within a text. A longer sequence of digits and dots does not match.
-_ADDRESS = re.compile(
-    r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])"
-    r"|(?<![\w:.])(?=[0-9A-Fa-f.]*:)[0-9A-Fa-f:.]{2,45}(?<!\.)(?![\w:])"
-)
 #: Number of records that are converted to columns at once.
 _BLOCK = 100
 #: Types whose equal values produce the same cell.
@@ -114,7 +107,7 @@ def typed_columns(
         report.websites += len(block)
         report.seen.update(map(_utf8, set().union(*block) - report.seen))
         if exclude_ips_as != "keep":
-            block, lines = without_addresses(block, exclude_ips_as), None
+            block, lines = [without_addresses(record, exclude_ips_as) for record in block], None
         columns = _columns(block, lines, report.misfits)
         columns += [[snapshot_date] * len(block), [observed_at] * len(block)]
         yield dict(zip(COLUMNS, columns, strict=True))
@@ -168,49 +161,17 @@ def _cells(name: str, values: list[Any], misfits: Counter[str]) -> list[Any]:
     return cells
 
 
-def without_addresses(value: Any, how: str) -> Any:
-    """Return a record with its IP addresses kept, hashed or dropped at any depth; see :data:`EXCLUDE_IPS_AS`.
+def without_addresses(record: Mapping[str, Any], how: str) -> dict[str, Any]:
+    """Return a record with ``exclude_ips`` hashed or dropped, see :data:`EXCLUDE_IPS_AS`.
 
-    Each entry of ``exclude_ips``, including networks, is hashed as a whole. In any other text, "hash" replaces each
-    address by its hash, and "drop" removes the whole text. The id and the domain of the record are unchanged.
+    It has only documented fields, because any other field may contain addresses.
     """
-    return value if how == "keep" else _without_addresses(value, how, IDENTITY)
-
-
-def _without_addresses(value: Any, how: str, kept: tuple[str, ...] = ()) -> Any:
-    if isinstance(value, Mapping):
-        found = {}
-        for name, inner in value.items():
-            if name in kept:
-                found[name] = inner
-            elif how == "hash":
-                hashed = _hashed(inner) if name == "exclude_ips" else _without_addresses(inner, how)
-                found[_with_hashes(name)] = hashed
-            elif name != "exclude_ips" and not has_address(name) and not has_address(inner):
-                found[name] = _without_addresses(inner, how)
-        return found
-    if isinstance(value, list):
-        left = [inner for inner in value if how == "hash" or not has_address(inner)]
-        return [_without_addresses(inner, how, kept) for inner in left]
-    return _with_hashes(value) if isinstance(value, str) else value
-
-
-def has_address(value: object) -> bool:
-    """Return whether a value is a text that contains an IP address."""
-    return isinstance(value, str) and _with_hashes(value) != value
-
-
-def _with_hashes(text: str) -> str:
-    """Return a text with each IP address replaced by its hash."""
-    return _ADDRESS.sub(_hash_of_address, text) if "." in text or ":" in text else text
-
-
-def _hash_of_address(found: re.Match[str]) -> str:
-    try:
-        ipaddress.ip_address(found[0])
-    except ValueError:
-        return found[0]
-    return _sha256(LINE_FIELDS["exclude_ips"].key(found[0]))
+    kept = {name: record[name] for name in ("id", *RECORD_FIELDS) if name in record}
+    if "exclude_ips" in kept:
+        kept["exclude_ips"] = _hashed(kept["exclude_ips"])
+    if how == "drop":
+        kept.pop("exclude_ips", None)
+    return kept
 
 
 def _sha256(text: str) -> str:

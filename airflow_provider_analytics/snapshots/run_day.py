@@ -19,6 +19,8 @@ from airflow_provider_analytics.exceptions import GuardError
 PLANNED_RUNS = ("scheduled", "backfill")
 #: Tolerated difference between the clocks of two machines.
 CLOCK_SKEW = timedelta(minutes=5)
+#: Time after the end of a day in which a late list is stored if the day has no snapshot, such as by a run that waited.
+LATE_TOLERANCE = timedelta(hours=12)
 
 TimeZone: TypeAlias = str | pendulum.Timezone | pendulum.FixedTimezone
 
@@ -50,10 +52,9 @@ class RunDay:
             )
         return now >= self.ends
 
-    def refusal(self, now: datetime, *, tolerance: timedelta, is_published: bool) -> str | None:
+    def refusal(self, now: datetime, *, is_published: bool) -> str | None:
         """Return why a late list must not be stored for the day by default, or None if it may.
 
-        :param tolerance: time after the end of the day in which a list may be stored if the day has no snapshot.
         :param is_published: whether the day has a snapshot.
         """
         if is_published:
@@ -61,11 +62,12 @@ class RunDay:
                 f"{self.day} is over and has its snapshot, which the current list would falsify (the clock says "
                 f"{now:%Y-%m-%d %H:%M} UTC, the day is that of the {self.named_by})."
             )
-        if now - self.ends > tolerance:
+        if now - self.ends > LATE_TOLERANCE:
+            hours = (now - self.ends).total_seconds() / 3600
+            ago = f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
             return (
-                f"{self.day} ended {_hours(now - self.ends)} ago, longer than late_tolerance={tolerance}: the "
-                f"current list is not the list of that day (the clock says {now:%Y-%m-%d %H:%M} UTC, the day is that "
-                f"of the {self.named_by})."
+                f"{self.day} ended {ago} ago: the current list is not the list of that day (the clock says "
+                f"{now:%Y-%m-%d %H:%M} UTC, the day is that of the {self.named_by})."
             )
         return None
 
@@ -150,8 +152,3 @@ def _parse(text: str, timezone: TimeZone) -> date | None:
     if not isinstance(moment, pendulum.DateTime):
         raise refused("partition_date", text, "YYYY-MM-DD, or a date with a time")
     return moment
-
-
-def _hours(elapsed: timedelta) -> str:
-    hours = elapsed.total_seconds() / 3600
-    return f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"

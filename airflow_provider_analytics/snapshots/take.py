@@ -16,34 +16,34 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_analytics import __version__
-from airflow_provider_analytics.api.checks import fraction, one_of, whole_number
+from airflow_provider_analytics.api.checks import fraction, one_of
 from airflow_provider_analytics.api.listing import Listing, Proof, read_again
 from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.guards import GUARDS, MAX_LOSS_FRACTION
+from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
 from airflow_provider_analytics.readable import Redactor, readable
 from airflow_provider_analytics.snapshots import formats, guards, rows
-from airflow_provider_analytics.snapshots.diff import COUNTS, Selection, diff, in_words, read_changes, write_changes
-from airflow_provider_analytics.snapshots.layout import Dataset
+from airflow_provider_analytics.snapshots.catalog import Dataset, Partition, Snapshot
+from airflow_provider_analytics.snapshots.diff import (
+    COUNTS,
+    diff,
+    ignored_between,
+    in_words,
+    read_changes,
+    write_changes,
+)
 from airflow_provider_analytics.snapshots.manifest import (
     VERSION,
     Column,
     Completeness,
-    Counted,
     Fields,
     File,
+    ListSource,
     Manifest,
     NewerVersionError,
     Previous,
-    Source,
 )
 from airflow_provider_analytics.snapshots.publish import publish
-from airflow_provider_analytics.snapshots.reader import (
-    Snapshot,
-    newest_day,
-    published_days,
-    read_partition,
-)
 from airflow_provider_analytics.storage import new_token, temporary_folder
 
 #: Maximum number of snapshots in a chart, including the current one.
@@ -55,41 +55,32 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Options:
+class SnapshotOptions:
     """Format and guards of a snapshot, with the defaults of the operator.
 
-    :param file_format: ``jsonl``, ``csv`` or ``parquet``.
+    :param format: ``jsonl``, ``csv`` or ``parquet``.
     :param compression: None, ``gzip`` or ``zstd``.
     :param exclude_ips_as: ``keep``, ``hash`` or ``drop``.
-    :param selection: the fields that count as changes.
-    :param min_websites: smallest number of websites allowed.
+    :param ignore_fields: names of documented fields that do not count as changes.
     :param max_loss_fraction: largest loss allowed, for websites and for the values of a field.
     :param accept: names of the guards to override, see :data:`~.guards.GUARDS`.
     :param report: also write an HTML report.
     """
 
-    file_format: str = "jsonl"
+    format: str = "jsonl"
     compression: str | None = None
     exclude_ips_as: str = "keep"
-    selection: Selection = field(default_factory=Selection)
-    min_websites: int = 0
+    ignore_fields: tuple[str, ...] = ()
     max_loss_fraction: float = MAX_LOSS_FRACTION
     accept: frozenset[str] = frozenset()
     report: bool = False
 
     def check(self) -> None:
         """Raise :class:`ValueError` if a value is not allowed or its extra is not installed."""
-        formats.check_format(self.file_format, self.compression)
+        formats.check_format(self.format, self.compression)
         one_of("exclude_ips_as", self.exclude_ips_as, rows.EXCLUDE_IPS_AS)
-        whole_number("min_websites", self.min_websites, at_least=0)
         fraction("max_loss_fraction", self.max_loss_fraction)
-        for name in self.accept:
-            one_of("accept", name, GUARDS)
-        if self.report:
-            # Matplotlib logs messages about fonts on first use, which do not belong in a task log.
-            logging.getLogger("matplotlib").setLevel(logging.ERROR)
-            for module in ("jinja2", "matplotlib"):
-                formats.need_extra(module, "report", "report=True")
+        accepted(self.accept)
 
 
 @dataclass(frozen=True)
@@ -104,7 +95,7 @@ class Origin:
     """
 
     make_listing: Callable[[], Listing]
-    source: Source
+    source: ListSource
     stats: Stats
     filters: dict[str, Any] = field(default_factory=dict)
     secrets: Redactor | None = None
@@ -115,23 +106,16 @@ class Earlier:
     """The snapshots that are already published.
 
     :param previous: the latest snapshot of an earlier day; None if there is none, or if its manifest is damaged.
+    :param replaced: the snapshot of the same day; None if there is none, or if its manifest is damaged.
     :param last_good: manifest that the guards compare with: that of the same day, or otherwise of the latest earlier
         day with a readable manifest; None if there is none.
     :param is_first: whether no earlier day is published.
-    :param replaced: the snapshot of the same day; None if there is none, or if its manifest is damaged.
     """
 
     previous: Snapshot | None
     replaced: Snapshot | None
     last_good: Manifest | None
     is_first: bool
-
-    @property
-    def baseline(self) -> list[Counted]:
-        """The snapshots that limit the loss of websites."""
-        if self.replaced:
-            return self.replaced.manifest.baseline
-        return [_counted(self.last_good)] if self.last_good else []
 
 
 @dataclass(frozen=True)
@@ -149,25 +133,9 @@ class Reading:
     data: Path
     count: int
     proof: Proof
-    fields: rows.FieldReport
+    fields: Fields
     observed_at: datetime
     finished_at: datetime
-
-
-@dataclass(frozen=True)
-class Description:
-    """A manifest with the local files that it names.
-
-    :param manifest: the manifest.
-    :param data: the data file; None if there are no websites.
-    :param beside: file name to local file, for the files stored next to the manifest.
-    :param token: the unique part of the names.
-    """
-
-    manifest: Manifest
-    data: Path | None
-    beside: dict[str, Path]
-    token: str
 
 
 def take_snapshot(
@@ -175,7 +143,7 @@ def take_snapshot(
     day: date,
     origin: Origin,
     *,
-    options: Options,
+    options: SnapshotOptions,
     now: datetime | None = None,
     is_late: Callable[[datetime], bool] = lambda _: False,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -188,7 +156,7 @@ def take_snapshot(
     :param origin: the list to read.
     :param options: format and guards.
     :param now: start time of every reading of the list; None for the time of the clock.
-    :param is_late: called with the start time of the reading, just before publishing. Returns whether the list is late
+    :param is_late: called with the start time of the reading, before publishing. Returns whether the list is late
         for the day; raises an error if the list must not be stored for the day.
     :param clock: returns the current time.
     :param writer: identifies the task of the run; each try removes the files that earlier tries left behind.
@@ -200,48 +168,51 @@ def take_snapshot(
     """
     options.check()
     earlier = look_back(dataset, day, now or clock(), options)
-    if guards.applies("source", options.accept):  # before reading the list, which may be long
+    if earlier.last_good and "source" not in options.accept:  # before reading the list, which may be long
         guards.check_source(origin.source, origin.filters, earlier.last_good)
     with temporary_folder() as temporary:
         reading = read(origin, day, temporary, now=now, options=options, clock=clock)
         check(reading, earlier, options)
         late = is_late(reading.observed_at)
-        described = describe(reading, origin, earlier, dataset, day, options=options, late=late, writer=writer)
-        is_late(reading.observed_at)  # another run may have published during the comparison
-        return publish(
-            dataset, described.manifest, described.data, described.beside, described.token, reading.finished_at
-        )
+        # The token is created after reading, because other runs infer from its age whether this run may still write.
+        token = new_token(reading.finished_at, writer)
+        manifest = describe(reading, origin, earlier, dataset, day, options=options, late=late, token=token)
+        return publish(dataset, manifest, temporary, token)
 
 
-def look_back(dataset: Dataset, day: date, now: datetime, options: Options) -> Earlier:
+def look_back(dataset: Dataset, day: date, now: datetime, options: SnapshotOptions) -> Earlier:
     """Return the snapshots that are already published. Damage to an earlier snapshot only logs a warning.
 
     :raises StorageError: if an earlier manifest is from a newer version of this package or was observed in the future,
         unless the guard is overridden.
     """
-    previous_day = newest_day(dataset, before=day)
-    replaced = _read_or_warn(dataset, day, options)
-    previous = _read_or_warn(dataset, previous_day, options) if previous_day else None
-    last_good = replaced or previous
-    if last_good is None and previous_day:
-        older = (_read_or_warn(dataset, found, options) for found in published_days(dataset, before=previous_day))
-        last_good = next((snapshot for snapshot in older if snapshot), None)
-    if guards.applies("clock", options.accept):
+    older = dataset.published(before=day)
+    newest = next(older, None)
+    replaced = _read_or_warn(dataset.partition(day), options)
+    previous = _read_or_warn(newest, options) if newest else None
+    last_good = replaced or previous or next(filter(None, (_read_or_warn(one, options) for one in older)), None)
+    if "clock" not in options.accept:
         guards.check_clock(now, [found.manifest for found in (replaced, previous) if found])
-    return Earlier(previous, replaced, last_good.manifest if last_good else None, is_first=previous_day is None)
+    return Earlier(previous, replaced, last_good.manifest if last_good else None, is_first=newest is None)
 
 
 def read(
-    origin: Origin, day: date, directory: Path, *, now: datetime | None, options: Options, clock: Callable[[], datetime]
+    origin: Origin,
+    day: date,
+    directory: Path,
+    *,
+    now: datetime | None,
+    options: SnapshotOptions,
+    clock: Callable[[], datetime],
 ) -> Reading:
     """Read the list into a local file, with its proof.
 
     :raises StorageError: if the file cannot be written or a record has no usable id.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
-    data = directory / formats.file_name("", options.file_format, options.compression)
+    data = directory / formats.file_name("", options.format, options.compression)
 
-    def write(listing: Listing) -> tuple[int, Proof, rows.FieldReport, datetime]:
+    def write(listing: Listing) -> Reading:
         observed_at = now or clock()
         report = rows.FieldReport()
         typed = rows.typed_columns(
@@ -253,28 +224,24 @@ def read(
             secrets=origin.secrets,
         )
         try:
-            count = formats.write_columns(typed, data, options.file_format, options.compression)
+            count = formats.write_columns(typed, data, options.format, options.compression)
         except OSError as error:
             raise StorageError(f"cannot write the list to the temporary folder {directory}: {error}") from error
         if listing.proof is None or listing.proof.websites != count:
             raise StorageError(f"{count} rows were written, but the list was proven with {listing.proof}")
-        return count, listing.proof, report, observed_at
+        fields = Fields(new=report.new, missing=report.missing, misfits=dict(report.misfits))
+        return Reading(data, count, listing.proof, fields, observed_at, clock())
 
-    count, proof, report, observed_at = read_again(write, origin.make_listing)
-    return Reading(data, count, proof, report, observed_at=observed_at, finished_at=clock())
+    return read_again(write, origin.make_listing)
 
 
-def check(reading: Reading, earlier: Earlier, options: Options) -> None:
+def check(reading: Reading, earlier: Earlier, options: SnapshotOptions) -> None:
     """Raise :class:`GuardError` if the list looks wrong."""
-    if guards.applies("count", options.accept):
-        guards.check_count(
-            reading.count,
-            [*([_counted(earlier.last_good)] if earlier.last_good else []), *earlier.baseline],
-            min_websites=options.min_websites,
-            max_loss_fraction=options.max_loss_fraction,
-        )
-    if guards.applies("fields", options.accept):
-        guards.check_fields(reading.fields, earlier.last_good, options.max_loss_fraction)
+    last_good = earlier.last_good
+    if last_good and "count" not in options.accept:
+        guards.check_count(reading.count, last_good, options.max_loss_fraction)
+    if last_good and "fields" not in options.accept:
+        guards.check_fields(reading.count, reading.fields, last_good, options.max_loss_fraction)
 
 
 def describe(
@@ -284,25 +251,19 @@ def describe(
     dataset: Dataset,
     day: date,
     *,
-    options: Options,
+    options: SnapshotOptions,
     late: bool,
-    writer: str | None,
-) -> Description:
-    """Return the manifest of a list with the changes since the previous snapshot and, if requested, the report."""
-    # The token is created after reading, because other runs infer from its age whether this run may still be writing.
-    token = new_token(reading.finished_at, writer)
-    data = reading.data.rename(
-        reading.data.with_name(formats.file_name(token, options.file_format, options.compression))
-    )
+    token: str,
+) -> Manifest:
+    """Return the manifest of a list; write the changes since the previous snapshot, and the report if requested.
+
+    All files are in the folder of the list, under their final names.
+    """
+    data = reading.data.rename(reading.data.with_name(formats.file_name(token, options.format, options.compression)))
     changes = data.with_name(f"_changes-{token}.jsonl")
     previous = _changes_since(earlier.previous, data, options, changes)
     since_replaced = changes.with_name(f"_replaced-{token}.jsonl") if previous else changes
     replaced = _changes_since(earlier.replaced, data, options, since_replaced)
-    this = Counted(snapshot_date=day, observed_at=reading.observed_at, count=reading.count)
-    if not guards.applies("count", options.accept):
-        baseline = [this]
-    else:
-        baseline = earlier.baseline if earlier.replaced else [*earlier.baseline, this]
     report = data.with_name(f"_report-{token}.html")
     manifest = Manifest(
         version=VERSION,
@@ -318,39 +279,36 @@ def describe(
         filters=origin.filters,
         source=origin.source,
         provider_version=__version__,
-        format=options.file_format,
+        format=options.format,
         compression=options.compression,
         exclude_ips_as=options.exclude_ips_as,
         # No file without rows: readers that infer types fail on it.
         files=[_file(data, dataset, day, reading.count)] if reading.count else [],
         columns=[Column(name=name, type=kind) for name, kind in rows.COLUMNS.items()],
-        fields=Fields(new=reading.fields.new, missing=reading.fields.missing, misfits=dict(reading.fields.misfits)),
-        compared=options.selection.as_manifest(),
+        fields=reading.fields,
+        ignored=list(options.ignore_fields),
         first=earlier.is_first,
         previous=previous,
         replaced=replaced,
-        baseline=baseline,
         changes=changes.name if previous or replaced else None,
         report=report.name if options.report else None,
     )
     if options.report:
         from airflow_provider_analytics.snapshots.report import render_report
 
-        page = render_report(
-            manifest, _stored_rows(data), read_changes(changes) if previous or replaced else (), history(dataset, day)
-        )
+        since = read_changes(changes) if manifest.changes else ()
+        page = render_report(manifest, _stored_rows(data), since, history(dataset, day))
         report.write_text(page, encoding="utf-8")
-    beside = {path.name: path for path in (changes, report) if path.name in manifest.file_names}
-    return Description(manifest, data if reading.count else None, beside, token)
+    return manifest
 
 
 def history(dataset: Dataset, before: date) -> list[tuple[date, int]]:
     """Return day and count of the last published snapshots before a day, oldest first, without unreadable ones."""
     counts = []
-    for day in islice(published_days(dataset, before), MAX_HISTORY - 1):
+    for partition in islice(dataset.published(before), MAX_HISTORY - 1):
         with suppress(StorageError):
-            if snapshot := read_partition(dataset.partition(day)):
-                counts.append((day, snapshot.manifest.count))
+            if snapshot := partition.read():
+                counts.append((partition.day, snapshot.manifest.count))
     return counts[::-1]
 
 
@@ -380,42 +338,38 @@ def drift(fields: Fields) -> str | None:
     return "; ".join(f"{what}: {names}" for what, names in parts.items() if names) or None
 
 
-def _changes_since(previous: Snapshot | None, data: Path, options: Options, changes: Path) -> Previous | None:
+def _changes_since(previous: Snapshot | None, data: Path, options: SnapshotOptions, changes: Path) -> Previous | None:
     if previous is None:
         return None
+    manifest = previous.manifest
+    ignored = ignored_between(manifest, options.exclude_ips_as, options.ignore_fields)
     try:
-        selection = options.selection.between(previous.manifest, options.exclude_ips_as)
-        counts = write_changes(diff(previous.rows(), _stored_rows(data), selection), changes)
+        counts = write_changes(diff(previous.rows(), _stored_rows(data), ignored), changes)
     except (StorageError, ValueError) as error:  # ValueError: the format needs an extra that is not installed
-        log.warning("Not compared with the snapshot of %s: %s", previous.manifest.snapshot_date, error)
+        log.warning("Not compared with the snapshot of %s: %s", manifest.snapshot_date, error)
         return None
-    counted = _counted(previous.manifest)
     return Previous(
-        snapshot_date=counted.snapshot_date,
-        observed_at=counted.observed_at,
-        count=counted.count,
+        snapshot_date=manifest.snapshot_date,
+        observed_at=manifest.observed_at,
+        count=manifest.count,
         digest=previous.digest,
         **counts,
     )
-
-
-def _counted(manifest: Manifest) -> Counted:
-    return Counted(snapshot_date=manifest.snapshot_date, observed_at=manifest.observed_at, count=manifest.count)
 
 
 def _counts(since: Previous) -> dict[str, int]:
     return {name: getattr(since, name) for name in COUNTS}
 
 
-def _read_or_warn(dataset: Dataset, day: date, options: Options) -> Snapshot | None:
+def _read_or_warn(partition: Partition, options: SnapshotOptions) -> Snapshot | None:
     try:
-        return read_partition(dataset.partition(day))
+        return partition.read()
     except NewerVersionError as error:
-        if guards.applies("version", options.accept):
+        if "version" not in options.accept:
             raise guards.refused("version", str(error)) from error
-        log.warning("Continuing without the snapshot of %s, because version is accepted: %s", day, error)
+        log.warning("Continuing without the snapshot of %s, because version is accepted: %s", partition.day, error)
     except StorageError as error:
-        log.warning("Continuing without the snapshot of %s: %s", day, error)
+        log.warning("Continuing without the snapshot of %s: %s", partition.day, error)
     return None
 
 

@@ -174,16 +174,16 @@ class Bench:
         plain, jsonl, pandas, parquet = self.turns(
             "snapshots",
             ("plain_snapshot", pages),
-            ("our_snapshot", {"url": url, "file_format": "jsonl"}),
+            ("our_snapshot", {"url": url, "format": "jsonl"}),
             ("pandas_snapshot", pages),
-            ("our_snapshot", {"url": url, "file_format": "parquet"}),
+            ("our_snapshot", {"url": url, "format": "parquet"}),
         )
         work = f"snapshot of {self.sizes.pages * 100:,} websites, CPU"
         against = "a loop of requests and `json.dumps` that proves nothing"
         self.add(f"{work}, JSON Lines", against, _ratios(jsonl, plain), 1.2)
         self.add(f"{work}, Parquet", "a loop of requests, a pandas frame, `to_parquet`", _ratios(parquet, pandas), 1.0)
         for file_format in ("jsonl", "parquet"):
-            work_of = ("profiled_snapshot", {"url": url, "file_format": file_format})
+            work_of = ("profiled_snapshot", {"url": url, "format": file_format})
             ((found,),) = self.alone(f"profile_{file_format}", work_of, repeats=1)
             self.profiles[file_format] = found["returned"]
 
@@ -246,7 +246,7 @@ class Bench:
         sizes = self.sizes.growth
         with ExitStack() as stack:
             urls = [stack.enter_context(canned(size)).url for size in sizes]
-            found = self.turns("growth", *(("our_snapshot", {"url": url, "file_format": "jsonl"}) for url in urls))
+            found = self.turns("growth", *(("our_snapshot", {"url": url, "format": "jsonl"}) for url in urls))
         # With the smallest the files weigh more than the websites: without them the exponent says more.
         for place, smallest in enumerate(sizes[:-1]):
             work = f"growth of a snapshot, {smallest:,} to {sizes[-1]:,} websites: exponent of"

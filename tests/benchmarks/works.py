@@ -220,9 +220,9 @@ def pandas_snapshot(url: str, pages: int) -> Iterator[Work]:
 
 
 def our_snapshot(url: str, file_format: str, parallel: int | None = None) -> Iterator[Work]:
-    from airflow_provider_analytics.snapshots.layout import dataset_of
-    from airflow_provider_analytics.snapshots.manifest import Source
-    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+    from airflow_provider_analytics.snapshots.catalog import dataset_of
+    from airflow_provider_analytics.snapshots.manifest import ListSource
+    from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -237,10 +237,10 @@ def our_snapshot(url: str, file_format: str, parallel: int | None = None) -> Ite
         def write() -> int:
             """Write the first snapshot of a new dataset, and return the number of requests."""
             now, before = datetime.now(UTC), client.stats.requests
-            source = Source(url=url, account_id="1")
+            source = ListSource(url=url, account_id="1")
             origin = Origin(client.iter_websites, source, client.stats, secrets=client.redact)
             dataset = dataset_of(f"file://{folder}/{next(number)}/websites")
-            take_snapshot(dataset, now.date(), origin, now=now, options=Options(file_format))
+            take_snapshot(dataset, now.date(), origin, now=now, options=SnapshotOptions(file_format))
             return int(client.stats.requests - before)
 
         yield write

@@ -157,7 +157,7 @@ BREAKS = [
     ),
     Break(
         "A snapshot is complete or does not exist",
-        "snapshots.reader",
+        "snapshots.catalog",
         "        if not exists(partition.success):\n            return None\n",
         "",
         ("unit/snapshots/test_snapshot_publish.py", ""),

@@ -1121,7 +1121,7 @@ def _in_file(world: World, step: Step) -> list[str]:
         import yaml
 
         return sorted(yaml.safe_load((world.folder / "websites.yaml").read_text())["websites"] or ())
-    from airflow_provider_analytics.snapshots.reader import read_snapshot
+    from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
     snapshot = read_snapshot(str(world.folder / "snapshots"), step["day"])
     assert snapshot is not None

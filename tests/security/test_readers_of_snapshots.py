@@ -13,7 +13,7 @@ from fixture_types import Execute
 from raw_server import RawServer
 
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
 WEBSITE: dict[str, Any] = {
     "id": 1,
@@ -41,11 +41,7 @@ def test_no_address_of_a_record_is_in_a_file(
     assert snapshot is not None
     [row] = snapshot.rows()
     record = json.loads(row["record"])
-    assert (row["domain"], row["exclude_params"], record["count"]) == ("192.0.2.99", "utm_source", 7)
-    if how == "drop":
-        assert record["visits"] == {"others": [{}, "a"]}
-        assert "note" not in record
-    else:
-        hashed = {one: f"sha256:{hashlib.sha256(one.encode()).hexdigest()}" for one in ("192.0.2.2", "192.0.2.4")}
-        assert record["last_seen_from"] == hashed["192.0.2.2"]
-        assert f"http://{hashed['192.0.2.4']}:8080/. At 12:30:45 on v1.2." in record["note"]
+    assert (row["domain"], row["exclude_params"]) == ("192.0.2.99", "utm_source")
+    hashed = "\n".join(f"sha256:{hashlib.sha256(one.encode()).hexdigest()}" for one in ("192.0.2.1", "2001:DB8::1"))
+    written = {"exclude_ips": hashed} if how == "hash" else {}
+    assert record == {"id": 1, "domain": "192.0.2.99", "exclude_params": "utm_source", **written}

@@ -17,7 +17,7 @@ from wire_client import client_of
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
-from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
 Serving = Callable[..., RawServer]
 Connect = Callable[..., None]

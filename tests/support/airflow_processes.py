@@ -200,13 +200,6 @@ class AirflowApi:
         path, map_index = _task(dag_id, run_id, task_id)
         return self.get(f"{path}/xcomEntries/{key}", map_index=map_index, stringify="false")["value"]
 
-    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
-        """Return the extra links of a task, by name."""
-        path, _ = _task(dag_id, run_id, task_id)
-        found: dict[str, Any] = self.get(f"{path}/links")
-        links: dict[str, str | None] = found.get("extra_links", found)  # Airflow 2 shows them without a key
-        return links
-
     def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Mark a task as failed, as a person does on its page."""
         path, map_index = _task(dag_id, run_id, task_id)

@@ -74,9 +74,6 @@ class Screens:
     def fold_traceback(self) -> None:
         """It cannot be folded there, and what the error says stands below it."""
 
-    def details(self, dag_id: str, run_id: str, task_id: str) -> None:
-        self._task(dag_id, run_id, task_id, "details")
-
     def _task(self, dag_id: str, run_id: str, task_id: str, tab: str) -> None:
         chosen = urlencode({"dag_run_id": run_id, "task_id": task_id, "tab": tab}, quote_via=quote)
         self.screen.open(f"{self.url}/dags/{dag_id}/grid?{chosen}")

@@ -99,10 +99,6 @@ class Screens:
         # A click of the driver would scroll the log first.
         self.screen.driver.execute_script("arguments[0].click()", self.screen.all(what_it_says)[0])
 
-    def details(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Open what is known of a task, its links among it."""
-        self.screen.open(f"{self._task(dag_id, run_id, task_id)}/details")
-
     def _task(self, dag_id: str, run_id: str, task_id: str) -> str:
         return f"{self.url}/dags/{dag_id}/runs/{quote(run_id)}/tasks/{task_id}"
 

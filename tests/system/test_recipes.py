@@ -17,12 +17,11 @@ import pytest
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.snapshots.layout import dataset_of
-from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.catalog import dataset_of, read_snapshot
+from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.retention import remove_snapshot
 from airflow_provider_analytics.snapshots.rows import COLUMNS
-from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
 pytestmark = pytest.mark.repository
 
@@ -99,15 +98,15 @@ def run(recipes_python: str, checkout: Path, environment: dict[str, str], tmp_pa
 
 @pytest.fixture
 def take(analytics_sandbox: Any, tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Take the snapshot of a day: ``take(DAY, file_format="csv")``."""
+    """Take the snapshot of a day: ``take(DAY, format="csv")``."""
     sandbox = analytics_sandbox
     with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
 
         def taking(day: date, *, second: int = 0, **options: Any) -> None:
             now = datetime(day.year, day.month, day.day, 0, 2, second, tzinfo=UTC)
-            origin = Origin(client.iter_websites, Source(url=sandbox.url, account_id=None), client.stats)
-            chosen = Options(
-                **{"file_format": "parquet", "accept": frozenset({"count"}), "max_loss_fraction": 1, **options}
+            origin = Origin(client.iter_websites, ListSource(url=sandbox.url, account_id=None), client.stats)
+            chosen = SnapshotOptions(
+                **{"format": "parquet", "accept": frozenset({"count"}), "max_loss_fraction": 1, **options}
             )
             take_snapshot(dataset_of(f"{tmp_path}/analytics"), day, origin, now=now, options=chosen)
 
@@ -122,7 +121,7 @@ def nights(analytics_sandbox: Any, take: Callable[..., None]) -> Callable[..., N
         analytics_sandbox.reset()
         website = analytics_sandbox.add_website("a.example.com", exclude_params=None, exclude_ips=None)
         for day, file_format in zip(DAYS, formats, strict=True):
-            take(day, file_format=file_format)
+            take(day, format=file_format)
             analytics_sandbox.change_website(website["id"], exclude_ips=IPS, exclude_params="utm_id\nref")
             analytics_sandbox.add_website(f"new-{day}.example.com")
 

@@ -12,8 +12,8 @@ from raw_server import RawServer, Request, http
 from wire_client import client_of
 
 from airflow_provider_analytics.exceptions import IncompleteListError, NotFoundError
-from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.take import Options, Origin, read
+from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, read
 
 Record = dict[str, Any]
 
@@ -140,8 +140,8 @@ def test_a_snapshot_has_none_and_its_count_agrees(tmp_path: Path) -> None:
     stored = records(150, dict.fromkeys(range(1, 51), GONE))
     noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
     with RawServer(service(stored, 150)) as server, client_of(server.url) as client:
-        origin = Origin(client.iter_websites, Source(url=server.url, account_id="1"), client.stats)
-        reading = read(origin, date(2026, 11, 20), tmp_path, now=noon, options=Options(), clock=lambda: noon)
+        origin = Origin(client.iter_websites, ListSource(url=server.url, account_id="1"), client.stats)
+        reading = read(origin, date(2026, 11, 20), tmp_path, now=noon, options=SnapshotOptions(), clock=lambda: noon)
     assert reading.count == reading.proof.websites == 100
     assert len(reading.data.read_text().splitlines()) == 100
     assert reading.proof.total == 150

@@ -23,8 +23,8 @@ from airflow_provider_analytics.exceptions import (
     IncompleteListError,
     UnexpectedResponseError,
 )
-from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.take import Options, Origin, read
+from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, read
 
 
 @pytest.fixture(scope="module")
@@ -238,8 +238,8 @@ def test_a_total_that_is_cached_for_two_seconds_does_not_use_up_all_readings(
             assert len(client.list_websites()) == size
         else:
             noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
-            origin = Origin(client.iter_websites, Source(url=server.url, account_id="1"), client.stats)
-            reading = read(origin, noon.date(), tmp_path, now=noon, options=Options(), clock=lambda: noon)
+            origin = Origin(client.iter_websites, ListSource(url=server.url, account_id="1"), client.stats)
+            reading = read(origin, noon.date(), tmp_path, now=noon, options=SnapshotOptions(), clock=lambda: noon)
             assert reading.count == size
         assert client.stats.lists_read_again == len(time.slept)
         assert client.stats.waited == sum(time.slept)

@@ -34,9 +34,9 @@ import sys
 from datetime import UTC, datetime, timedelta
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.snapshots.layout import dataset_of
-from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+from airflow_provider_analytics.snapshots.catalog import dataset_of
+from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.take import SnapshotOptions, Origin, take_snapshot
 
 
 def take_until(left, now):
@@ -48,10 +48,11 @@ def take_until(left, now):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     with AnalyticsClient(Settings(base_url=sys.argv[1], api_key=sys.argv[2])) as client:
-        origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
+        origin = Origin(client.iter_websites, ListSource(url="https://sandbox", account_id=None), client.stats)
         sys.addaudithook(step)
         while True:
-            take_snapshot(dataset_of(sys.argv[3]), now.date(), origin, now=now, options=Options(max_loss_fraction=1))
+            options = SnapshotOptions(max_loss_fraction=1)
+            take_snapshot(dataset_of(sys.argv[3]), now.date(), origin, now=now, options=options)
             now += timedelta(seconds=1)
             print("published", flush=True)
 

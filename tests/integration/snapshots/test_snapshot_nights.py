@@ -121,9 +121,9 @@ def test_the_documented_sql_runs(sql: str, compression: str | None, analytics_sa
 
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.api.settings import Settings
-    from airflow_provider_analytics.snapshots.layout import dataset_of
-    from airflow_provider_analytics.snapshots.manifest import Source
-    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+    from airflow_provider_analytics.snapshots.catalog import dataset_of
+    from airflow_provider_analytics.snapshots.manifest import ListSource
+    from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
     analytics_sandbox.seed(40)
     settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
@@ -133,9 +133,9 @@ def test_the_documented_sql_runs(sql: str, compression: str | None, analytics_sa
             take_snapshot(
                 dataset_of(str(tmp_path)),
                 now.date(),
-                Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats),
+                Origin(client.iter_websites, ListSource(url="https://sandbox", account_id=None), client.stats),
                 now=now,
-                options=Options(compression=compression),
+                options=SnapshotOptions(compression=compression),
             )
     with duckdb.connect() as connection:
         rows = connection.execute(sql.replace("/data/analytics", str(tmp_path))).fetchall()
@@ -147,17 +147,17 @@ def take(analytics_sandbox: Any) -> Iterator[Any]:
     """Take a snapshot of the sandbox: ``take(base, day, dataset=..., **options)``."""
     from airflow_provider_analytics.api.client import AnalyticsClient
     from airflow_provider_analytics.api.settings import Settings
-    from airflow_provider_analytics.snapshots.layout import dataset_of
-    from airflow_provider_analytics.snapshots.manifest import Source
-    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+    from airflow_provider_analytics.snapshots.catalog import dataset_of
+    from airflow_provider_analytics.snapshots.manifest import ListSource
+    from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
     settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
     with AnalyticsClient(settings) as client:
 
         def run(base: Path, day: int, dataset: str = "websites", **options: Any) -> Any:
             now = datetime(2031, 5, day, 0, 2, tzinfo=UTC)
-            origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
-            every = Options(accept=frozenset({"count"}), **options)
+            origin = Origin(client.iter_websites, ListSource(url="https://sandbox", account_id=None), client.stats)
+            every = SnapshotOptions(accept=frozenset({"count"}), **options)
             return take_snapshot(
                 dataset_of(str(base), dataset), now.date(), origin, now=now, clock=lambda: now, options=every
             )
@@ -187,7 +187,7 @@ def test_every_format_is_loaded_with_its_history(
     take: Any, analytics_sandbox: Any, tmp_path: Path, file_format: str, compression: str | None
 ) -> None:
     base, database = tmp_path / "base", tmp_path / "test.duckdb"
-    options = {"file_format": file_format, "compression": compression}
+    options = {"format": file_format, "compression": compression}
     analytics_sandbox.add_website("kept.example.com", privacy=0)
     analytics_sandbox.add_website("gone.example.com", privacy=1)
     take(base, 14, **options)
@@ -249,9 +249,9 @@ def test_another_format_makes_no_new_version(tmp_path: Path) -> None:
     from airflow_provider_analytics.api.dialect import Page
     from airflow_provider_analytics.api.listing import Listing
     from airflow_provider_analytics.api.stats import Stats
-    from airflow_provider_analytics.snapshots.layout import dataset_of
-    from airflow_provider_analytics.snapshots.manifest import Source
-    from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+    from airflow_provider_analytics.snapshots.catalog import dataset_of
+    from airflow_provider_analytics.snapshots.manifest import ListSource
+    from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
     base, database = tmp_path / "base", tmp_path / "test.duckdb"
     page = Page([{"id": 1, "domain": "a.example.com", "exclude_params": "", "exclude_ips": None}], 1)
@@ -259,10 +259,10 @@ def test_another_format_makes_no_new_version(tmp_path: Path) -> None:
         now = datetime(2031, 5, day, tzinfo=UTC)
         origin = Origin(
             lambda: Listing(lambda _: page, {}, "page"),
-            Source(url="https://sandbox", account_id=None),
+            ListSource(url="https://sandbox", account_id=None),
             Stats(requests=1),
         )
-        options = Options(file_format=file_format)
+        options = SnapshotOptions(format=file_format)
         take_snapshot(dataset_of(str(base)), now.date(), origin, now=now, options=options)
     loaded(database, base)
     history = "SELECT version, exclude_params, exclude_ips, day(valid_from), day(valid_to) FROM website_history"

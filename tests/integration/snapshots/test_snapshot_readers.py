@@ -16,10 +16,10 @@ import pytest
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
+from airflow_provider_analytics.snapshots.catalog import dataset_of
 from airflow_provider_analytics.snapshots.diff import diff_snapshots
-from airflow_provider_analytics.snapshots.layout import dataset_of
-from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
 NIGHTS = [datetime(2031, 5, 14, 0, 2, tzinfo=UTC) + timedelta(days=night) for night in range(3)]
 #: Websites per night; the second night has none.
@@ -139,15 +139,15 @@ def nights(_analytics_sandbox_server: Any, tmp_path_factory: pytest.TempPathFact
         sandbox.reset()
         sandbox.seed(30)
         settings = Settings(base_url=sandbox.url, api_key=sandbox.api_key)
-        options = Options(
-            file_format=file_format,
+        options = SnapshotOptions(
+            format=file_format,
             compression=compression,
             report=True,
             accept=frozenset({"count"}),
             max_loss_fraction=1,
         )
         with AnalyticsClient(settings) as client:
-            source = Source(url=sandbox.url, account_id=None)
+            source = ListSource(url=sandbox.url, account_id=None)
             for night in NIGHTS:
                 search = "no such website" if night == NIGHTS[1] else None
                 origin = Origin(partial(client.iter_websites, search=search), source, client.stats)
@@ -206,9 +206,9 @@ def null_nights(_analytics_sandbox_server: Any, tmp_path_factory: pytest.TempPat
         sandbox.reset()
         website = sandbox.add_website("a.example.com")
         with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
-            origin = Origin(client.iter_websites, Source(url=sandbox.url, account_id=None), client.stats)
+            origin = Origin(client.iter_websites, ListSource(url=sandbox.url, account_id=None), client.stats)
             for night in NIGHTS[:2]:
-                options = Options(file_format=file_format)
+                options = SnapshotOptions(format=file_format)
                 take_snapshot(dataset_of(str(base)), night.date(), origin, now=night, options=options)
                 sandbox.change_website(website["id"], exclude_params="utm_id", exclude_ips="192.0.2.1\n192.0.2.2")
     return written
@@ -266,8 +266,8 @@ def test_polars_reads_numbers_of_csv_as_text_if_the_first_night_has_none(
     with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
         origins: list[Any] = [lambda: WithoutPrivacy(client.iter_websites()), client.iter_websites]
         for night, websites in zip(NIGHTS[:2], origins, strict=True):
-            origin = Origin(websites, Source(url=sandbox.url, account_id=None), client.stats)
-            options = Options(file_format="csv")
+            origin = Origin(websites, ListSource(url=sandbox.url, account_id=None), client.stats)
+            options = SnapshotOptions(format="csv")
             take_snapshot(dataset_of(str(tmp_path)), night.date(), origin, now=night, options=options)
     folder = f"{tmp_path}/websites"
     for name in ("polars, folder", "polars, glob"):

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,16 +32,16 @@ import logging, sys
 from datetime import UTC, datetime
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.snapshots.layout import dataset_of
-from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+from airflow_provider_analytics.snapshots.catalog import dataset_of
+from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.take import SnapshotOptions, Origin, take_snapshot
 
 logging.basicConfig(level=logging.INFO)
 url, key, base = sys.argv[1:]
 now = datetime(2026, 11, 20, tzinfo=UTC)
 with AnalyticsClient(Settings(base_url=url, api_key=key)) as client:
-    origin = Origin(client.iter_websites, Source(url="https://sandbox", account_id=None), client.stats)
-    snapshot = take_snapshot(dataset_of(base), now.date(), origin, now=now, options=Options(report=True))
+    origin = Origin(client.iter_websites, ListSource(url="https://sandbox", account_id=None), client.stats)
+    snapshot = take_snapshot(dataset_of(base), now.date(), origin, now=now, options=SnapshotOptions(report=True))
 logging.info("took it: %s", snapshot.manifest.report)
 """
 
@@ -95,22 +94,3 @@ def test_a_folder_without_an_owner_is_removed_too(tmp_path: Path, monkeypatch: p
     with temporary_folder():
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["of-somebody-else"]
-
-
-@pytest.mark.slow  # the fonts are looked for on the whole machine
-def test_the_log_of_a_first_report_says_nothing_of_fonts(analytics_sandbox: Any, tmp_path: Path) -> None:
-    analytics_sandbox.seed(3)
-    nowhere = tmp_path / "nowhere"
-    nowhere.write_text("a file, so no folder for the fonts")
-    for place in (tmp_path / "fonts", nowhere):
-        run = subprocess.run(
-            [sys.executable, "-c", REPORTER, analytics_sandbox.url, analytics_sandbox.api_key, str(tmp_path / "base")],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            check=True,
-            env={**os.environ, "MPLCONFIGDIR": str(place)},
-        )
-        assert "took it: _report-" in run.stderr
-        assert "font" not in run.stderr.lower()
-        assert "matplotlib" not in run.stderr.lower()

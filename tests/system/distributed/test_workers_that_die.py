@@ -362,8 +362,7 @@ def test_a_worker_that_hangs_and_comes_back(cluster: Cluster) -> None:
 def test_a_snapshot_whose_worker_is_killed_is_published_by_the_retry(cluster: Cluster) -> None:
     from upath import UPath
 
-    from airflow_provider_analytics.snapshots.catalog import list_snapshots
-    from airflow_provider_analytics.snapshots.reader import read_snapshot
+    from airflow_provider_analytics.snapshots.catalog import list_snapshots, read_snapshot
     from airflow_provider_analytics.storage import StoragePath
 
     cluster.workers()

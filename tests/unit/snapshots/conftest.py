@@ -12,13 +12,13 @@ from upath import UPath
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.api.stats import Stats
-from airflow_provider_analytics.snapshots.layout import Dataset
-from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+from airflow_provider_analytics.snapshots.catalog import Dataset
+from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 from airflow_provider_analytics.storage import StoragePath
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-SOURCE = Source(url="https://stats.example.com", account_id="1")
+SOURCE = ListSource(url="https://stats.example.com", account_id="1")
 
 
 def website(number: int, **fields: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def take() -> Callable[..., Any]:
             is_late=options.pop("is_late", lambda _: False),
             clock=options.pop("clock", lambda: now),
             writer=options.pop("writer", None),
-            options=Options(**options),
+            options=SnapshotOptions(**options),
         )
 
     return run

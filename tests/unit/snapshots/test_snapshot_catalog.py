@@ -9,8 +9,7 @@ import pytest
 
 from airflow_provider_analytics.snapshots import catalog
 from airflow_provider_analytics.snapshots import publish as publishing
-from airflow_provider_analytics.snapshots.catalog import list_snapshots, newest_snapshot
-from airflow_provider_analytics.snapshots.layout import Dataset
+from airflow_provider_analytics.snapshots.catalog import Dataset, list_snapshots, newest_snapshot
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
 from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes
 
@@ -146,41 +145,6 @@ def test_a_damaged_snapshot_takes_no_place_and_is_removed_on_purpose_only(
     pruning = planned(base, Retention(1), remove_damaged=True)
     assert [day.day for day in pruning.kept] == [24, 23]
     assert [day.day for day in pruning.removed] == [22, 21, 20]
-
-
-def flip_a_byte(snapshot: Any) -> None:
-    (path,) = snapshot.files
-    content = bytearray(path.fs.cat_file(path.path))
-    content[20] ^= 1
-    path.fs.pipe_file(path.path, bytes(content))
-
-
-def test_one_byte_is_damage_enough_to_take_no_place(take: Make, make_websites: Make, base: StoragePath) -> None:
-    taken = [take(base, make_websites(3), NOON + night * NIGHT) for night in range(5)]
-    for damaged in (taken[4], taken[3], taken[1]):
-        flip_a_byte(damaged)
-    pruning = planned(base, Retention(2))
-    assert [day.day for day in pruning.kept] == [24, 23, 22, 21, 20]
-    assert [day.day for day in pruning.damaged] == [24, 23, 21]
-    pruning = planned(base, Retention(1))
-    # What would expire anyway is not read.
-    assert [day.day for day in pruning.kept] == [24, 23, 22]
-    assert [day.day for day in pruning.damaged] == [24, 23]
-    prune(Dataset(base), pruning)
-    assert [(entry.day.day, entry.is_whole) for entry in list_snapshots(base, verify=True)] == [
-        (24, False),
-        (23, False),
-        (22, True),
-    ]
-
-
-def test_nothing_is_read_as_long_as_nothing_expires(
-    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for night in range(3):
-        take(base, make_websites(3), NOON + night * NIGHT)
-    monkeypatch.setattr("airflow_provider_analytics.snapshots.reader.open_verified", lambda *_: pytest.fail("read"))
-    assert planned(base, Retention(3)).removed == []
 
 
 def test_what_dead_runs_left_on_days_without_a_snapshot_goes(

@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 from upath import UPath
 
 from airflow_provider_analytics.exceptions import GuardError, StorageError
-from airflow_provider_analytics.snapshots.catalog import list_snapshots
+from airflow_provider_analytics.snapshots.catalog import Dataset, list_snapshots, read_snapshot
 from airflow_provider_analytics.snapshots.diff import diff_snapshots
-from airflow_provider_analytics.snapshots.layout import Dataset
-from airflow_provider_analytics.snapshots.reader import read_snapshot
 from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
@@ -127,9 +125,9 @@ def test_an_odd_value_is_published_in_a_file_that_can_be_read(
     take: Make, make_websites: Make, local_base: StoragePath, odd: dict[str, Any], file_format: str
 ) -> None:
     records = make_websites(3)
-    first = take(local_base, records, file_format=file_format)
+    first = take(local_base, records, format=file_format)
     records[0] = records[0] | odd
-    second = take(local_base, records, first.manifest.observed_at + NIGHT, file_format=file_format, report=True)
+    second = take(local_base, records, first.manifest.observed_at + NIGHT, format=file_format, report=True)
     read = read_snapshot(local_base, second.manifest.snapshot_date)
     assert read is not None
     rows = list(read.rows())
@@ -137,7 +135,7 @@ def test_an_odd_value_is_published_in_a_file_that_can_be_read(
     for row in rows:
         json.loads(row["record"], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert second.manifest.previous is not None
-    third = take(local_base, make_websites(3), first.manifest.observed_at + 2 * NIGHT, file_format=file_format)
+    third = take(local_base, make_websites(3), first.manifest.observed_at + 2 * NIGHT, format=file_format)
     assert third.manifest.previous is not None
 
 
@@ -174,7 +172,7 @@ def test_whatever_the_service_sends_what_is_published_reads_back_the_same(
 ) -> None:
     plain, base = next(places), next(places)
     expected = list(take(plain, [{"id": 1} | odd]).rows())
-    found = list(take(base, [{"id": 1} | odd], file_format=file_format).rows())
+    found = list(take(base, [{"id": 1} | odd], format=file_format).rows())
     if file_format == "csv":  # does not distinguish null from empty text
         expected = [{name: None if value == "" else value for name, value in row.items()} for row in expected]
     assert found == expected

@@ -13,15 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.snapshots.diff import (
-    Selection,
-    bounded,
-    diff,
-    diff_snapshots,
-    write_changes,
-    write_markdown,
-)
-from airflow_provider_analytics.snapshots.layout import Dataset
+from airflow_provider_analytics.snapshots.catalog import Dataset
+from airflow_provider_analytics.snapshots.diff import bounded, diff, diff_snapshots, write_changes
 from airflow_provider_analytics.snapshots.rows import FieldReport, typed_columns
 from airflow_provider_analytics.storage import StoragePath
 
@@ -38,13 +31,10 @@ def rows(records: Any) -> Iterator[dict[str, Any]]:
             yield dict(zip(block, values, strict=True))
 
 
-EVERY = Selection(("*",))
-
-
 def changes(
-    before: list[dict[str, Any]], after: list[dict[str, Any]], selection: Selection = EVERY
+    before: list[dict[str, Any]], after: list[dict[str, Any]], ignored: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
-    return list(diff(rows(before), rows(after), selection))
+    return list(diff(rows(before), rows(after), ignored))
 
 
 def test_added_removed_and_changed_with_before_and_after() -> None:
@@ -71,7 +61,7 @@ def test_added_removed_and_changed_with_before_and_after() -> None:
         ({"exclude_ips": "192.0.2.1\n192.0.2.2"}, {"exclude_ips": ["192.0.2.2", "192.0.2.1"]}),
         ({"exclude_ips": None}, {"exclude_ips": ""}),
         ({}, {"exclude_params": ""}),
-        ({}, {"novelty": None}),
+        ({"novelty": 1}, {"novelty": 2}),
         ({"password": "a"}, {"password": "b"}),
     ],
 )
@@ -83,8 +73,6 @@ def test_what_says_the_same_is_no_change(before: dict[str, Any], after: dict[str
     ("before", "after", "name"),
     [
         ({"exclude_params": "a\nb"}, {"exclude_params": "a"}, "exclude_params"),
-        ({"novelty": 1}, {"novelty": "1"}, "novelty"),
-        ({"novelty": [1, 2]}, {"novelty": [2, 1]}, "novelty"),
         ({"domain": "strasse.example"}, {"domain": "straße.example"}, "domain"),
         ({"privacy": 0}, {}, "privacy"),
     ],
@@ -94,17 +82,15 @@ def test_what_says_something_else_is_a_change(before: dict[str, Any], after: dic
     assert list(change["fields"]) == [name]
 
 
-def test_only_documented_fields_count_unless_others_are_named() -> None:
+def test_only_documented_fields_count() -> None:
     before = [{"id": 1, "visits": 1, "privacy": 0, "email": 0}, {"id": 2, "visits": 1, "privacy": 0, "email": 0}]
     after = [{"id": 1, "visits": 2, "privacy": 0, "email": 0}, {"id": 2, "visits": 3, "privacy": 1, "email": 1}]
 
-    def changed(selection: Selection) -> list[tuple[str, list[str]]]:
-        return [(change["id"], list(change["fields"])) for change in changes(before, after, selection)]
+    def changed(*ignored: str) -> list[tuple[str, list[str]]]:
+        return [(change["id"], list(change["fields"])) for change in changes(before, after, ignored)]
 
-    assert changed(Selection()) == [("2", ["privacy", "email"])]
-    assert changed(Selection(ignored=("email",))) == [("2", ["privacy"])]
-    assert changed(Selection(("visits",))) == [("1", ["visits"]), ("2", ["visits"])]
-    assert changed(Selection(("*",), ("visits", "email"))) == [("2", ["privacy"])]
+    assert changed() == [("2", ["privacy", "email"])]
+    assert changed("email") == [("2", ["privacy"])]
 
 
 def test_the_gravest_changes_come_first_and_are_counted(tmp_path: Path) -> None:
@@ -186,35 +172,12 @@ def test_a_hundred_thousand_websites_fit_into_a_few_megabytes(tmp_path: Path) ->
     assert int(kilobytes) < 20_000
 
 
-def test_markdown_holds_everything_and_breaks_on_nothing(tmp_path: Path) -> None:
-    before = [
-        {"id": 1, "domain": "a", "exclude_ips": "192.0.2.1\n192.0.2.2", "note": "x"},
-        {"id": 2, "domain": "gone"},
-    ]
-    after = [
-        {"id": 1, "domain": "a", "exclude_ips": "192.0.2.2\n192.0.2.3", "note": "<b>|`\nnext"},
-        {"id": 3, "domain": "new"},
-    ]
-    counts = write_changes(diff(rows(before), rows(after), EVERY), tmp_path / "c.jsonl")
-    write_markdown(tmp_path / "c.md", tmp_path / "c.jsonl", before="yesterday", after="today", counts=counts)
-    assert (tmp_path / "c.md").read_text() == (
-        "# Websites: yesterday to today\n\n1 removed, 1 changed, 1 added.\n"
-        "\n## Removed\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
-        "| `2` | `gone` | `domain` | `gone` |  |\n"
-        "\n## Changed\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
-        "| `1` | `a` | `exclude_ips` | `192.0.2.1` | `192.0.2.3` |\n"
-        "| `1` | `a` | `note` | `x` | `` <b>\\|`\\nnext `` |\n"
-        "\n## Added\n\n| id | domain | field | before | after |\n|---|---|---|---|---|\n"
-        "| `3` | `new` | `domain` |  | `new` |\n"
-    )
-
-
 def test_long_values_are_cut_for_xcom() -> None:
-    (change,) = changes([], [{"id": 1, "exclude_ips": [f"192.0.2.{n}" for n in range(200)], "note": "x" * 5000}])
+    (change,) = changes([], [{"id": 1, "exclude_ips": [f"192.0.2.{n}" for n in range(200)], "domain": "x" * 5000}])
     fields = bounded(change)["fields"]
     assert fields["exclude_ips"]["after"][9:] == ["192.0.2.9", "and 190 more"]
-    assert fields["note"]["after"] == "x" * 200 + "..."
-    assert len(change["fields"]["note"]["after"]) == 5000
+    assert fields["domain"]["after"] == "x" * 200 + "..."
+    assert len(change["fields"]["domain"]["after"]) == 5000
 
 
 def test_two_published_snapshots_compare(take: Make, make_websites: Make, base: StoragePath) -> None:
@@ -232,13 +195,9 @@ def test_two_published_snapshots_compare(take: Make, make_websites: Make, base: 
     result = diff_snapshots(dataset, **days)
     assert (result["added"], result["removed"], result["changed"], result["truncated"]) == (1, 1, 0, False)
     assert [change["change"] for change in result["changes"]] == ["removed", "added"]
-    about = second.partition.about
-    # The run that took the second snapshot has compared the same pair.
-    assert result["jsonl"] == str(about / second.manifest.changes)
-    assert not base.fs.exists((about / "_since-2026-11-20.jsonl").path)
-    lines = base.fs.cat_file((about / second.manifest.changes).path).splitlines()
-    assert [json.loads(line) for line in lines] == result["changes"]
-    assert b"new" in base.fs.cat_file((about / "_since-2026-11-20.md").path)
+    stored = second.partition.about / "_since-2026-11-20.jsonl"
+    assert result["jsonl"] == str(stored)
+    assert [json.loads(line) for line in base.fs.cat_file(stored.path).splitlines()] == result["changes"]
     with pytest.raises(ValueError, match="allowed: a day before"):
         diff_snapshots(dataset, previous=third.manifest.snapshot_date)
     with pytest.raises(ValueError, match="No snapshot of 2026-11-27"):
@@ -247,9 +206,7 @@ def test_two_published_snapshots_compare(take: Make, make_websites: Make, base: 
         diff_snapshots(Dataset(base / "elsewhere"))
 
 
-def test_a_counter_in_the_records_changes_nothing_unless_asked_for(
-    take: Make, make_websites: Make, base: StoragePath
-) -> None:
+def test_a_counter_in_the_records_changes_nothing(take: Make, make_websites: Make, base: StoragePath) -> None:
     """The same fields count in the snapshot, in the manifest, and where the two are compared again."""
     first = take(base, make_websites(20, visits=1))
     after = [{**make_websites(20, visits=2)[0], "privacy": 1}, *make_websites(20, visits=2)[1:-1]]
@@ -261,11 +218,11 @@ def test_a_counter_in_the_records_changes_nothing_unless_asked_for(
     assert [json.loads(line)["change"] for line in lines] == ["removed", "changed"]
     again = diff_snapshots(Dataset(base))
     assert (again["removed"], again["privacy_changed"], again["changed"]) == (1, 1, 1)
-    third = take(base, after, first.manifest.observed_at + NIGHT, selection=Selection(("*",), ("privacy",)))
+    third = take(base, after, first.manifest.observed_at + NIGHT, ignore_fields=("privacy",))
     assert third.manifest.previous is not None
-    assert third.manifest.previous.changed == 19
-    assert diff_snapshots(Dataset(base))["changed"] == 19
-    assert diff_snapshots(Dataset(base), compare_fields=("privacy",), ignore_fields=("visits",))["changed"] == 1
+    assert third.manifest.previous.changed == 0
+    assert diff_snapshots(Dataset(base))["changed"] == 0
+    assert diff_snapshots(Dataset(base), ignored=("email",))["changed"] == 1
 
 
 def test_addresses_do_not_count_where_only_one_side_has_them(

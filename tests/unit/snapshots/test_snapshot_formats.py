@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.catalog import read_snapshot
 from airflow_provider_analytics.storage import StoragePath
 
 Make = Callable[..., Any]
@@ -44,7 +44,7 @@ def test_every_format_reads_back_as_it_was_written(
     if records:
         records[0].update(ODD)
     expected = list(take(base / "plain", records).rows())
-    taken = take(base, records, file_format=file_format, compression=compression)
+    taken = take(base, records, format=file_format, compression=compression)
     read = read_snapshot(base, taken.manifest.snapshot_date)
     assert read is not None
     assert list(read.rows()) == expected
@@ -62,7 +62,7 @@ def test_every_format_reads_back_as_it_was_written(
 def test_an_unchanged_list_gives_the_same_bytes_but_for_the_moment(
     take: Make, make_websites: Make, local_base: StoragePath, file_format: str, compression: str, suffix: str
 ) -> None:
-    options = {"file_format": file_format, "compression": compression}
+    options = {"format": file_format, "compression": compression}
     one = take(local_base / "one", make_websites(250), **options).manifest.files[0]
     other = take(local_base / "other", make_websites(250), **options).manifest.files[0]
     assert (one.bytes, one.sha256) == (other.bytes, other.sha256)
@@ -81,9 +81,8 @@ def test_a_later_reading_differs_in_observed_at_only(take: Make, make_websites: 
 @pytest.mark.parametrize(
     ("options", "module", "extra"),
     [
-        ({"file_format": "parquet"}, "pyarrow", "parquet"),
+        ({"format": "parquet"}, "pyarrow", "parquet"),
         ({"compression": "zstd"}, "zstandard", "zstd"),
-        ({"report": True}, "matplotlib", "report"),
     ],
 )
 def test_a_missing_extra_is_named_before_anything_is_read(

@@ -9,7 +9,7 @@ import pytest
 from upath import UPath
 
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.snapshots.layout import Dataset, dataset_of
+from airflow_provider_analytics.snapshots.catalog import Dataset, dataset_of
 from airflow_provider_analytics.snapshots.run_day import choose_day
 from airflow_provider_analytics.storage import StoragePath
 
@@ -90,7 +90,7 @@ def test_a_day_that_has_not_begun_is_refused() -> None:
     [
         (0, False, None),
         (12, False, None),
-        (13, False, "2026-11-20 ended 13 h ago, longer than late_tolerance=12:00:00"),
+        (13, False, "2026-11-20 ended 13 h ago: the current list is not"),
         (24 * 9, False, "2026-11-20 ended 9 days ago"),
         (0, True, "2026-11-20 is over and has its snapshot, which the current list would falsify"),
     ],
@@ -99,9 +99,7 @@ def test_a_late_list_is_filed_within_a_tolerance_where_nothing_is(
     hours: int, is_published: bool, refusal: str | None
 ) -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=hours)
-    said = choose_day("UTC", now, partition_date="2026-11-20").refusal(
-        now, tolerance=timedelta(hours=12), is_published=is_published
-    )
+    said = choose_day("UTC", now, partition_date="2026-11-20").refusal(now, is_published=is_published)
     assert said is None if refusal is None else str(said).startswith(refusal)
 
 

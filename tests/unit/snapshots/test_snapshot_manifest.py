@@ -14,9 +14,8 @@ import pytest
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.snapshots.layout import Dataset
+from airflow_provider_analytics.snapshots.catalog import Dataset, newest_snapshot
 from airflow_provider_analytics.snapshots.manifest import json_schema
-from airflow_provider_analytics.snapshots.reader import newest_day, read_partition
 from airflow_provider_analytics.snapshots.take import what_changed
 from airflow_provider_analytics.storage import StoragePath
 
@@ -118,7 +117,7 @@ def test_a_newer_manifest_of_the_same_version_may_know_more(take: Make, make_web
     first = take(base, make_websites(3))
     path = first.partition.manifest.path
     base.fs.pipe_file(path, json.dumps(stored(first) | {"novelty": 1}).encode())
-    read = read_partition(first.partition)
+    read = first.partition.read()
     assert read is not None
     assert read.manifest == first.manifest
 
@@ -127,16 +126,16 @@ def test_a_folder_without_success_is_not_published(take: Make, make_websites: Ma
     first = take(base, make_websites(3))
     second = take(base, make_websites(3), first.manifest.observed_at + NIGHT)
     base.fs.rm_file(second.partition.success.path)
-    assert read_partition(second.partition) is None
-    assert newest_day(Dataset(base)) == first.manifest.snapshot_date
-    assert newest_day(Dataset(base), before=first.manifest.snapshot_date) is None
+    assert second.partition.read() is None
+    assert newest_snapshot(base) == first
+    assert list(Dataset(base).published(before=first.manifest.snapshot_date)) == []
 
 
 def test_a_clock_that_went_backwards_is_noticed(take: Make, make_websites: Make, base: StoragePath) -> None:
     first = take(base, make_websites(3))
     with pytest.raises(GuardError, match="clock"):
         take(base, make_websites(3), datetime(2026, 11, 20, 11, tzinfo=UTC))
-    assert read_partition(first.partition) == first
+    assert first.partition.read() == first
     take(base, make_websites(3), datetime(2026, 11, 20, 11, 56, tzinfo=UTC))
 
 

@@ -13,9 +13,9 @@ import resource, sys
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from airflow_provider_analytics.api.stats import Stats
-from airflow_provider_analytics.snapshots.layout import dataset_of
-from airflow_provider_analytics.snapshots.manifest import Source
-from airflow_provider_analytics.snapshots.take import Options, Origin, take_snapshot
+from airflow_provider_analytics.snapshots.catalog import dataset_of
+from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.take import SnapshotOptions, Origin, take_snapshot
 
 base, file_format, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
@@ -39,11 +39,11 @@ class Listing:
     def close(self, wait=True):
         pass
 
-source = Source(url="https://stats.example.com", account_id=None)
+source = ListSource(url="https://stats.example.com", account_id=None)
 origin = Origin(Listing, source, Stats(requests=1))
 for night in range(2):
     now = datetime(2026, 11, 20 + night, tzinfo=UTC)
-    take_snapshot(dataset_of(base), now.date(), origin, now=now, options=Options(file_format=file_format))
+    take_snapshot(dataset_of(base), now.date(), origin, now=now, options=SnapshotOptions(format=file_format))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

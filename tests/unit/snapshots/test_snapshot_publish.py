@@ -15,8 +15,7 @@ from upath import UPath
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.exceptions import GuardError, IncompleteListError, StorageError
 from airflow_provider_analytics.snapshots import publish as publishing
-from airflow_provider_analytics.snapshots.catalog import point_to_latest
-from airflow_provider_analytics.snapshots.reader import read_snapshot
+from airflow_provider_analytics.snapshots.catalog import point_to_latest, read_snapshot
 from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes, read_bytes, token_age
 
 Make = Callable[..., Any]
@@ -133,9 +132,9 @@ def test_the_next_night_removes_what_another_run_left(take: Make, make_websites:
             take(base, make_websites(31), now, writer="a run")
     other = take(base, make_websites(31), now + timedelta(minutes=1), writer="another run")
     assert len(names(other.partition.data)) == 2  # the first may still be writing
-    base.fs.pipe_file((other.partition.about / "_since-2026-11-19.md").path, b"x")
+    base.fs.pipe_file((other.partition.about / "_since-2026-11-19.jsonl").path, b"x")
     take(base, make_websites(31), now + 24 * HOUR, writer="the next run")
-    assert held(other) == sorted(["_SUCCESS", "_manifest.json", "_since-2026-11-19.md", *other.manifest.file_names])
+    assert held(other) == sorted(["_SUCCESS", "_manifest.json", "_since-2026-11-19.jsonl", *other.manifest.file_names])
 
 
 def test_the_next_night_leaves_what_somebody_else_put_there(take: Make, make_websites: Make, base: StoragePath) -> None:
