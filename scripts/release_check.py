@@ -1,15 +1,14 @@
-"""Build the wheel and the sdist of the commit at hand, check them and what a release stands on.
+"""Build the wheel and the sdist of the commit at hand, and check them and what a release depends on.
 
-Everything happens in clones of the commit: what is not committed is neither checked nor built. What was checked is
-left in ``dist`` (wheel and sdist) and in ``build/release`` (the SBOM). Run it with the tools of ``make dist``.
+Everything happens in clones of the commit: what is not committed is neither checked nor built. The results are in
+``dist`` (wheel and sdist) and in ``build/release`` (the SBOM). Run it with the tools of ``make dist``.
 
-Exit status 0 means that nothing was found that speaks against a release.
+Exit status 0 means that the commit can be released.
 """
 
 from __future__ import annotations
 
 import argparse
-import configparser
 import hashlib
 import json
 import os
@@ -19,72 +18,27 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
-
-from packaging.requirements import Requirement
-from packaging.tags import sys_tags
-from packaging.utils import canonicalize_name, parse_wheel_filename
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 DISTRIBUTION = "airflow-provider-analytics"
 PACKAGE = "airflow_provider_analytics"
 UV = CHECKOUT / ".tools" / "bin" / "uv"
 TOOLS = Path(sys.executable).parent
-#: The pins of what builds and checks; below the checkout or a clone of it.
-TOOL_PINS = "constraints/release.txt"
-#: The pins that the SBOM names.
+#: The pins that the SBOM lists.
 PINS = "constraints/airflow-3.3.2.txt"
 DIST = CHECKOUT / "dist"
 SBOM = CHECKOUT / "build" / "release" / f"{DISTRIBUTION}.cdx.json"
-
-#: What the package consists of.
-ENTRIES = {
-    "__init__.py",
-    "__main__.py",
-    "api",
-    "assets.py",
-    "commands",
-    "exceptions.py",
-    "get_provider_info.py",
-    "hooks",
-    "operators",
-    "probe",
-    "py.typed",
-    "readable.py",
-    "reconcile",
-    "sandbox",
-    "snapshots",
-    "storage.py",
-    "guards.py",
-}
-#: All files of the package that are no Python.
-DATA_FILES = {
-    "py.typed",
-    "reconcile/websites.schema.json",
-    "snapshots/manifest.schema.json",
-    "snapshots/report.html.j2",
-}
-TESTS = re.compile(r"(^|/)(tests?|test_\w+\.py|conftest\.py)(/|$)")
 METADATA_FILES = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
-ENTRY_POINTS = {
-    "console_scripts": {"airflow-provider-analytics": f"{PACKAGE}.commands:main"},
-    "apache_airflow_provider": {"provider_info": f"{PACKAGE}.get_provider_info:get_provider_info"},
-    "pytest11": {"analytics_sandbox": f"{PACKAGE}.sandbox.pytest_plugin"},
-}
-#: What actionlint checks, and nothing that depends on the machine; zizmor is the judge of what is safe.
+#: What actionlint checks, without what depends on the machine; zizmor judges the security.
 ACTIONLINT = ("--profile=correctness", "--strict-exit", "--shellcheck=", "--pyflakes=")
-URLS = {"Homepage", "Documentation", "Source", "Issues", "Changelog"}
 
 
 class ReleaseError(Exception):
-    """What speaks against a release."""
+    """A problem that prevents a release."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +47,16 @@ class Release:
 
     :param clone: a clone of it.
     :param work: folder for what the checks make.
-    :param wheel: the wheel; it is there after :func:`builds`.
+    :param wheel: the wheel; it exists after :func:`builds`.
     :param sdist: the sdist, likewise.
+    :param tags: its tags.
     """
 
     clone: Path
     work: Path
     wheel: Path
     sdist: Path
+    tags: Sequence[str]
 
 
 def main() -> int:
@@ -110,23 +66,15 @@ def main() -> int:
     changed = run("git", "status", "--porcelain").splitlines()
     if changed:
         say(f"note    {len(changed)} uncommitted changes are neither checked nor built")
+    tags = run("git", "tag", "--points-at", "HEAD", "--list", "v*").split()
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
         work = Path(folder)
         clone = clone_into(work / "one" / "checkout")
-        version = version_of(clone)
-        name = DISTRIBUTION.replace("-", "_")
-        release = Release(clone, work, DIST / f"{name}-{version}-py3-none-any.whl", DIST / f"{name}-{version}.tar.gz")
-        checks: Mapping[str, Callable[[Release], str]] = {
-            "version": lambda release: versions(release, must_be_tagged=must_be_tagged),
-            "builds": builds,
-            "contents": contents,
-            "metadata": metadata,
-            "links": links,
-            "sbom": sbom,
-            "workflows": workflows,
-        }
-        failed: list[str] = []
-        for title, check in checks.items():
+        stem = f"{PACKAGE}-{version_of(clone)}"
+        release = Release(clone, work, DIST / f"{stem}-py3-none-any.whl", DIST / f"{stem}.tar.gz", tags)
+        for check in (versions, builds, contents, metadata, sbom, workflows):
+            title = check.__name__
             if "builds" in failed:
                 say(f"not run {title}: nothing was built")
                 continue
@@ -135,11 +83,10 @@ def main() -> int:
             except ReleaseError as error:
                 say(f"FAILED  {title}: {error}")
                 failed.append(title)
-    say(f"Speaks against a release: {', '.join(failed)}" if failed else "Nothing speaks against a release")
+    if must_be_tagged and not tags:
+        failed.append("the commit has no tag v<version>")
+    say(f"Cannot be released: {', '.join(failed)}" if failed else "Can be released")
     return int(bool(failed))
-
-
-# Version, changelog and tag
 
 
 def version_of(checkout: Path) -> str:
@@ -148,17 +95,13 @@ def version_of(checkout: Path) -> str:
     return str(version)
 
 
-def versions(release: Release, *, must_be_tagged: bool) -> str:
+def versions(release: Release) -> str:
     """Compare the version, the newest heading of the changelog, and the tags of the commit."""
-    changelog = (release.clone / "CHANGELOG.md").read_text()
-    tags = run("git", "tag", "--points-at", "HEAD", "--list", "v*").split()
     version = version_of(release.clone)
-    if must_be_tagged and not tags:
-        raise ReleaseError("the commit has no tag v<version>")
-    problem = version_problem(version, changelog, tags)
+    problem = version_problem(version, (release.clone / "CHANGELOG.md").read_text(), release.tags)
     if problem:
         raise ReleaseError(problem)
-    return f"{version} in the package and in CHANGELOG.md, {f'tagged {tags[0]}' if tags else 'not tagged'}"
+    return f"{version} in the package and in CHANGELOG.md, {f'tagged {release.tags[0]}' if release.tags else 'no tag'}"
 
 
 def version_problem(version: str, changelog: str, tags: Sequence[str]) -> str:
@@ -166,11 +109,11 @@ def version_problem(version: str, changelog: str, tags: Sequence[str]) -> str:
 
     A version is developed under the heading ``<version> (unreleased)``, and released under ``<version> (<date>)``.
     """
-    found = re.search(r"^## (\S+) \((unreleased|\d{4}-\d{2}-\d{2})\)$", changelog, re.MULTILINE)
-    first = re.search(r"^## .*$", changelog, re.MULTILINE)
-    if found is None or first is None or found[0] != first[0]:
-        shown = first[0] if first else "none"
-        return f"the newest heading of CHANGELOG.md is no '## <version> (<date> or unreleased)': {shown}"
+    newest = re.search(r"^## .*$", changelog, re.MULTILINE)
+    heading = newest[0] if newest else "none"
+    found = re.fullmatch(r"## (\S+) \((unreleased|\d{4}-\d{2}-\d{2})\)", heading)
+    if found is None:
+        return f"the newest heading of CHANGELOG.md is no '## <version> (<date> or unreleased)': {heading}"
     if found[1] != version:
         return f"CHANGELOG.md begins with {found[1]}, the version of the package is {version}"
     if tags and list(tags) != [f"v{version}"]:
@@ -180,11 +123,8 @@ def version_problem(version: str, changelog: str, tags: Sequence[str]) -> str:
     return ""
 
 
-# Wheel and sdist
-
-
 def builds(release: Release) -> str:
-    """Build everything three times, so that nothing but the commit can be what the files depend on.
+    """Build three times, so that the files depend on nothing but the commit.
 
     The second clone has another path, umask, time zone and language, and its files are years old. The third wheel is
     built from the sdist, without a repository.
@@ -193,25 +133,19 @@ def builds(release: Release) -> str:
     for path in again.rglob("*"):
         os.utime(path, (978_307_200, 978_307_200), follow_symlinks=False)
     elsewhere = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONHASHSEED": "1"}
-    unpacked = release.work / "unpacked"
     shutil.rmtree(DIST, ignore_errors=True)
     build(release.clone, DIST, "--wheel", "--sdist")
-    made = sorted(path.name for path in DIST.iterdir() if path.name != ".gitignore")
-    if made != sorted([release.wheel.name, release.sdist.name]):
-        raise ReleaseError(f"built {made}")
     build(again, release.work / "again", "--wheel", "--sdist", umask=0o077, env=elsewhere)
     with tarfile.open(release.sdist) as archive:
-        archive.extractall(unpacked, filter="data")
-    [source] = unpacked.iterdir()
+        archive.extractall(release.work / "unpacked", filter="data")
+    [source] = (release.work / "unpacked").iterdir()
     build(source, release.work / "from-sdist", "--wheel", umask=0o077, env=elsewhere)
-    for first, second in (
-        (release.wheel, release.work / "again" / release.wheel.name),
-        (release.sdist, release.work / "again" / release.sdist.name),
-        (release.wheel, release.work / "from-sdist" / release.wheel.name),
-    ):
-        if first.read_bytes() != second.read_bytes():
-            raise ReleaseError(f"{second.relative_to(release.work)} differs: {difference(first, second)}")
-    sums = "; ".join(f"{digest(path)}  {path.name}" for path in (release.wheel, release.sdist))
+    for made in (*(release.work / "again").glob("*.*"), *(release.work / "from-sdist").glob("*.*")):
+        if made.read_bytes() != (DIST / made.name).read_bytes():
+            raise ReleaseError(f"{made.parent.name}/{made.name} has other bytes than the first build")
+    sums = "; ".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in (release.wheel, release.sdist)
+    )
     return f"the same bytes from two clones and from the sdist; {sums}"
 
 
@@ -223,80 +157,31 @@ def clone_into(target: Path, *, umask: int = 0o022) -> Path:
 
 def build(source: Path, target: Path, *what: str, umask: int = 0o022, env: Mapping[str, str] | None = None) -> None:
     when = run("git", "log", "-1", "--format=%ct").strip()
-    pins = ["--build-constraints", str(CHECKOUT / TOOL_PINS), "--require-hashes"]
+    pins = ["--build-constraints", str(CHECKOUT / "constraints/release.txt"), "--require-hashes"]
     command = [str(UV), "build", "--quiet", *pins, *what, "--out-dir", str(target), str(source)]
     run(*command, env={"SOURCE_DATE_EPOCH": when, **(env or {})}, umask=umask)
 
 
-def difference(one: Path, other: Path) -> str:
-    """Return which entries of two archives differ, or that only the archives do."""
-    first, second = dict(entries(one)), dict(entries(other))
-    names = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
-    return ", ".join(names) or "the same entries, packed in another way"
-
-
-def entries(archive: Path) -> Iterator[tuple[str, object]]:
-    """Yield each entry's name, and what else is kept of it."""
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as wheel:
-            for info in wheel.infolist():
-                yield info.filename, (wheel.read(info), info.date_time, info.external_attr)
-        return
-    with tarfile.open(archive) as sdist:
-        for member in sdist:
-            content = sdist.extractfile(member)
-            yield member.name, (content.read() if content else b"", member.mtime, member.mode, member.uid, member.uname)
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def contents(release: Release) -> str:
-    problems = content_problems(release.wheel)
+    """Compare the files of the wheel with those of the package in the repository."""
+    tracked = run("git", "ls-files", PACKAGE, cwd=release.clone).splitlines()
+    with zipfile.ZipFile(release.wheel) as archive:
+        problems = content_problems(archive.namelist(), tracked, release.wheel.name.partition("-py3-")[0])
     if problems:
         raise ReleaseError("; ".join(problems))
-    return f"{len(zipfile.ZipFile(release.wheel).namelist())} files, all of them expected"
+    return f"{len(tracked)} files of the package and the metadata, nothing else"
 
 
-def content_problems(wheel: Path) -> list[str]:
-    """Return what is in a wheel and should not be, and what is missing."""
-    with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if not name.endswith("/")}
-        about = f"{wheel.name.split('-py3-')[0]}.dist-info"
-        package = {name.removeprefix(f"{PACKAGE}/") for name in names if name.startswith(f"{PACKAGE}/")}
-        described = {name.removeprefix(f"{about}/") for name in names if name.startswith(f"{about}/")}
-        points = configparser.ConfigParser()
-        if "entry_points.txt" in described:
-            points.read_string(archive.read(f"{about}/entry_points.txt").decode())
-        description = archive.read(f"{about}/METADATA").decode() if "METADATA" in described else ""
-    top = {name.partition("/")[0] for name in package}
-    data = {name for name in package if not name.endswith(".py")}
-    urls = set(re.findall(r"^Project-URL: (\w+), https://", description, re.MULTILINE))
-    given = {section: dict(points[section]) for section in points.sections()}
-    compared: dict[str, tuple[set[str], set[str]]] = {
-        "the wheel": ({name.partition("/")[0] for name in names}, {PACKAGE, about}),
-        "the package": (top, ENTRIES),
-        "files that are no Python": (data, DATA_FILES),
-        "tests": (
-            {name for name in package if re.search(r"(^|/)(tests?|test_\w+\.py|conftest\.py)(/|$)", name)},
-            set(),
-        ),
-        "metadata": (described, METADATA_FILES),
-        "project URLs": (urls, URLS),
-        "entry points": (
-            {f"{group}:{name}={value}" for group, all_of in given.items() for name, value in all_of.items()},
-            {f"{group}:{name}={value}" for group, all_of in ENTRY_POINTS.items() for name, value in all_of.items()},
-        ),
-    }
+def content_problems(packed: Sequence[str], tracked: Sequence[str], stem: str) -> list[str]:
+    """Return which files should not be in a wheel, and which are missing.
+
+    :param stem: name and version, as in the name of the wheel.
+    """
+    expected = {*tracked, *(f"{stem}.dist-info/{name}" for name in METADATA_FILES)}
+    is_test = re.compile(r"(^|/)(tests?|test_\w+\.py|conftest\.py)(/|$)")
     return [
-        f"{where}: {name} {'is not expected' if name in found else 'is missing'}"
-        for where, (found, expected) in compared.items()
-        for name in sorted(found ^ expected)
-    ]
-
-
-# Metadata
+        f"{name} {'is missing' if name in expected else 'is not expected'}" for name in sorted(expected ^ set(packed))
+    ] + [f"{name} is a test" for name in packed if is_test.search(name)]
 
 
 def metadata(release: Release) -> str:
@@ -304,155 +189,29 @@ def metadata(release: Release) -> str:
     return "twine check --strict passes for wheel and sdist"
 
 
-def links(release: Release) -> str:
-    """Hold the description to what a package index can show: it has no files beside it."""
-    import readme_renderer.markdown
-
-    with zipfile.ZipFile(release.wheel) as archive:
-        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        description = archive.read(name).decode().partition("\n\n")[2]
-    rendered = readme_renderer.markdown.render(description)
-    if rendered is None:
-        raise ReleaseError("the description cannot be rendered")
-    found = relative_targets(rendered)
-    if found:
-        raise ReleaseError(f"{len(found)} links or pictures of the description are relative: {', '.join(found)}")
-    return "no link and no picture of the description is relative"
-
-
-def relative_targets(html: str) -> list[str]:
-    """Return where links and pictures lead that need files beside the text; ``#section`` does not."""
-    found: list[str] = []
-
-    class Finder(HTMLParser):
-        def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-            for name, value in attributes:
-                if name in ("href", "src") and value and not value.startswith("#") and not urlsplit(value).scheme:
-                    found.append(value)
-
-    Finder().feed(html)
-    return found
-
-
-# SBOM
-
-
 def sbom(release: Release) -> str:
-    """List the wheel, and all that is installed with it by the pins, as CycloneDX with the hash of each file."""
-    python = release.work / "installed" / "bin" / "python"
-    run(str(UV), "venv", "--quiet", "--python", sys.executable, str(python.parents[1]))
-    pins, lock = release.clone / PINS, release.work / "pylock.toml"
-    # Installed by the hashes that are listed: so they are those of what was installed.
-    wanted = release.work / "wanted.in"
+    """List what the wheel is installed with by the pins, as CycloneDX with the hashes that an installer accepts."""
+    wanted, locked = release.work / "wanted.in", release.work / "locked.txt"
     wanted.write_text(f"{DISTRIBUTION} @ {release.wheel.as_uri()}\n")
-    only = ("--no-emit-package", DISTRIBUTION, "--python", str(python), "--constraint", str(pins))
-    run(str(UV), "pip", "compile", "--quiet", "--format", "pylock.toml", *only, "--output-file", str(lock), str(wanted))
-    # Nothing is started there: to compile what is installed would take most of the time.
-    for what in (("--requirement", str(lock)), ("--no-deps", str(release.wheel))):
-        run(*(str(UV), "pip", "install", "--quiet", "--python", str(python), *what), env={"UV_COMPILE_BYTECODE": "0"})
-    raw = run(
-        *(str(TOOLS / "cyclonedx-py"), "environment", "--output-reproducible", "--spec-version", "1.6", str(python)),
+    only = ("--no-emit-package", DISTRIBUTION, "--constraint", str(release.clone / PINS), "--generate-hashes")
+    run(str(UV), "pip", "compile", "--quiet", *only, "--output-file", str(locked), str(wanted))
+    SBOM.parent.mkdir(parents=True, exist_ok=True)
+    run(
+        *(str(TOOLS / "cyclonedx-py"), "requirements", "--output-reproducible", "--spec-version", "1.6"),
+        *("--pyproject", str(release.clone / "pyproject.toml"), "--output-file", str(SBOM), str(locked)),
         env={"SOURCE_DATE_EPOCH": run("git", "log", "-1", "--format=%ct").strip()},
     )
-    document = about_the_wheel(json.loads(raw), digest(release.wheel))
-    document = with_hashes(document, hashes_of(tomllib.loads(lock.read_text())))
-    SBOM.parent.mkdir(parents=True, exist_ok=True)
-    SBOM.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n")
-    check_the_sbom(SBOM.read_text())
-    strays = stray_components(document, pinned(pins.read_text()))
-    if strays:
-        raise ReleaseError("; ".join(strays))
-    number = len(document["components"])
-    return f"{SBOM.relative_to(CHECKOUT)} is valid: {number} components with hashes, each as {PINS} pins it"
-
-
-def about_the_wheel(document: dict[str, Any], sha256: str) -> dict[str, Any]:
-    """Return the SBOM of an environment as that of the wheel that was installed there, with no path of this machine."""
-    [wheel] = [found for found in document["components"] if found["name"] == DISTRIBUTION]
-    wheel["purl"] = f"pkg:pypi/{DISTRIBUTION}@{wheel['version']}"
-    wheel["hashes"] = [{"alg": "SHA-256", "content": sha256}]
-    wheel["externalReferences"] = [
-        known for known in wheel.get("externalReferences", []) if not known["url"].startswith("file:")
-    ]
-    components = [found for found in document["components"] if found is not wheel]
-    return {**document, "metadata": {**document["metadata"], "component": wheel}, "components": components}
-
-
-def hashes_of(lock: Mapping[str, Any]) -> dict[str, str]:
-    """Return the SHA-256 of the file of each package that an installer takes here, by the name of the package."""
-    rank = {tag: number for number, tag in enumerate(sys_tags())}
-    found: dict[str, str] = {}
-    for package in lock["packages"]:
-        ranked = [
-            (min(rank[tag] for tag in tags), wheel["hashes"]["sha256"])
-            for wheel in package.get("wheels", ())
-            if (tags := parse_wheel_filename(unquote(urlsplit(wheel["url"]).path).rpartition("/")[2])[3] & rank.keys())
-        ]
-        found[canonicalize_name(package["name"])] = min(ranked)[1] if ranked else package["sdist"]["hashes"]["sha256"]
-    return found
-
-
-def with_hashes(document: dict[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
-    """Return an SBOM whose components have hashes.
-
-    :raises ReleaseError: if one has none.
-    """
-    missing = [found["name"] for found in document["components"] if canonicalize_name(found["name"]) not in hashes]
-    if missing:
-        raise ReleaseError(f"no hash is known of {', '.join(missing)}")
-    components = [
-        {**found, "hashes": [{"alg": "SHA-256", "content": hashes[canonicalize_name(found["name"])]}]}
-        for found in document["components"]
-    ]
-    return {**document, "components": components}
-
-
-def check_the_sbom(text: str) -> None:
-    from cyclonedx.schema import SchemaVersion
-    from cyclonedx.validation.json import JsonStrictValidator
-
-    problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
-    if problem is not None:
-        raise ReleaseError(f"the SBOM is not valid CycloneDX: {problem}")
-    if "file:" in text:
-        raise ReleaseError("the SBOM has a path of this machine")
-
-
-def pinned(constraints: str) -> dict[str, str]:
-    """Return the versions of a file of constraints that hold for this Python."""
-    found = (Requirement(line) for line in constraints.splitlines() if not line.startswith("#"))
-    return {
-        canonicalize_name(pin.name): str(pin.specifier).removeprefix("==")
-        for pin in found
-        if pin.marker is None or pin.marker.evaluate()
-    }
-
-
-def stray_components(document: dict[str, Any], pins: Mapping[str, str]) -> list[str]:
-    """Return the components that are not pinned, or that the wheel does not need."""
-    needs = {entry["ref"]: set(entry.get("dependsOn", ())) for entry in document["dependencies"]}
-    reached: set[str] = set()
-    left = {document["metadata"]["component"]["bom-ref"]}
-    while left:
-        reached |= left
-        left = {ref for found in left for ref in needs.get(found, ())} - reached
-    problems = []
-    for component in document["components"]:
-        name = canonicalize_name(component["name"])
-        if pins.get(name) != component["version"]:
-            problems.append(f"{name} {component['version']} is not what is pinned: {pins.get(name)}")
-        if component["bom-ref"] not in reached:
-            problems.append(f"{name} is nothing that the wheel needs")
-    return problems
-
-
-# Files of the repository
+    document = json.loads(SBOM.read_text())
+    components = document["components"]
+    unhashed = [one["name"] for one in components if '"SHA-256"' not in json.dumps(one)]
+    if unhashed or "file:" in SBOM.read_text():
+        raise ReleaseError(f"the SBOM has a path of this machine, or no hash of {', '.join(unhashed)}")
+    return f"{SBOM.relative_to(CHECKOUT)} is valid: {len(components)} components with hashes, by {PINS}"
 
 
 def workflows(release: Release) -> str:
-    """Check what GitHub reads: workflows, dependabot.yml, issue forms."""
+    """Check what GitHub and GitLab read: workflows, dependabot.yml, issue forms, and the workflows of a page."""
     folder = release.clone / ".github"
-    # Those of the page for users: one for GitHub, one for GitLab.
     page = (release.clone / "docs" / "websites_in_git.md").read_text(encoding="utf-8")
     of_github, of_gitlab = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (folder / "workflows" / "websites_in_git.yml").write_text(of_github, encoding="utf-8")
@@ -460,22 +219,24 @@ def workflows(release: Release) -> str:
     gitlab.write_text(of_gitlab, encoding="utf-8")
     files = sorted(str(path) for path in (folder / "workflows").glob("*.yml"))
     forms = sorted(str(path) for path in (folder / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
-    schema = (str(TOOLS / "check-jsonschema"), "--builtin-schema")
     run(str(TOOLS / "jactionlint"), *ACTIONLINT, *files, cwd=release.clone)
     run(str(TOOLS / "zizmor"), "--offline", "--no-progress", str(folder), cwd=release.clone)
-    run(*schema, "vendor.github-workflows", *files)
-    run(*schema, "custom.github-workflows-require-timeout", *files)
-    run(*schema, "vendor.gitlab-ci", "--data-transform", "gitlab-ci", str(gitlab))
-    run(*schema, "vendor.dependabot", str(folder / "dependabot.yml"))
-    run(*schema, "vendor.github-issue-forms", *forms)
-    run(*schema, "vendor.github-issue-config", str(folder / "ISSUE_TEMPLATE" / "config.yml"))
+    for schema, *paths in (
+        ("vendor.github-workflows", *files),
+        ("custom.github-workflows-require-timeout", *files),
+        ("vendor.gitlab-ci", "--data-transform", "gitlab-ci", str(gitlab)),
+        ("vendor.dependabot", str(folder / "dependabot.yml")),
+        ("vendor.github-issue-forms", *forms),
+        ("vendor.github-issue-config", str(folder / "ISSUE_TEMPLATE" / "config.yml")),
+    ):
+        run(str(TOOLS / "check-jsonschema"), "--builtin-schema", schema, *paths)
     return f"{len(files)} workflows, dependabot.yml and {len(forms)} forms pass actionlint's checks, zizmor and schemas"
 
 
 def run(*command: str, env: Mapping[str, str] | None = None, cwd: Path = CHECKOUT, umask: int = 0o022) -> str:
-    """Run a command to its end and return what it wrote.
+    """Run a command to its end and return its output.
 
-    :raises ReleaseError: with what it said, if it failed.
+    :raises ReleaseError: with its output, if it failed.
     """
     done = subprocess.run(
         command,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import release_check
@@ -49,36 +48,3 @@ def test_updates_are_proposed_for_actions_and_for_python() -> None:
         ("pip", "/constraints"),
     }
     assert all(one["cooldown"]["default-days"] >= 7 for one in updates)
-
-
-def component(name: str) -> dict[str, Any]:
-    return {"name": name, "version": "1", "bom-ref": f"{name}==1"}
-
-
-def test_a_component_of_the_sbom_has_the_hash_of_the_file_that_is_installed() -> None:
-    def wheel(name: str, digest: str) -> dict[str, Any]:
-        return {"url": f"https://files.example.com/a/{name}", "hashes": {"sha256": digest}}
-
-    packages = [
-        {
-            "name": "some-library",
-            "wheels": [
-                wheel("some_library-1-cp39-cp39-win_amd64.whl", "other"),
-                wheel("some_library-1-py3-none-any.whl", "here"),
-            ],
-            "sdist": wheel("some_library-1.tar.gz", "source"),
-        },
-        {"name": "only-source", "sdist": wheel("only_source-1.tar.gz", "source")},
-    ]
-    hashes = release_check.hashes_of({"packages": packages})
-    assert hashes == {"some-library": "here", "only-source": "source"}
-    document = release_check.with_hashes({"components": [component("Some_Library"), component("only-source")]}, hashes)
-    assert [found["hashes"] for found in document["components"]] == [
-        [{"alg": "SHA-256", "content": "here"}],
-        [{"alg": "SHA-256", "content": "source"}],
-    ]
-
-
-def test_a_component_of_which_no_hash_is_known_stops_a_release() -> None:
-    with pytest.raises(release_check.ReleaseError, match="no hash is known of another"):
-        release_check.with_hashes({"components": [component("another")]}, {"some-library": "0"})

@@ -15,9 +15,11 @@ from airflow_provider_analytics import __version__
 
 
 @pytest.mark.chosen
-def test_the_wheel_holds_what_is_expected_and_nothing_else(wheel: Path) -> None:
-    assert content_problems(wheel) == []
-    assert f"airflow_provider_analytics-{__version__}.dist-info/METADATA" in zipfile.ZipFile(wheel).namelist()
+def test_the_wheel_holds_what_is_expected_and_nothing_else(wheel: Path, checkout: Path) -> None:
+    files = [path for path in (checkout / "airflow_provider_analytics").rglob("*") if path.is_file()]
+    tracked = [str(path.relative_to(checkout)) for path in files if path.suffix != ".pyc"]
+    packed = zipfile.ZipFile(wheel).namelist()
+    assert content_problems(packed, tracked, f"airflow_provider_analytics-{__version__}") == []
 
 
 def test_the_source_distribution_makes_the_same_wheel(wheel: Path, checkout: Path, uv: str, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 from operations import OPERATIONS
 from wire_client import client_of
 
+import airflow_provider_analytics
 from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.api.operations import Operations
@@ -117,7 +118,7 @@ def is_of_snapshots(guard: str) -> bool:
 
 
 def code_of(part: str) -> str:
-    package = CHECKOUT / "airflow_provider_analytics"
+    package = Path(airflow_provider_analytics.__file__).parent
     return "".join(path.read_text() for path in (package / part).glob("*.py"))
 
 
