@@ -107,7 +107,7 @@ formats: install  ## Write a snapshot in every format, read it back, and print t
 	@$(PY) scripts/snapshot_formats.py
 
 # Takes turns with what it compares: nothing else should run meanwhile.
-bench: install  ## Measure the package beside its peers, write the tables and pictures of docs/performance.md
+bench: install  ## Measure the package beside its peers, write the tables of docs/performance.md
 	@$(PY) tests/benchmarks/bench.py --document
 
 generate: install  ## Write the schemas, docs/interface.md and the tables of the documents

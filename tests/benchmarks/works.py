@@ -15,14 +15,9 @@ import itertools
 import json
 import os
 import resource
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-import types
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -133,23 +128,19 @@ def http_operator_list(url: str, pages: int) -> Iterator[Work]:
 # The comparison of a sync
 
 
-def lists(websites: int, addresses: int, differ: int, own: int) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the desired addresses, and records of websites of which ``differ`` lack the last one.
-
-    :param own: number of addresses that each website has besides.
-    """
+def lists(websites: int, addresses: int, differ: int) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the desired addresses, and records of websites of which ``differ`` lack the last one."""
     wanted = [f"10.0.{number // 250}.{number % 250 + 1}" for number in range(addresses)]
     records = []
     for one in range(1, websites + 1):
-        besides = [f"10.{one >> 8 & 255}.{one & 255}.{number}" for number in range(1, own + 1)]
-        listed = (wanted[:-1] if one <= differ else wanted) + besides
+        listed = wanted[:-1] if one <= differ else wanted
         records.append({"id": one, "domain": f"{one}.example", "exclude_ips": "\n".join(listed)})
     return wanted, records
 
 
-def naive_comparison(websites: int, addresses: int, differ: int, own: int = 0) -> Iterator[Work]:
+def naive_comparison(websites: int, addresses: int, differ: int) -> Iterator[Work]:
     """Two sets of ``ipaddress`` objects per website."""
-    wanted, records = lists(websites, addresses, differ, own)
+    wanted, records = lists(websites, addresses, differ)
 
     def compare() -> int:
         changed = 0
@@ -162,12 +153,12 @@ def naive_comparison(websites: int, addresses: int, differ: int, own: int = 0) -
     yield compare
 
 
-def our_comparison(websites: int, addresses: int, differ: int, own: int = 0) -> Iterator[Work]:
+def our_comparison(websites: int, addresses: int, differ: int) -> Iterator[Work]:
     from airflow_provider_analytics.api.fields import LINE_FIELDS
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
     from airflow_provider_analytics.reconcile.maintained import read_list
 
-    wanted, records = lists(websites, addresses, differ, own)
+    wanted, records = lists(websites, addresses, differ)
 
     def compare() -> int:
         listed = read_list("exclude_ips", wanted, LINE_FIELDS["exclude_ips"], managed=False)
@@ -219,14 +210,14 @@ def pandas_snapshot(url: str, pages: int) -> Iterator[Work]:
         yield write
 
 
-def our_snapshot(url: str, file_format: str, parallel: int | None = None) -> Iterator[Work]:
+def our_snapshot(url: str, file_format: str) -> Iterator[Work]:
     from airflow_provider_analytics.snapshots.catalog import dataset_of
     from airflow_provider_analytics.snapshots.manifest import ListSource
     from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        hook(url, **({} if parallel is None else {"parallel_requests": parallel})) as ours,
+        hook(url) as ours,
     ):
         client = ours.client
         ours.get_account()
@@ -244,44 +235,6 @@ def our_snapshot(url: str, file_format: str, parallel: int | None = None) -> Ite
             return int(client.stats.requests - before)
 
         yield write
-
-
-def profiled_snapshot(url: str, file_format: str) -> Iterator[Work]:
-    """A snapshot, page after page: looks per module at the CPU, and memory in MiB over the seconds."""
-    ready = our_snapshot(url, file_format, parallel=1)
-    write = next(ready)
-
-    def profile() -> dict[str, Any]:
-        sizes: list[tuple[float, float]] = []
-        done = threading.Event()
-        began = time.perf_counter()
-
-        def sample() -> None:
-            while not done.wait(0.05):
-                pages = int(Path("/proc/self/statm").read_text().split()[1])
-                sizes.append((time.perf_counter() - began, pages * resource.getpagesize() / 2**20))
-
-        sampler = threading.Thread(target=sample)
-        sampler.start()
-        write()
-        done.set()
-        sampler.join()
-        looks: Counter[str] = Counter()
-
-        def look(_: int, frame: types.FrameType | None) -> None:
-            # Looks at the CPU's pace at what runs. A profiler that notes each call makes calls what costs.
-            assert frame is not None
-            looks["/".join(Path(frame.f_code.co_filename).parts[-2:])] += 1
-
-        signal.signal(signal.SIGPROF, look)
-        signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
-        for _ in range(3):
-            write()
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        return {"looks": looks.most_common(16), "memory": sizes}
-
-    yield profile
-    next(ready, None)
 
 
 # Files of websites
@@ -310,11 +263,6 @@ def validated(websites: int) -> Iterator[Work]:
     yield lambda: len(parse_websites_files({"websites.yaml": text}).websites)
 
 
-def started(arguments: list[str]) -> Iterator[Work]:
-    """Run Python in a process of its own."""
-    yield lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True).returncode
-
-
 # Imports and parsing
 
 
@@ -341,27 +289,6 @@ def dag_bag(folder: str) -> Iterator[Work]:
         bag = DagBag(folder)
         assert not bag.import_errors, bag.import_errors
         return len(bag.dags)
-
-    yield parse
-
-
-def parsing(folder: str) -> Iterator[Work]:
-    """Parse every file of a folder as Airflow's DAG processor does: in a process of its own each, forked from one that
-    has imported what the files name of ``airflow``."""
-    from airflow.utils.file import iter_airflow_imports
-
-    files = sorted(Path(folder).glob("*.py"))
-    for file in files:
-        for name in iter_airflow_imports(str(file)):
-            importlib.import_module(name)
-
-    def parse() -> None:
-        for file in files:
-            child = os.fork()
-            if child == 0:
-                importlib.machinery.SourceFileLoader(f"parsed_{file.stem}", str(file)).load_module()
-                os._exit(0)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
     yield parse
 

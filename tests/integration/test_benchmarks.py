@@ -30,7 +30,6 @@ def test_every_piece_of_work_runs(tmp_path: Path) -> None:
     assert len(results) == done.stdout.count("\n| ") - 2
     requests = {result["work"]: result["ratios"] for result in results if result["unit"] == " more than n"}
     assert list(requests.values()) == [[2.0], [2.0], [2.0]]
-    assert {path.name for path in tmp_path.glob("*.png")} == {"performance.png", "performance_snapshot.png"}
 
 
 def dags(folder: Path) -> Iterator[tuple[Any, ...]]:
@@ -46,5 +45,6 @@ def dags(folder: Path) -> Iterator[tuple[Any, ...]]:
 
 def test_the_dags_with_http_operators_have_the_tasks_of_the_samples() -> None:
     pytest.importorskip("airflow.providers.http")
-    ours, theirs = (sorted(dags(folder)) for folder in (CHECKOUT / "dags", BENCHMARKS / "http_dags"))
-    assert theirs == ours
+    ours, theirs = ({one[0]: one for one in dags(folder)} for folder in (CHECKOUT / "dags", BENCHMARKS / "http_dags"))
+    assert theirs == {name: ours[name] for name in theirs}
+    assert len(theirs) == 4

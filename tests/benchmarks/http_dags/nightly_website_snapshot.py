@@ -9,8 +9,7 @@ import pendulum
 from airflow.providers.common.compat.sdk import Asset, Param, dag, task
 from airflow.providers.http.operators.http import HttpOperator
 
-DATA = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
-BASE_PATH = "{{ params.base_path }}"
+BASE_PATH = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics")
 
 
 @dag(
@@ -20,11 +19,6 @@ BASE_PATH = "{{ params.base_path }}"
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
-        "base_path": Param(
-            DATA.as_uri(),
-            type="string",
-            description="Base path of the snapshots: shared by all workers and durable, such as s3://bucket/path",
-        ),
         "accept": Param(
             [],
             type="array",

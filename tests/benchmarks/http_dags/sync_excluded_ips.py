@@ -9,7 +9,7 @@ import pendulum
 from airflow.providers.common.compat.sdk import Param, dag
 from airflow.providers.http.operators.http import HttpOperator
 
-STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute() / "website_analytics"
+STATE = str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "website_analytics")
 
 
 @dag(
@@ -19,12 +19,6 @@ STATE = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().absolute(
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
     params={
-        "state_path": Param(
-            STATE.as_uri(),
-            type="string",
-            description="Folder for lists, plans and audit trails: shared by all workers and durable, such as "
-            "s3://bucket/path",
-        ),
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "accept": Param(
             [],
@@ -43,7 +37,7 @@ def sync_excluded_ips():
         endpoint="api/v1/websites/1",
         data={
             "exclude_ips": "{{ var.value.exclude_ips }}",
-            "state_path": "{{ params.state_path }}",
+            "state_path": STATE,
             "dry_run": "{{ params.dry_run }}",
             "accept": "{{ params.accept | join(',') }}",
         },
