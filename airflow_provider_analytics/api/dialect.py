@@ -396,8 +396,9 @@ def document(answer: Answer) -> Any:
         raise answer.unexpected("The response is empty.")
     kind = answer.headers.get("Content-Type", "").strip()
     if kind and not _JSON_TYPE.match(kind):
-        page = " It is a web page: of a maintenance, a login or a wrong Base URL." if is_html(answer) else ""
-        raise answer.unexpected(f"The response is not JSON.{page} Its type is '{_one_line(kind, 60)}'.")
+        page = "The response is a web page: maintenance, login, or a wrong Base URL."
+        other = f"The response is not JSON. Its type is '{_one_line(kind, 60)}'."
+        raise answer.unexpected(page if is_html(answer) else other)
     try:
         found = _decode(answer.body)
     except ValueError as error:

@@ -88,12 +88,12 @@ TOLD = {
         "Not retried: correct the API key first.",
     ],
     "failing": [
-        "ServerError: The service failed (500 Internal Server Error).",
+        "AnalyticsApiError: The service failed (500 Internal Server Error).",
         "4 attempts failed. Service: http://127.0.0.1:",
         "connection 'failing'.",
     ],
     "login_page": [
-        "UnexpectedResponseError: The response is not JSON. It is a web page: of a maintenance, a login or a wrong",
+        "UnexpectedResponseError: The response is a web page: maintenance, login, or a wrong Base URL.",
         "connection 'login_page'.",
     ],
     "wrong_path": [
@@ -293,7 +293,7 @@ def test_the_form_of_each_sample_names_and_explains_its_params(staged: Stage, sc
         for name in list(params)[:1]:  # below it, forms of 3.3 are longer than the screen
             screen.sees(name, params[name]["description"])
         screen.picture(f"trigger_{dag_id}")
-    assert {"base_path", "state_path", "dry_run", "accept", "only", "approved_digest"} <= explained
+    assert {"dry_run", "accept", "only", "approved_digest"} <= explained
 
 
 @pytest.mark.parametrize("night", TOLD)

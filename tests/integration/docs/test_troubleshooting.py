@@ -103,7 +103,7 @@ fault_case("The API key does not have the permission for this request", GetAccou
 fault_case("A web page refused the request", GetAccountOperator, {}, "any", status=403, body="<h1>Log in</h1>")
 fault_case("The service limits the rate of requests", GetAccountOperator, {}, "any", status=429)
 fault_case("The service failed", GetAccountOperator, {}, "any", status=500)
-fault_case("The response is not JSON", GetAccountOperator, {}, "any", body="<h1>Back soon</h1>")
+fault_case("The response is a web page", GetAccountOperator, {}, "any", body="<h1>Back soon</h1>")
 fault_case(
     "The service redirects", GetAccountOperator, {}, "any", status=302, headers={"Location": "https://x.example/"}
 )

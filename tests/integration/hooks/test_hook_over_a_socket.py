@@ -157,7 +157,7 @@ def test_a_dead_port_is_told(connect: Callable[..., AnalyticsHook], analytics_sa
 
 
 FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "page of a website": ({"body": "<html>Welcome</html>"}, ["200", "text/html", "not JSON", "Welcome"]),
+    "page of a website": ({"body": "<html>Welcome</html>"}, ["200", "web page", "Welcome"]),
     "maintenance": ({"status": 503}, ["503", "Service Unavailable"]),
     "too many requests": ({"status": 429, "headers": {"Retry-After": "30"}}, ["429", "requests_per_minute"]),
     "redirect": ({"status": 302, "headers": {"Location": "https://elsewhere.example/"}}, ["302", "elsewhere.example"]),

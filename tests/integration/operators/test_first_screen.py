@@ -64,7 +64,7 @@ def assert_short(error: BaseException, reason: str) -> None:
     [
         pytest.param({"status": 503}, "503 Service Unavailable", id="503"),
         pytest.param({"status": 429}, "429 Too Many Requests", id="429"),
-        pytest.param({"status": 200, "body": "<html>Log in</html>"}, "not JSON", id="HTML"),
+        pytest.param({"status": 200, "body": "<html>Log in</html>"}, "is a web page", id="HTML"),
         pytest.param({"drop": True}, "connection", id="no connection"),
         pytest.param({"status": 401}, "Not retried: correct", id="401, not retried"),
     ],
