@@ -200,14 +200,12 @@ def not_deleted(rows: list[Record]) -> list[Record]:
     return [row for row in rows if not (row.get("deleted_at") or row.get("deleted")) or not is_deleted(row)]
 
 
-def website_id(row: Record, answer: Answer) -> str:
-    """Return the id of a website record as text."""
+def _check_id(row: Record, answer: Answer) -> None:
     found = row.get("id")
     if not _is_valid_id(found):
         value = f": {readable(repr(found), 60)}" if "id" in row else ""
         raise answer.unexpected(f"A website record has no usable id{value}.")
     _reject_api_key([str(found)], answer)
-    return str(found)
 
 
 def _is_valid_id(value: object) -> bool:
@@ -236,7 +234,7 @@ def _reject_api_key(names: list[str], answer: Answer) -> None:
 
 
 def page(answer: Answer, list_key: str | None = None) -> Page:
-    """Return the rows and the page metadata of a list response.
+    """Return the rows and the page metadata of a list response. Each row has an id.
 
     The rows are the whole body, the value of ``data``, or the only other list. They may be nested in the same way in an
     object under ``data``. The metadata are next to the rows or under ``meta``. Numbers may be text.
@@ -246,6 +244,9 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
     rows, around = _find_list(answer, list_key)
     if not set(map(type, rows)) <= {dict}:
         raise answer.unexpected("The list contains items that are not website records.")
+    for row in rows:
+        if type(row.get("id")) is not int:  # rare
+            _check_id(row, answer)
     _reject_api_key(_domains(rows), answer)
     meta: Record = {}
     for place in around:

@@ -161,11 +161,11 @@ class AnalyticsHook(BaseHook):
 
     @_with_arguments(ListFilters)
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
-        """Return an iterator that reads the list of websites page by page; it keeps only the ids in memory.
+        """Return the list of websites to iterate over; it is read page by page, and keeps only the ids in memory.
 
-        The iterator reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, possibly
-        after the last record, so use the records only after it is exhausted. Its ``proof`` then contains the reason why
-        the list is complete.
+        Each iteration reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, possibly
+        after the last record, so use the records only after it has ended. Then ``proof`` contains the reason why the
+        list is complete.
 
         :param search: search text; the service decides which websites match.
         :param search_by: field to search: ``domain``.
@@ -173,7 +173,7 @@ class AnalyticsHook(BaseHook):
         :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
         :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
         :param per_page: websites per request: 10, 25, 50 or 100; default 100.
-        :return: iterator of website records.
+        :return: iterable of website records.
         :raises IncompleteListError: while iterating, if the list cannot be proven complete.
         """
         return self.client.iter_websites(**filters)

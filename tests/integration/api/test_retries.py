@@ -14,7 +14,7 @@ import lost_answers
 import pytest
 import urllib3.connection
 import urllib3.exceptions
-from operations import OPERATIONS, READS
+from operations import OPERATIONS, READS, update
 from raw_server import RawServer, Reply, Request, http
 from wire_client import WEBSITE, Time, client_of, do
 
@@ -269,7 +269,7 @@ def test_a_connect_timeout_is_a_timeout(failing_connect: Callable[..., None]) ->
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_a_create_that_was_turned_away_is_sent_again(fault: str) -> None:
     with RawServer([FAULTS[fault][0], FAULTS[fault][0], RECORD]) as server, client_of(server.url) as client:
-        assert client.operations.create({"domain": "new.example"}) == WEBSITE
+        assert client.send_create("new.example", {}) == WEBSITE
         assert server.sent == ["POST /api/v1/websites"] * 3
 
 
@@ -418,7 +418,7 @@ def test_an_update_that_is_sent_again_is_computed_from_another_read() -> None:
 
 def test_the_form_of_a_repeat_is_the_form_of_the_first_attempt() -> None:
     with RawServer([http(500), RECORD]) as server, client_of(server.url) as client:
-        client.operations.update("7", {"password": "one two", "email": "1"})
+        update(client, 7, password="one two", email="1")
         assert [request.body for request in server.requests] == [b"password=one+two&email=1"] * 2
     assert json.loads(RECORD.partition(b"\r\n\r\n")[2])["data"] == WEBSITE
 
