@@ -39,7 +39,7 @@ import msgspec
 
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
-from airflow_provider_analytics.readable import EXCERPT_LENGTH, MIN_IN_DATA, decoded, is_plain, readable
+from airflow_provider_analytics.readable import EXCERPT_LENGTH, MIN_IN_DATA, is_plain, readable
 
 API_PREFIX = "/api/v1"
 #: Query parameter that selects a page, if no link contains another one.
@@ -105,8 +105,7 @@ class Answer:
 
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
         """Return the beginning of the body as one readable line."""
-        kind = self.headers.get("Content-Type", "")
-        return readable(self.body, limit, breaks="fold", is_part=True, content_type=kind)
+        return readable(self.body, limit, breaks="fold", is_part=True)
 
     def unexpected(self, why: str) -> UnexpectedResponseError:
         """Return the error for a response that is not accepted as a success.
@@ -346,8 +345,7 @@ def error_facts(answer: Answer) -> list[str]:
 
 def page_title(answer: Answer) -> str:
     """Return the title of an HTML page, readable; empty for any other response."""
-    head = decoded(answer.body[:_TITLE_SEARCH_BYTES], answer.headers.get("Content-Type", ""))
-    title = _TITLE.search(head)
+    title = _TITLE.search(answer.body[:_TITLE_SEARCH_BYTES].decode("utf-8", "replace"))
     return readable(html.unescape(title[1]), breaks="fold", is_part=True) if title else ""
 
 
@@ -372,15 +370,11 @@ def pause(headers: Mapping[str, str]) -> float:
     """Return the seconds to wait before the next request if the rate limit is used up, else 0.
 
     Reads ``RateLimit-Remaining`` and ``RateLimit-Reset``, also with the prefixes ``X-RateLimit-`` and
-    ``X-Rate-Limit-``. The reset is a number of seconds or a Unix timestamp. Also reads the header ``RateLimit`` with
-    ``r=`` and ``t=``. Returns 0 without a reset.
+    ``X-Rate-Limit-``. The reset is a number of seconds or a Unix timestamp. Returns 0 without a reset.
     """
-    combined = dict(re.findall(r"[;,]\s*([rt])=(\d+)", headers.get("RateLimit", "")))
-    limits = [(combined.get("r"), combined.get("t"))]
-    limits += [(headers.get(f"{prefix}-Remaining"), headers.get(f"{prefix}-Reset")) for prefix in _LIMIT_PREFIXES]
-    for remaining, reset in limits:
-        seconds = number(reset)
-        if number(remaining) == 0 and seconds is not None:
+    for prefix in _LIMIT_PREFIXES:
+        seconds = number(headers.get(f"{prefix}-Reset"))
+        if number(headers.get(f"{prefix}-Remaining")) == 0 and seconds is not None:
             return max(0.0, seconds - time.time()) if seconds > _MIN_TIMESTAMP else float(seconds)
     return 0.0
 
