@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
 from types import TracebackType
@@ -188,7 +189,6 @@ class AnalyticsClient:
         """
         return read_again(list, lambda: self.iter_websites(**filters))
 
-    @_with_location
     def list_websites_within(self, requests: int) -> list[Record] | None:
         """Return the complete list; None if it takes more than about ``requests`` requests after the first one.
 
@@ -241,7 +241,6 @@ class AnalyticsClient:
         """
         return self.search_website(domain) or _single_website(domain, self.look_up(domain).websites)
 
-    @_with_location
     def search_website(self, domain: str) -> Record | None:
         """Return the website that the service's search finds for a domain; None if the complete list is needed.
 
@@ -270,7 +269,6 @@ class AnalyticsClient:
         shown = self.website_or_none(found.pop())  # the search may use an old index
         return shown if shown is not None and _has_domain(shown, key) else None
 
-    @_with_location
     def look_up(self, domain: str) -> LookUp:
         """Look a domain up in the complete list.
 
@@ -339,7 +337,8 @@ class AnalyticsClient:
             try:
                 return self._create(domain, checked, before)
             except AnalyticsApiError as error:
-                if error.created or not may_mean_taken(error):
+                is_taken = error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
+                if error.created or not is_taken:
                     raise
                 existing = self._find_new(domain, None, before.newest)  # another task created it
                 if existing is None:
@@ -405,14 +404,15 @@ class AnalyticsClient:
         :raises DomainError: if several websites have the domain.
         """
         key = domain_key(domain)
-        for _ in self._attempts():
+
+        def find() -> Record | None:
             rows = {str(row["id"]): row for row in self.newest_websites(known)}
             same = [one for one, row in rows.items() if one == website_id or _has_domain(row, key)]
             if len(same) > 1:
                 raise duplicates(domain, same)
-            if same and website_id in (None, same[0]):
-                return rows[same[0]]
-        return None
+            return rows[same[0]] if same and website_id in (None, same[0]) else None
+
+        return self._until(find, bool)
 
     def newest_websites(self, known: str | None) -> Sequence[Record]:
         """Return the newest websites, down to a known one; all websites if one page does not contain it.
@@ -469,7 +469,6 @@ class AnalyticsClient:
         self._check(attempts[-1], record, comparison)
         return Written(record, comparison.unverified, comparison.unexpected, sent=is_sent)
 
-    @_with_location
     def change_website(
         self,
         website_id: int | str,
@@ -536,7 +535,6 @@ class AnalyticsClient:
 
     # Verification
 
-    @_with_location
     def verify(self, website_id: str, expected: Expected) -> tuple[Record, Comparison]:
         """Fetch a website after a write until it is as expected, and return its record.
 
@@ -556,17 +554,12 @@ class AnalyticsClient:
 
         :raises NotFoundError: if the service does not return it.
         """
-        for is_last in self._attempts():
-            try:
-                record = self.get_website(website_id)
-            except NotFoundError:
-                if is_last:
-                    raise
-                continue
-            comparison = expected.compare(record)
-            if comparison.holds:
-                break
-        return record, comparison
+
+        def compare() -> tuple[Record, Comparison]:
+            record = self.get_website(website_id)
+            return record, expected.compare(record)
+
+        return self._until(compare, lambda found: found[1].holds)
 
     def _check(self, expected: Expected, record: Record, comparison: Comparison) -> None:
         """Raise an error for a record that is not as expected; log what others changed, and what is not returned."""
@@ -585,24 +578,21 @@ class AnalyticsClient:
             log.warning("The service does not return %s: not verified.", ", ".join(hidden))
 
     def _becomes_gone(self, website_id: str) -> bool:
-        return any(self.is_gone(website_id) for _ in self._attempts())
+        return self._until(lambda: self.is_gone(website_id), bool)
 
     def until_found(self, read: Callable[[], Returned]) -> Returned:
         """Return the result of ``read`` for a new website; wait while the service does not return the website yet."""
-        for is_last in self._attempts():
-            try:
-                return read()
-            except NotFoundError:
-                if is_last:
-                    raise
-        raise AssertionError("unreachable")
+        return self._until(read, lambda _: True)
 
-    def _attempts(self) -> Iterator[bool]:
-        """Yield before each attempt to read a write whether it is the last one; wait between them."""
+    def _until(self, read: Callable[[], Returned], is_enough: Callable[[Returned], bool]) -> Returned:
+        """Return the result of ``read`` once it is enough, or the last one; wait while the service is late."""
         for seconds in CONFIRM_WAITS:
-            yield False
+            with suppress(NotFoundError):
+                found = read()
+                if is_enough(found):
+                    return found
             self.wait(seconds)
-        yield True
+        return read()
 
     def _hide_password(self, form: Texts, privacy: object) -> None:
         """Redact the password of a form from now on; warn if it has no effect.
@@ -647,11 +637,6 @@ def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
 def _has_domain(record: Mapping[str, Any], key: str) -> bool:
     domain = record.get("domain")
     return isinstance(domain, str) and domain_key(domain) == key
-
-
-def may_mean_taken(error: AnalyticsApiError) -> bool:
-    """Return whether the error of a create may mean that the domain already exists."""
-    return error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
 
 
 def _single_website(domain: str, websites: Sequence[Record]) -> Record | None:

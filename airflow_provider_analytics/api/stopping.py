@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -18,11 +17,6 @@ LOOK_SECONDS = 0.1
 #: Seconds that a write under way has to finish after a stop, so that its outcome is known. Airflow kills the process 5
 #: s after the signal to end, and the task still has to write the audit trail.
 GRACE_SECONDS = 2.0
-
-#: Seconds after which a request that takes so long is logged, and then again.
-SLOW_SECONDS = 30.0
-
-log = logging.getLogger(__name__)
 
 #: Why a request is not sent or not waited for, as the beginning of a sentence.
 STOPPED = "Stopped: the task was killed"
@@ -67,9 +61,7 @@ class Flight:
     """A request under way.
 
     :param method: HTTP method.
-    :param path: path below the base URL.
     :param deadline: time of the monotonic clock at which it is ended.
-    :param began: time at which it began; ``told`` is when it was logged last.
     :param sent: whether the service may have received a part of it.
     :param is_ended: whether it was ended early; its result is void, even if it looks complete.
     :param connection: a duplicate of its socket. The socket itself is of no use: a TLS handshake detaches it, and a
@@ -77,10 +69,7 @@ class Flight:
     """
 
     method: str
-    path: str
     deadline: float
-    began: float
-    told: float
     sent: bool = False
     is_ended: bool = False
     connection: socket.socket | None = None
@@ -108,14 +97,13 @@ class Watchdog:
         self._lock = threading.Lock()
 
     @contextmanager
-    def watch(self, method: str, path: str, seconds: float) -> Iterator[Flight]:
+    def watch(self, method: str, seconds: float) -> Iterator[Flight]:
         """Watch the request that this thread sends within the block.
 
         :param seconds: its maximum duration.
         """
         thread = threading.get_ident()
-        now = time.monotonic()
-        flight = Flight(method, path, now + seconds, now, now)
+        flight = Flight(method, time.monotonic() + seconds)
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="analytics-watchdog", daemon=True)
@@ -158,7 +146,3 @@ class Watchdog:
                 for flight in self._flights.values():
                     if now >= flight.deadline or self._stopping.gives_up(flight.method, sent=flight.sent):
                         flight.end()
-                slow = [one for one in self._flights.values() if now - one.told >= SLOW_SECONDS]
-            for flight in slow:
-                flight.told = now
-                log.info("Waiting for %s %s: %.0f s so far", flight.method, flight.path, now - flight.began)

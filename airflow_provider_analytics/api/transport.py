@@ -71,10 +71,9 @@ _TIMED_OUT = "{host} did not {missing} within {seconds:g} s."
 _BAD_ADDRESS = "{host} is not a valid address: {cause}."
 _TLS_FAILED = "TLS to {host} failed: {cause}."
 _OTHER_HOST = "The certificate of {host} is for another host: check the Base URL. ({cause})"
-_NO_TLS = "{host} does not speak https on this port: write http://, or the port of https."
-_CLIENT_CERT = "{host} seems to require a client certificate, or another one: see the extra client_cert. ({cause})"
-#: What may fail before a response: an exception of requests or urllib3, a sign in it, its description, and whether a
-#: retry may help. The first match counts.
+_CLIENT_CERT = f"{_TLS_FAILED} It may require a client certificate, or another one: see the extra client_cert."
+#: What may fail before a response: an exception of requests or urllib3, a pattern of what it contains, its description,
+#: and whether a retry may help. The first match counts.
 _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
     (exceptions.ProxyError, "Tunnel connection failed: 4", _PROXY, False),
     (exceptions.ProxyError, "", _PROXY, True),
@@ -88,20 +87,17 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
         "The certificate of {host} is not trusted: set the extra verify to the CA bundle that signed it. ({cause})",
         False,
     ),
-    (exceptions.SSLError, "WRONG_VERSION_NUMBER", _NO_TLS, False),
-    (exceptions.SSLError, "RECORD_LAYER_FAILURE", _NO_TLS, False),
-    (exceptions.SSLError, "CERTIFICATE_REQUIRED", _CLIENT_CERT, False),
-    (exceptions.SSLError, "HANDSHAKE_FAILURE", _CLIENT_CERT, False),
     (
         exceptions.SSLError,
-        "EOF",
-        f"{_TLS_FAILED} It may require a client certificate: see the extra client_cert.",
+        "WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE",
+        "{host} does not speak https on this port: write http://, or the port of https.",
         False,
     ),
+    (exceptions.SSLError, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|EOF", _CLIENT_CERT, False),
     (exceptions.SSLError, "", _TLS_FAILED, False),
     (exceptions.LocationValueError, "", _BAD_ADDRESS, False),
     # The response to plain http is a TLS alert.
-    (exceptions.HTTPError, r"\x15\x03", "{host} speaks https, and the Base URL says http: write https://.", False),
+    (exceptions.HTTPError, r"\\x15\\x03", "{host} speaks https, and the Base URL says http: write https://.", False),
     (exceptions.HTTPError, "", "{host} broke the connection off before it responded: {cause}.{https}", True),
     (requests.exceptions.InvalidURL, "", _BAD_ADDRESS, False),
     # Before the connection is opened: a CA or client certificate.
@@ -253,9 +249,8 @@ class Transport:
             self._limiter.passed()
             return answer
         error = _status_error(answer)
-        error.where = self.settings.where
         if _is_refusal(error):
-            reason = f"{_one_line(error)} It is repeated for {REFUSED_SECONDS:.0f} s."
+            reason = f"{error.text} It is repeated for {REFUSED_SECONDS:.0f} s."
             self._limiter.refused(began, error.retry_after or 0.0, reason)
         raise error
 
@@ -292,7 +287,6 @@ class Transport:
                 patient_until = 0.0
                 is_last = failures > retries
             if is_last or self._is_unwanted(unwanted) or not _may_be_repeated(last, method):
-                last.where = self.settings.where
                 last.earlier = tuple(earlier)
                 # Raised here, without the frames of the attempts below.
                 raise last.with_traceback(None)
@@ -305,14 +299,13 @@ class Transport:
         return self.stopped or (unwanted is not None and unwanted.is_set())
 
     def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: Event | None) -> None:
-        error.where = self.settings.where
         seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1)))  # noqa: S311
         log.info(
             "Retrying in %.1f s (attempt %d of %d failed): %s",
             seconds,
             attempts,
             self.settings.max_retries + 1,
-            _one_line(error),
+            error.text,
         )
         self.wait(seconds, unwanted)
 
@@ -321,7 +314,7 @@ class Transport:
             raise self._ended_error(request, sent=False)
         self.stats.count("requests")
         began = self._clock()
-        with self._watchdog.watch(request.method, request.path, self._limit) as flight:
+        with self._watchdog.watch(request.method, self._limit) as flight:
             try:
                 answer = self._exchange(request, flight)
             except AnalyticsError:
@@ -419,7 +412,7 @@ class Transport:
         text, is_transient = next(
             (text, is_transient)
             for kind, sign, text, is_transient in _CONNECTION_ERRORS
-            if isinstance(error, kind) and sign in found
+            if isinstance(error, kind) and re.search(sign, found)
         )
         is_odd = self.settings.base_url.startswith("http://") and not self._has_answered
         proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
@@ -471,10 +464,6 @@ def may_have_been_applied(error: BaseException) -> bool:
     if isinstance(error, AnalyticsApiError):
         return error.status >= 500 or error.status == 408
     return isinstance(error, UnexpectedResponseError)
-
-
-def _one_line(error: AnalyticsError) -> str:
-    return " ".join(str(error).splitlines())
 
 
 def _is_refusal(error: AnalyticsError) -> bool:

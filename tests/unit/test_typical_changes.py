@@ -17,6 +17,7 @@ from typing import Any
 import contract_table
 import pytest
 from operations import OPERATIONS
+from reference import signature_of
 from wire_client import client_of
 
 from airflow_provider_analytics.api import listing
@@ -44,7 +45,7 @@ def page(name: str) -> str:
 
 
 def parameters(function: Callable[..., object]) -> set[str]:
-    return set(inspect.signature(function).parameters)
+    return set(signature_of(function).parameters)
 
 
 def documented(thing: object) -> set[str]:

@@ -268,17 +268,3 @@ def test_no_thread_and_no_descriptor_is_left() -> None:
         assert watchdogs() == []
         # The server may still have to close some of its connections.
         assert descriptors() < before + number / 4
-
-
-def test_a_request_that_takes_long_is_in_the_log(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    monkeypatch.setattr("airflow_provider_analytics.api.stopping.SLOW_SECONDS", 0.0)
-    with RawServer([Reply(then="hang")]) as server:
-        settings = Settings(base_url=server.url, api_key=KEY, timeout=1, max_retries=0)
-        with AnalyticsClient(settings) as client, pytest.raises(AnalyticsConnectionError):
-            client.get_account()
-    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("Waiting for ")]
-    assert said
-    assert set(said) <= {f"Waiting for GET /api/v1/account: {seconds} s so far" for seconds in (0, 1)}

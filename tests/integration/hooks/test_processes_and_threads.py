@@ -110,30 +110,6 @@ def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
         assert mine.result(30) == {"id": 1}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-def test_a_process_that_forks_while_a_thread_connects_does_not_wait_for_that_thread(
-    connect: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connecting, forked = threading.Event(), threading.Event()
-    get_connection = AnalyticsHook.get_connection
-
-    def slow(connection_id: str) -> Any:
-        if threading.current_thread() is thread:
-            connecting.set()
-            forked.wait(30)
-        return get_connection(connection_id)
-
-    with RawServer(echo) as server, connect(server.url) as hook:
-        monkeypatch.setattr(hook, "get_connection", slow)
-        thread = threading.Thread(target=hook.get_website, args=(1,))
-        thread.start()
-        assert connecting.wait(30)
-        assert in_a_fork(lambda: str(hook.get_website(2))) == "{'id': 2}"
-        forked.set()
-        thread.join()
-
-
 def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[AnalyticsClient] = []
     begin = threading.Barrier(16)
