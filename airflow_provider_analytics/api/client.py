@@ -253,7 +253,7 @@ class AnalyticsClient:
         found = set()
         try:
             for spelling in spellings(domain):
-                listing = self.iter_websites(search=_to_mixed_case(spelling), search_by="domain")
+                listing = self.iter_websites(search=_in_mixed_case(spelling), search_by="domain")
                 for record in listing:
                     if (listing.total or 0) > SEARCH_LIMIT:
                         return None
@@ -309,10 +309,7 @@ class AnalyticsClient:
             return True
         except (AnalyticsApiError, UnexpectedResponseError) as error:
             log.info("Whether website %s is gone is looked up in the list: %s", website_id, error.text)
-            try:
-                return all(str(record["id"]) != website_id for record in self.list_websites())
-            except NotFoundError as missing:  # the list, not the website
-                raise AnalyticsApiError(missing.status, missing.method, missing.path, missing.message) from missing
+            return all(str(record["id"]) != website_id for record in self.list_websites())
         return False
 
     # Creating
@@ -420,10 +417,8 @@ class AnalyticsClient:
         :param known: id of the website that was the newest; None if there was none, or if it is unknown.
         """
         page = self.page(DEFAULT_QUERY)
-        if known is None:
-            is_enough = page.total == len(page.rows) < int(DEFAULT_QUERY["per_page"])
-        else:
-            is_enough = any(_is_at_most_as_new(str(row["id"]), known) for row in page.rows)
+        ids = {str(row["id"]) for row in page.rows}
+        is_enough = known in ids if known else page.total == len(ids) < int(DEFAULT_QUERY["per_page"])
         return dialect.not_deleted(page.rows) if is_enough else self.list_websites()
 
     # Changing and deleting
@@ -500,7 +495,7 @@ class AnalyticsClient:
                     lost()
                 raise
 
-        self.transport.together(attempt)
+        self.transport.retried(attempt, self.settings.update_method, number=2)
 
     @_with_location
     @_counted
@@ -649,19 +644,9 @@ def _has_all_fields(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("domain"), str) and all(shows(name, record) for name in COMPARED)
 
 
-def _to_mixed_case(text: str) -> str:
+def _in_mixed_case(text: str) -> str:
     """Return a text with ASCII letters in alternating case."""
-    letters = [*text]
-    for place, letter in enumerate(text):
-        if letter.isascii():
-            letters[place] = letter.upper() if place % 2 else letter.lower()
-    return "".join(letters)
-
-
-def _is_at_most_as_new(website_id: str, known: str) -> bool:
-    """Return whether a website is as old as a known one, or older."""
-    is_number = website_id.isdecimal() and known.isdecimal()
-    return website_id == known or (is_number and int(website_id) <= int(known))
+    return "".join((str.lower, str.upper)[n % 2](one) if one.isascii() else one for n, one in enumerate(text))
 
 
 def website_path(website_id: int | str) -> str:

@@ -12,7 +12,6 @@ import re
 import socket
 import ssl
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -154,12 +153,14 @@ class Transport:
         for secret in _secrets(settings, self._proxies):
             self.redact.add(secret)
         self._open()
-        _transports.add(self)
 
     def _open(self) -> None:
-        """Create what processes must not share: connections, and locks that a thread may hold."""
+        """Create what processes must not share: connections, and locks that a thread may hold.
+
+        A forked process that used the connections of its parent would read the responses to the parent's requests.
+        """
+        self._process = os.getpid()
         self._pool: Any = None
-        self._has_answered = False
         self._adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=MAX_PARALLEL)
         self._watchdog = Watchdog(self._stopping)
         self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
@@ -224,14 +225,7 @@ class Transport:
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
         :raises StoppedError: because of :meth:`stop` or ``unwanted``. If it was a write, it was not sent.
         """
-
-        def attempt() -> Answer:
-            self._limiter.wait(unwanted=unwanted)
-            if self._is_unwanted(unwanted) and not self.stopped:
-                raise StoppedError(f"Canceled before sending: {method} {path}.")
-            return self.once(method, path, query=query, form=form)
-
-        return self._repeat(attempt, method, unwanted)
+        return self.retried(lambda: self.once(method, path, query=query, form=form), method, unwanted=unwanted)
 
     def once(
         self,
@@ -241,7 +235,7 @@ class Transport:
         query: Texts | None = None,
         form: Texts | None = None,
     ) -> Answer:
-        """Send a request without retries, as within :meth:`together`; it waits only for the pace of the service."""
+        """Send a request without retries, as within :meth:`retried`; it waits only for the pace of the service."""
         self._limiter.take_turn(is_write=method != "GET")
         began = self._clock()
         answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form))
@@ -254,24 +248,27 @@ class Transport:
             self._limiter.refused(began, error.retry_after or 0.0, reason)
         raise error
 
-    def together(self, attempt: Callable[[], Returned]) -> Returned:
-        """Call ``attempt``, which sends two requests by :meth:`once`; repeat both if one fails.
+    def retried(
+        self, attempt: Callable[[], Returned], method: str, *, number: int = 1, unwanted: Event | None = None
+    ) -> Returned:
+        """Call ``attempt``, which sends requests by :meth:`once`; repeat it if one fails and that is safe.
 
         All waiting comes before the first request, except for the interval of :meth:`RateLimiter.take_turn`.
+
+        :param method: HTTP method of its write, or GET.
+        :param number: how many requests it sends.
+        :param unwanted: see :meth:`request`.
         """
-
-        def attempt_when_allowed() -> Returned:
-            self._limiter.wait(2)
-            return attempt()
-
-        return self._repeat(attempt_when_allowed, self.settings.update_method)
-
-    def _repeat(self, attempt: Callable[[], Returned], method: str, unwanted: Event | None = None) -> Returned:
+        if self._process != os.getpid():
+            self._open()
         retries, earlier = self.settings.max_retries, list[AnalyticsError]()
         refusals = failures = 0
         patient_until = 0.0
         while True:
             try:
+                self._limiter.wait(number, unwanted)
+                if self._is_unwanted(unwanted) and not self.stopped:
+                    raise StoppedError("Canceled before sending, because the response is no longer needed.")
                 return attempt()
             except AnalyticsError as error:
                 last = error
@@ -322,7 +319,6 @@ class Transport:
                     raise
             if flight.is_ended:
                 raise self._ended_error(request, sent=flight.sent)
-        self._has_answered = True
         log.debug("%s: status %d in %.3f s", request, answer.status, self._clock() - began)
         self._limiter.pause(dialect.pause(answer.headers))
         return answer
@@ -414,7 +410,7 @@ class Transport:
             for kind, sign, text, is_transient in _CONNECTION_ERRORS
             if isinstance(error, kind) and re.search(sign, found)
         )
-        is_odd = self.settings.base_url.startswith("http://") and not self._has_answered
+        is_http = self.settings.base_url.startswith("http://")
         proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
         why = text.format(
             host=self.settings.host,
@@ -422,7 +418,7 @@ class Transport:
             seconds=self.settings.timeout,
             proxy=proxy.rpartition("@")[2].rpartition("://")[2],
             missing="respond" if sent else "accept the connection",
-            https=" If it speaks https on this port, write https:// in the Base URL." if is_odd else "",
+            https=" If it speaks https on this port, write https:// in the Base URL." if is_http else "",
         )
         why = readable(why, _MAX_REASON)
         return AnalyticsConnectionError(why, request.method, request.path, sent=sent, transient=is_transient)
@@ -539,19 +535,6 @@ def _verify(setting: bool | str) -> bool | str:
     if setting is not True:
         return setting
     return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
-
-
-# Connections belong to the process that opened them. A child that used the connections of its parent would read the
-# responses to the parent's requests.
-_transports: weakref.WeakSet[Transport] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for transport in list(_transports):
-        transport._open()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Head(http.client.HTTPResponse):
