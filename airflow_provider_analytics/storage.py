@@ -130,9 +130,9 @@ def file_errors(verb: Literal["read", "write"], url: str, argument: str) -> Iter
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, ValueError) as error:
-        done = {"read": "read", "write": "written"}[verb]
+        done, allowed = ("read", "a text file in UTF-8") if verb == "read" else ("written", "a file")
         reason = getattr(error, "strerror", None) or getattr(error, "reason", error)
-        raise ValueError(f"{argument}={url!r} cannot be {done}: {reason}; allowed: a text file in UTF-8") from error
+        raise ValueError(f"{argument}={url!r} cannot be {done}: {reason}; allowed: {allowed}") from error
     except OSError as error:
         raise StorageError(f"The storage cannot {verb} {argument}: {error.strerror or error}. File: {url}") from error
 
