@@ -22,40 +22,6 @@ GRACE_SECONDS = 2.0
 STOPPED = "Stopped: the task was killed"
 
 
-class Stopping:
-    """Stop flag of a client, and waits that end when it is set.
-
-    The flag has no lock and is polled: a signal handler sets it, and may interrupt a thread that holds a lock.
-
-    :param sleep: waits for a number of seconds and does not end early; tests replace it. None waits until the client is
-        stopped.
-    """
-
-    def __init__(self, sleep: Callable[[float], None] | None = None) -> None:
-        self.is_set = False
-        self._since = 0.0
-        self._sleep = sleep
-
-    def set(self) -> None:
-        """Stop the client; safe in a signal handler."""
-        if not self.is_set:
-            self._since, self.is_set = time.monotonic(), True
-
-    def gives_up(self, method: str, *, sent: bool = True) -> bool:
-        """Return whether to cancel a request: a write that was sent after :data:`GRACE_SECONDS`, all others at once."""
-        is_read = method == "GET" or not sent
-        return self.is_set and (is_read or time.monotonic() - self._since >= GRACE_SECONDS)
-
-    def wait(self, seconds: float, unwanted: Event | None = None) -> None:
-        """Wait for a number of seconds, until the client is stopped, or until ``unwanted`` is set."""
-        if self._sleep is not None:
-            self._sleep(seconds)
-            return
-        end = time.monotonic() + seconds
-        while not (self.is_set or (unwanted and unwanted.is_set())) and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, LOOK_SECONDS))
-
-
 @dataclass
 class Flight:
     """A request under way.
@@ -82,19 +48,47 @@ class Flight:
                 self.connection.shutdown(socket.SHUT_RDWR)
 
 
-class Watchdog:
-    """Ends requests that take too long, or that a stop cancels.
+class Stopping:
+    """Stop flag of a client: ends waits and requests when it is set, and requests that take too long.
 
-    Its thread runs only while requests are under way. Without it, each read still ends at the timeout of its socket.
+    The flag has no lock and is polled: a signal handler sets it, and may interrupt a thread that holds a lock. A thread
+    (watchdog) polls it for the requests, and runs only while some are under way. Without it, each read still ends at
+    the timeout of its socket.
 
-    :param stopping: the stop flag.
+    :param sleep: waits for a number of seconds and does not end early; tests replace it. None waits until the client is
+        stopped.
     """
 
-    def __init__(self, stopping: Stopping) -> None:
-        self._stopping = stopping
+    def __init__(self, sleep: Callable[[float], None] | None = None) -> None:
+        self.is_set = False
+        self._since = 0.0
+        self._sleep = sleep
+        self.forget_threads()
+
+    def forget_threads(self) -> None:
+        """Forget the threads of the parent and their requests, in a forked process."""
         self._flights: dict[int, Flight] = {}
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+
+    def set(self) -> None:
+        """Stop the client; safe in a signal handler."""
+        if not self.is_set:
+            self._since, self.is_set = time.monotonic(), True
+
+    def gives_up(self, method: str, *, sent: bool = True) -> bool:
+        """Return whether to cancel a request: a write that was sent after :data:`GRACE_SECONDS`, all others at once."""
+        is_read = method == "GET" or not sent
+        return self.is_set and (is_read or time.monotonic() - self._since >= GRACE_SECONDS)
+
+    def wait(self, seconds: float, unwanted: Event | None = None) -> None:
+        """Wait for a number of seconds, until the client is stopped, or until ``unwanted`` is set."""
+        if self._sleep is not None:
+            self._sleep(seconds)
+            return
+        end = time.monotonic() + seconds
+        while not (self.is_set or (unwanted and unwanted.is_set())) and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_SECONDS))
 
     @contextmanager
     def watch(self, method: str, seconds: float) -> Iterator[Flight]:
@@ -130,7 +124,7 @@ class Watchdog:
         :raises ConnectionAbortedError: if it was ended before.
         """
         flight = self.hold(connection)
-        flight.is_ended = flight.is_ended or self._stopping.is_set
+        flight.is_ended = flight.is_ended or self.is_set
         if flight.is_ended:
             raise ConnectionAbortedError
         flight.sent = True
@@ -142,7 +136,6 @@ class Watchdog:
                 if not self._flights:
                     self._thread = None
                     return
-                now = time.monotonic()
                 for flight in self._flights.values():
-                    if now >= flight.deadline or self._stopping.gives_up(flight.method, sent=flight.sent):
+                    if time.monotonic() >= flight.deadline or self.gives_up(flight.method, sent=flight.sent):
                         flight.end()

@@ -32,7 +32,7 @@ from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import MAX_WAIT, RateLimiter
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.stats import Listener, Stats
-from airflow_provider_analytics.api.stopping import STOPPED, Flight, Stopping, Watchdog
+from airflow_provider_analytics.api.stopping import STOPPED, Flight, Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -162,7 +162,7 @@ class Transport:
         self._process = os.getpid()
         self._pool: Any = None
         self._adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=MAX_PARALLEL)
-        self._watchdog = Watchdog(self._stopping)
+        self._stopping.forget_threads()
         self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
         self.stats.forget_threads()
 
@@ -311,7 +311,7 @@ class Transport:
             raise self._ended_error(request, sent=False)
         self.stats.count("requests")
         began = self._clock()
-        with self._watchdog.watch(request.method, self._limit) as flight:
+        with self._stopping.watch(request.method, self._limit) as flight:
             try:
                 answer = self._exchange(request, flight)
             except AnalyticsError:
@@ -355,7 +355,7 @@ class Transport:
             pool = self._adapter.get_connection_with_tls_context(self._root, self._verify, self._proxies, cert)
             self._adapter.cert_verify(pool, self._root.url, self._verify, cert)  # type: ignore[no-untyped-call]
             bases = (_Connection, type(pool).ConnectionCls)
-            pool.ConnectionCls = type("_Connection", bases, {"watchdog": self._watchdog})
+            pool.ConnectionCls = type("_Connection", bases, {"stopping": self._stopping})
             # With a proxy, the whole URL.
             self._target = self._adapter.request_url(self._root, self._proxies).removesuffix(dialect.API_PREFIX)
             self._pool = pool
@@ -553,15 +553,15 @@ class _Connection(urllib3.connection.HTTPConnection):
     """
 
     response_class = _Head
-    watchdog: Watchdog
+    stopping: Stopping
 
     def _new_conn(self) -> socket.socket:
         connection = super()._new_conn()
-        self.watchdog.hold(connection)
+        self.stopping.hold(connection)
         return connection
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.is_closed:
             self.connect()
-        self.watchdog.begin_to_send(self.sock)
+        self.stopping.begin_to_send(self.sock)
         super().request(*args, **kwargs)

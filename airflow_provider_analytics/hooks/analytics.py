@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from airflow.providers.common.compat.sdk import BaseHook, Stats, mask_secret
@@ -58,9 +57,7 @@ class AnalyticsHook(BaseHook):
         """Return the hook itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.close()
 
