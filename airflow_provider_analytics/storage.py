@@ -241,11 +241,6 @@ def _read_at_most(path: StoragePath, limit: int) -> bytes:
     return content
 
 
-def open_to_read(path: StoragePath | Path) -> IO[bytes]:
-    """Open a file for reading bytes."""
-    return path.open("rb") if isinstance(path, Path) else cast("IO[bytes]", path.fs.open(path.path, "rb"))
-
-
 def size_of(path: StoragePath) -> int | None:
     """Return the size of a file in bytes, or None if it does not exist."""
     path.fs.invalidate_cache()
@@ -277,7 +272,7 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
 
     :raises StorageError: if the content has another SHA-256.
     """
-    with open_to_read(path) as stored:
+    with path.fs.open(path.path, "rb") as stored:
         digest = hashlib.sha256()
         while block := stored.read(1 << 20):
             digest.update(block)
@@ -345,11 +340,8 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str) 
         try:
             path.fs.pipe_file(path.path, content, **condition)
         except OSError as error:
-            # A retry within the library may have failed because an earlier attempt succeeded: compare the content.
-            now = read_stored(path)
-            if now.content != content and now != seen:
-                return None
-            if now == seen:
+            # If the file has changed, a retry within the library may have failed because an earlier attempt succeeded.
+            if read_stored(path) == seen:
                 if error.errno != errno.ENOSYS:
                     raise
                 put_bytes(path, content, token)  # the server has no conditional write
