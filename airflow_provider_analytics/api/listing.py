@@ -176,6 +176,8 @@ class Listing(Iterable[Record]):
         self._query = DEFAULT_QUERY | query
         self._parameter = page_parameter
         self._parallel = parallel
+        #: Whether this is the second reading of both directions.
+        self._is_back = False
         #: Value of the ``favorite`` filter; None without one.
         self._wants_favorites = flag("favorite", query["favorite"]) if "favorite" in query else None
 
@@ -194,11 +196,8 @@ class Listing(Iterable[Record]):
         self.proof = Proof(method, websites + len(kept), self.total, self._fetched)
         self.stats.count("websites", self.proof.websites)
 
-    def _rows(self, *, is_back: bool = False) -> Iterator[list[Record]]:
-        """Yield the rows of each page in order.
-
-        :param is_back: whether this is the second reading of both directions.
-        """
+    def _rows(self) -> Iterator[list[Record]]:
+        """Yield the rows of each page in order."""
         #: Keys are the ids that count, in the order in which they were read.
         self._ids: dict[Key, None] = {}
         #: Why the pages ended, if neither with an empty one nor with the total.
@@ -207,12 +206,12 @@ class Listing(Iterable[Record]):
         self._fetched = 0
         self._shows_favorites = True
         logged_at = time.monotonic()
-        for number, page in enumerate(self._pages(is_back), 1):
+        for number, page in enumerate(self._pages(), 1):
             self._fetched += 1
             yield self._take(page, number)
             if time.monotonic() - logged_at >= PROGRESS_SECONDS:
                 logged_at = time.monotonic()
-                verb = "Reading in the other direction" if is_back else "Reading"
+                verb = "Reading in the other direction" if self._is_back else "Reading"
                 of = f" of {self.total:,}" if self.total is not None else ""
                 log.info("%s: %s%s websites", verb, f"{len(self._ids):,}", of)
             if self._end or not page.rows:
@@ -227,9 +226,9 @@ class Listing(Iterable[Record]):
 
     # Pages
 
-    def _pages(self, is_back: bool) -> Pages:
+    def _pages(self) -> Pages:
         """Yield the pages. Fetch the head before them, if it is not the first one."""
-        may_close = not is_back and self._query.keys() <= DEFAULT_QUERY.keys() | STABLE_FILTERS
+        may_close = not self._is_back and self._query.keys() <= DEFAULT_QUERY.keys() | STABLE_FILTERS
         newest_first = self._query | NEWEST_FIRST
         head = self._fetch(newest_first) if may_close and self._query != newest_first else None
         began = time.perf_counter()
@@ -250,10 +249,9 @@ class Listing(Iterable[Record]):
         if not self._has_numbers:
             yield from self._by_cursor(following)
         elif not self._is_one_page:
-            if not is_back and page.current_page is None and following.value is None:
+            if page.current_page is None and following.value is None:
                 self._check_numbers()
-            if not self._end:
-                yield from self._by_number(len(page.rows))
+            yield from self._by_number(len(page.rows))
 
     def _by_cursor(self, following: Selection | None) -> Pages:
         """Yield the pages after the first one, by cursors or offsets."""
@@ -265,6 +263,8 @@ class Listing(Iterable[Record]):
 
     def _by_number(self, page_size: int) -> Pages:
         """Yield the pages after the first one, by numbers."""
+        if self._end:
+            return
         end = max(2, 1 - (self.total or 0) // -page_size)
         yield from self._in_order(range(2, end))
         for number in count(end):
@@ -324,6 +324,8 @@ class Listing(Iterable[Record]):
 
     def _check_numbers(self) -> None:
         """Check that pages count from 1: the proof may not notice that a page was skipped."""
+        if self._is_back:
+            return
         self._fetched += 1
         again, _ = self._split(self._page(1))
         if not again.keys() <= self._ids.keys():
@@ -438,7 +440,8 @@ class Listing(Iterable[Record]):
         """Read the list in the opposite direction. Return the websites created since, if nothing else changed."""
         query = _in_opposite_order(self._query)
         back = Listing(self._fetch_page, query, self._parameter, parallel=self._parallel)
-        others = [row for rows in back._rows(is_back=True) for row in rows if _key(row) not in self._ids]
+        back._is_back = True
+        others = [row for rows in back._rows() for row in rows if _key(row) not in self._ids]
         self._fetched += back._fetched
         self._check_order(back._ids)
         newest = max((key for key in self._ids if isinstance(key, int)), default=0)

@@ -6,6 +6,7 @@ import base64
 import functools
 import http.client
 import logging
+import math
 import os
 import random
 import re
@@ -51,8 +52,8 @@ MAX_TIMEOUTS = 10
 #: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF.
 FIRST_BACKOFF = 1.0
 MAX_BACKOFF = 30.0
-#: Seconds for which a request is repeated while the service refuses it, even after ``max_retries``. Limits such as that
-#: of Laravel count per minute, and other tasks may use up the next minute, too.
+#: Seconds for which a request is repeated while the service refuses it, unless ``max_retries`` is 0. Limits such as
+#: that of Laravel count per minute, and other tasks may use up the next minute, too.
 REFUSED_SECONDS = 180.0
 
 #: Refusals because of too many requests; nginx uses 503.
@@ -262,26 +263,23 @@ class Transport:
         if self._process != os.getpid():
             self._open()
         retries, earlier = self.settings.max_retries, list[AnalyticsError]()
-        refusals = failures = 0
-        patient_until = 0.0
+        failures = 0
+        patient_until = math.inf
         while True:
             try:
-                self._limiter.wait(number, unwanted)
-                if self._is_unwanted(unwanted) and not self.stopped:
-                    raise StoppedError("Canceled before sending, because the response is no longer needed.")
+                self._await_turn(number, unwanted)
                 return attempt()
             except AnalyticsError as error:
                 last = error
             if earlier and method != "GET" and isinstance(last, StoppedError):
                 # The previous attempt may have been applied. This one was not sent.
                 last = earlier.pop()
-            if _is_refusal(last):
-                refusals += 1
-                patient_until = patient_until or self._clock() + REFUSED_SECONDS
-                is_last = not retries or (refusals > retries and self._clock() >= patient_until)
+            is_refusal = _is_refusal(last)
+            if is_refusal:
+                patient_until = min(patient_until, self._clock() + REFUSED_SECONDS)
+                is_last = not retries or self._clock() >= patient_until
             else:
                 failures += 1
-                patient_until = 0.0
                 is_last = failures > retries
             if is_last or self._is_unwanted(unwanted) or not _may_be_repeated(last, method):
                 last.earlier = tuple(earlier)
@@ -289,8 +287,13 @@ class Transport:
                 raise last.with_traceback(None)
             earlier.append(last)
             self.stats.count("retries")
-            if not patient_until:  # otherwise, the rate limiter delays it
+            if not is_refusal:  # otherwise, the rate limiter delays it
                 self._wait_to_retry(last, failures, unwanted)
+
+    def _await_turn(self, number: int, unwanted: Event | None) -> None:
+        self._limiter.wait(number, unwanted)
+        if self._is_unwanted(unwanted) and not self.stopped:
+            raise StoppedError("Canceled before sending, because the response is no longer needed.")
 
     def _is_unwanted(self, unwanted: Event | None) -> bool:
         return self.stopped or (unwanted is not None and unwanted.is_set())
