@@ -15,7 +15,7 @@ statuses that mean success                     :data:`SUCCESS`                  
 place of the list                              :func:`page`                           ``list_key``
 place of records and page metadata             :func:`record`, :func:`page`           none
 place of the message in an error response      :func:`error_details`                  none
-headers that announce the rate limit           :func:`retry_after`, :func:`pause`     none
+header that asks to wait                       :func:`retry_after`                    none
 identity of an account                         :func:`account_id`                     none
 keys that mark a record as deleted             :func:`is_deleted`                     none
 =============================================  =====================================  ====================
@@ -61,11 +61,12 @@ MAX_VALUES = 2_000_000
 #: Maximum length of an id: no server accepts a longer one in a path.
 MAX_ID_LENGTH = 10_000
 
-#: A reset above this number is a Unix timestamp; otherwise it is a number of seconds.
-_MIN_TIMESTAMP = 1_000_000_000
-_LIMIT_PREFIXES = ("RateLimit", "X-RateLimit", "X-Rate-Limit")
 #: Headers that announce a rate limit.
-LIMIT_HEADERS = tuple(f"{prefix}-{name}" for prefix in _LIMIT_PREFIXES for name in ("Limit", "Remaining", "Reset"))
+LIMIT_HEADERS = tuple(
+    f"{prefix}-{name}"
+    for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
+    for name in ("Limit", "Remaining", "Reset")
+)
 #: Headers in which proxies and services return the id of a request.
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
@@ -364,19 +365,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def pause(headers: Mapping[str, str]) -> float:
-    """Return the seconds to wait before the next request if the rate limit is used up, else 0.
-
-    Reads ``RateLimit-Remaining`` and ``RateLimit-Reset``, also with the prefixes ``X-RateLimit-`` and
-    ``X-Rate-Limit-``. The reset is a number of seconds or a Unix timestamp. Returns 0 without a reset.
-    """
-    for prefix in _LIMIT_PREFIXES:
-        seconds = number(headers.get(f"{prefix}-Reset"))
-        if number(headers.get(f"{prefix}-Remaining")) == 0 and seconds is not None:
-            return max(0.0, seconds - time.time()) if seconds > _MIN_TIMESTAMP else float(seconds)
-    return 0.0
 
 
 # Bodies

@@ -323,7 +323,6 @@ class Transport:
             if flight.is_ended:
                 raise self._ended_error(request, sent=flight.sent)
         log.debug("%s: status %d in %.3f s", request, answer.status, self._clock() - began)
-        self._limiter.pause(dialect.pause(answer.headers))
         return answer
 
     def _exchange(self, request: _Request, flight: Flight) -> Answer:
@@ -480,7 +479,7 @@ def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
 
 def _cause(error: BaseException) -> BaseException:
     """Return the innermost exception that urllib3 wrapped."""
-    while (inner := next((part for part in error.args if isinstance(part, BaseException)), None)) is not None:
+    while (inner := next((one for one in error.args if isinstance(one, BaseException)), error.__cause__)) is not None:
         error = inner
     return error
 
@@ -493,8 +492,6 @@ def _describe(error: BaseException) -> str:
     if type(inner) is http.client.BadStatusLine:
         return f"it is no HTTP response: {readable(str(inner), 60, is_part=True)}"
     text = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
-    text = re.sub(r"^.*?\): (?=Failed to)|^\[Errno -?\d+\] ", "", text)
-    text = re.sub(r"^Failed to establish a new connection: (\[Errno -?\d+\] )?", "", text)
     return readable(text, 160, is_part=True).rstrip(".") or type(inner).__name__
 
 
