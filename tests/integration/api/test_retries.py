@@ -25,6 +25,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
+    NotAppliedError,
     NotFoundError,
 )
 
@@ -414,6 +415,17 @@ def test_an_update_that_is_sent_again_is_computed_from_another_read() -> None:
         assert [request.method for request in server.requests] == ["GET", "PATCH", "GET", "PATCH"]
         assert server.requests[-1].body == b"exclude_ips=192.0.2.1%0A192.0.2.2%0A192.0.2.9"
     assert seen == lists
+
+
+def test_what_an_update_with_a_lost_answer_reset_is_compared_with_the_record_before_it() -> None:
+    whole = {"id": 7, "domain": "new.example", "exclude_params": "", "exclude_bots": 1}
+    before = {**whole, "privacy": 1, "email": 0, "exclude_ips": "192.0.2.1", "favorite": True}
+    reset = {**whole, "privacy": 0, "email": 1, "exclude_ips": "", "favorite": False}
+    replies = [http(200, {"data": before}), http(500), http(200, {"data": reset})]
+    with RawServer(replies) as server, client_of(server.url) as client:
+        with pytest.raises(NotAppliedError, match="privacy is 'public', was 'private'; exclude_ips lacks 192"):
+            client.update_website(7, email=True)
+        assert [request.method for request in server.requests[:4]] == ["GET", "PATCH", "GET", "PATCH"]
 
 
 def test_the_form_of_a_repeat_is_the_form_of_the_first_attempt() -> None:
