@@ -32,13 +32,6 @@ _MAX_PROCESSED = 16 * 1024
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
-#: Only character sets: some other codecs of Python take minutes, or warn.
-_CHARSET = re.compile(
-    r"charset\s*=\s*[\"']?((?:utf|us-|ascii|iso|latin|windows|cp|ibm|mac|koi|euc|shift|gb|big)[\w:-]*)", re.IGNORECASE
-)
-_PERCENT = re.compile("%[0-9A-F]{2}")
-#: How Go writes these characters in JSON; PHP escapes slashes.
-_GO = {ord(character): f"\\u{ord(character):04x}" for character in "&<>"}
 
 
 class Redactor:
@@ -90,30 +83,27 @@ def readable(
     *,
     breaks: Literal["escape", "fold", "keep"] = "escape",
     is_part: bool = False,
-    content_type: str = "",
 ) -> str:
     r"""Return a text that is safe to read: secrets masked, invisible characters escaped, and cut.
 
     Never raises an exception.
 
-    :param text: the text; bytes are decoded.
+    :param text: the text, or the bytes of one in UTF-8.
     :param limit: maximum length; None for the whole text.
     :param breaks: handling of line breaks. ``escape`` writes them as ``\n``. ``fold`` replaces each run of white space
         with a blank, for a document whose layout means nothing. ``keep`` keeps them, for a message of this package,
         whose parts are already escaped.
     :param is_part: whether the text may end within a secret, because a service or a broken connection cut it.
-    :param content_type: value of the header ``Content-Type``, for bytes.
     """
-    least = MIN_IN_TEXT if is_part else 0
     if limit is not None and len(text) > _MAX_PROCESSED:
-        text, least = text[:_MAX_PROCESSED], 1
+        text, is_part = text[:_MAX_PROCESSED], True
     if isinstance(text, bytes):
-        text = decoded(text, content_type)
-    text = _mask(text, least)
+        text = text.decode("utf-8-sig", "replace")
+    text = _mask(text, is_part)
     if breaks == "fold":
         text = " ".join(text.split())
     if not is_plain(text):
-        text = text.translate(_EXCEPT_LINE_BREAKS if breaks == "keep" else _EVERY)
+        text = text.translate(_Escapes({ord("\n"): "\n"} if breaks == "keep" else {}))
     if limit is None or len(text) <= limit:
         return text
     cut = text[: limit - 3]
@@ -134,15 +124,6 @@ def code_span(text: str, limit: int | None = EXCERPT_LENGTH) -> str:
     return f"{fence}{blank}{content}{blank}{fence}"
 
 
-def decoded(raw: bytes, content_type: str = "") -> str:
-    """Return bytes as text, with the charset of ``Content-Type`` if Python knows it, else as UTF-8."""
-    named = _CHARSET.search(content_type)
-    try:
-        return raw.decode(named[1] if named else "utf-8-sig", "replace")
-    except (LookupError, ValueError):  # unknown, or not a text encoding
-        return raw.decode("utf-8-sig", "replace")
-
-
 def is_plain(text: str) -> bool:
     """Return whether every character is visible: no control characters, invisible characters or line breaks."""
     return text.isprintable() and (text.isascii() or not _IGNORABLE.search(text))
@@ -150,49 +131,39 @@ def is_plain(text: str) -> bool:
 
 def _forms(secret: str) -> set[str]:
     """Return a secret as texts write it: plain, in URLs, in JSON, in HTML, and as Basic credentials."""
-    in_urls = {quote(secret, safe=safe, errors="replace") for safe in ("", "/", "!'()*~")}
-    in_urls.add(quote_plus(secret, errors="replace"))
-    in_urls |= {_PERCENT.sub(lambda code: code[0].lower(), one) for one in in_urls}
     in_json = {json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
-    in_json |= {one.translate(_GO) for one in in_json}
-    in_json |= {one.replace("/", "\\/") for one in in_json}
-    in_html = {html.escape(secret, quote=is_quoted) for is_quoted in (True, False)}
-    in_html |= {one.replace("&#x27;", number) for one in in_html for number in ("&#39;", "&#039;")}
-    in_html |= {one.replace("&quot;", "&#34;") for one in in_html}
+    in_html = html.escape(secret)
     pairs = (f":{secret}", f"{secret}:")
-    basic = {base64.b64encode(pair.encode("utf-8", "replace")).decode().rstrip("=") for pair in pairs}
-    return {secret} | in_urls | in_json | in_html | basic
+    return {
+        secret,
+        quote_plus(secret, errors="replace"),
+        *(quote(secret, safe=safe, errors="replace") for safe in ("", "/", "!'()*~")),
+        *in_json,
+        *(one.replace("/", "\\/") for one in in_json),  # as PHP does
+        in_html,
+        in_html.replace("&#x27;", "&#039;"),  # as PHP does
+        *(base64.b64encode(pair.encode("utf-8", "replace")).decode().rstrip("=") for pair in pairs),
+    }
 
 
-def _mask(text: str, least: int) -> str:
-    """Return a text with each secret replaced by :data:`MASK`.
+class _Escapes(dict[int, str]):
+    """Table of ``str.translate`` that escapes each invisible character in Python syntax."""
 
-    :param least: minimum length of a secret's beginning that is also replaced at the end of the text; 0 for never.
-    """
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        return character if is_plain(character) else character.encode("unicode_escape").decode("ascii")
+
+
+def _mask(text: str, is_part: bool) -> str:
+    """Return a text with each secret replaced by :data:`MASK`; of a part, also the beginning of a secret at the end."""
     known = [redactor for reference in _redactors.valuerefs() if (redactor := reference())]
     # The longest first, because a secret may contain another one.
     forms = sorted({form for redactor in known for form in tuple(redactor._in_text)}, key=len, reverse=True)
     for form in forms:
         text = text.replace(form, MASK)
-    for form in forms if least else ():
-        for length in range(min(len(form) - 1, len(text)), least - 1, -1):
+    for form in forms if is_part else ():
+        for length in range(min(len(form) - 1, len(text)), MIN_IN_TEXT - 1, -1):
             if text.endswith(form[:length]):
                 text = text[:-length] + MASK
                 break
     return text
-
-
-class _Escapes:
-    """Table of ``str.translate`` that escapes each invisible character in Python syntax."""
-
-    def __init__(self, kept: str) -> None:
-        self._kept = kept
-
-    def __getitem__(self, code: int) -> str:
-        character = chr(code)
-        if character == self._kept or is_plain(character):
-            return character
-        return character.encode("unicode_escape").decode("ascii")
-
-
-_EVERY, _EXCEPT_LINE_BREAKS = _Escapes(""), _Escapes("\n")

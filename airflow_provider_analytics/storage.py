@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import functools
 import hashlib
 import os
 import re
@@ -16,13 +15,12 @@ import secrets
 import shutil
 import stat
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import IO, Any, Literal, Self, cast
 
 from fsspec.core import url_to_fs
 
@@ -39,16 +37,9 @@ SHARED, PRIVATE = 0o666, 0o600
 #: Maximum size of a file that people wrote, and of all files of a folder together.
 MAX_TEXT_BYTES = 10_000_000
 
-#: Hours after which the temporary folder of a process that no longer exists is removed.
-ABANDONED_AFTER_HOURS = 6
+#: Hours after which a temporary folder is removed: its process was killed, because no snapshot takes so long.
+ABANDONED_AFTER_HOURS = 48
 _TEMPORARY_PREFIX = "analytics-snapshot-"
-#: File in a temporary folder that its owner locks. The lock ends with the process, however it ends.
-_OWNER = ".owner"
-
-#: Seconds to wait for another process that is replacing the same local file, which takes milliseconds. A process that
-#: is suspended while it does so must not block all others.
-LOCK_SECONDS = 5.0
-_LOCK_POLL_SECONDS = 0.02
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
@@ -129,6 +120,23 @@ def storage_errors(doing: str) -> Iterator[None]:
         raise StorageError(f"cannot {doing}: {type(error).__name__}: {error}") from error
 
 
+@contextmanager
+def file_errors(verb: Literal["read", "write"], url: str, argument: str) -> Iterator[None]:
+    """Convert the errors of a file that an argument names.
+
+    :raises ValueError: if the user has to correct the argument or the file.
+    :raises StorageError: if the storage fails.
+    """
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, ValueError) as error:
+        done, allowed = ("read", "a text file in UTF-8") if verb == "read" else ("written", "a file")
+        reason = getattr(error, "strerror", None) or getattr(error, "reason", error)
+        raise ValueError(f"{argument}={url!r} cannot be {done}: {reason}; allowed: {allowed}") from error
+    except OSError as error:
+        raise StorageError(f"The storage cannot {verb} {argument}: {error.strerror or error}. File: {url}") from error
+
+
 def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
     """Create a directory and its parents, unless the storage has no directories.
 
@@ -144,12 +152,17 @@ def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
 
 def names(directory: StoragePath) -> list[str]:
     """Return the sorted names in a directory; an empty list if it does not exist."""
+    return sorted(_entries(directory))
+
+
+def _entries(directory: StoragePath) -> dict[str, Mapping[str, Any]]:
+    """Return the names in a directory, with what the storage says about each."""
     directory.fs.invalidate_cache()
     try:
-        found = directory.fs.ls(directory.path, detail=False)
+        found = directory.fs.ls(directory.path, detail=True)
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(str(path).rstrip("/").rsplit("/", 1)[-1] for path in found)
+        return {}
+    return {str(one["name"]).rstrip("/").rsplit("/", 1)[-1]: one for one in found}
 
 
 def is_link(path: StoragePath) -> bool:
@@ -159,15 +172,8 @@ def is_link(path: StoragePath) -> bool:
 
 def files_in(folder: StoragePath) -> list[str]:
     """Return the sorted names of the files in a folder, without links and without files behind links."""
-    if is_link(folder):
-        return []
-    folder.fs.invalidate_cache()
-    try:
-        found = folder.fs.ls(folder.path, detail=True)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    files = (str(one["name"]) for one in found if one["type"] == "file" and not one.get("islink"))
-    return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in files)
+    found = {} if is_link(folder) else _entries(folder)
+    return sorted(name for name, one in found.items() if one["type"] == "file" and not one.get("islink"))
 
 
 def exists(path: StoragePath) -> bool:
@@ -184,70 +190,55 @@ def read_bytes(path: StoragePath) -> bytes | None:
         return None
 
 
-class UnreadableFileError(ValueError):
-    """A file of a user that is not read; the message is the reason.
-
-    :param path: the file.
-    """
-
-    def __init__(self, path: StoragePath, reason: str) -> None:
-        super().__init__(reason)
-        self.path = path
-
-
 def read_texts(
-    place: StoragePath, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
+    place: StoragePath, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
 ) -> dict[str, str]:
     """Return the names and texts of files that people wrote: one file, or files of a folder; empty if there are none.
 
+    :param argument: name of the argument, for messages.
     :param choose: takes a folder and its file names, and returns the names to read; None: a folder is not allowed.
-    :raises UnreadableFileError: if a file is not text, or no regular file, or all are larger than
-        :data:`MAX_TEXT_BYTES`.
+    :raises ValueError: if a file is not text, or no regular file, or all are larger than :data:`MAX_TEXT_BYTES`.
     """
     files = [place]
     if choose and place.fs.isdir(place.path):
-        files = [place / name for name in choose(place.url, names(place))]
+        with file_errors("read", place.url, argument):
+            found = names(place)
+        files = [place / name for name in choose(place.url, found)]
     texts: dict[str, str] = {}
     left = MAX_TEXT_BYTES
     for file in files:
-        try:
-            content = _read_at_most(file, left)
+        with file_errors("read", file.url, argument):
+            try:
+                content = _read_at_most(file, left)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
             left -= len(content)
             texts[file.name] = content.decode("utf-8-sig")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (IsADirectoryError, PermissionError) as error:
-            raise UnreadableFileError(file, f"{error.strerror or error}; allowed: a file that can be read") from error
-        except UnicodeDecodeError as error:
-            raise UnreadableFileError(file, f"{error.reason}; allowed: a text file in UTF-8") from error
     return texts
 
 
 def _read_at_most(path: StoragePath, limit: int) -> bytes:
-    """Return the content of a file; read no more than one byte above the limit."""
+    """Return the content of a file; read no more than one byte above the limit.
+
+    :raises ValueError: if it is not a regular file in its folder, or too large; the message is the reason.
+    """
     if is_local(path):
         file = Path(path.path)
         # Otherwise the author of a link chooses a file whose content is shown in messages.
         if not file.resolve().is_relative_to(file.parent.resolve()):
-            raise UnreadableFileError(path, "it is a link that leads outside its folder; allowed: a file in the folder")
+            raise ValueError("it is a link that leads outside its folder")
         # Without this flag, opening a FIFO waits for a writer.
         with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UnreadableFileError(path, "it is a device or a pipe; allowed: a regular file")
+                raise ValueError("it is a device or a pipe")
             content = stream.read(limit + 1)
     else:
         path.fs.invalidate_cache()
         # A storage may refuse to return a part of an empty file.
         content = path.fs.cat_file(path.path, end=limit + 1) if path.fs.size(path.path) else b""
     if len(content) > limit:
-        allowed = f"at most {MAX_TEXT_BYTES:,} bytes, in all files of a folder together"
-        raise UnreadableFileError(path, f"it is too large; allowed: {allowed}")
+        raise ValueError(f"it is too large: all files of a folder together may have {MAX_TEXT_BYTES:,} bytes")
     return content
-
-
-def open_to_read(path: StoragePath | Path) -> IO[bytes]:
-    """Open a file for reading bytes."""
-    return path.open("rb") if isinstance(path, Path) else cast("IO[bytes]", path.fs.open(path.path, "rb"))
 
 
 def size_of(path: StoragePath) -> int | None:
@@ -262,31 +253,15 @@ def size_of(path: StoragePath) -> int | None:
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """Yield a temporary folder, and remove it afterwards; first remove those of killed processes."""
-    _remove_abandoned()
-    with tempfile.TemporaryDirectory(prefix=_TEMPORARY_PREFIX) as name, Path(name, _OWNER).open("wb") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX)
-        yield Path(name)
-
-
-def _remove_abandoned() -> None:
-    oldest = time.time() - ABANDONED_AFTER_HOURS * 3600
-    for folder in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY_PREFIX}*"):
-        with suppress(OSError):  # another process may be removing it at this moment
-            found = folder.lstat()
-            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if is_ours and found.st_mtime < oldest and not _is_in_use(folder):
-                shutil.rmtree(folder)
-
-
-def _is_in_use(folder: Path) -> bool:
-    try:
-        with (folder / _OWNER).open("rb") as owner:
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False  # its owner was killed before it locked the file, or is an older version
-    except BlockingIOError:
-        return True
-    return False
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY_PREFIX) as name:
+        mine = Path(name)
+        oldest = mine.stat().st_mtime - ABANDONED_AFTER_HOURS * 3600
+        for folder in mine.parent.glob(f"{_TEMPORARY_PREFIX}*"):
+            with suppress(OSError):  # another process may be removing it at this moment
+                found = folder.lstat()
+                if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and found.st_mtime < oldest:
+                    shutil.rmtree(folder)
+        yield mine
 
 
 @contextmanager
@@ -297,7 +272,7 @@ def open_verified(path: StoragePath, sha256: str) -> Iterator[IO[bytes]]:
 
     :raises StorageError: if the content has another SHA-256.
     """
-    with open_to_read(path) as stored:
+    with path.fs.open(path.path, "rb") as stored:
         digest = hashlib.sha256()
         while block := stored.read(1 << 20):
             digest.update(block)
@@ -336,7 +311,9 @@ def read_stored(path: StoragePath) -> Stored:
     """Return the current state of a small file."""
     # Read the version first: if the file changes in between, the version is outdated, which is detected later.
     version = _etag(path) if _is_s3(path) else None
-    return Stored(read_bytes(path), version)
+    content = read_bytes(path)
+    # An empty local file is one that a killed process was creating.
+    return Stored(content or None if is_local(path) else content, version)
 
 
 def _etag(path: StoragePath) -> str | None:
@@ -356,82 +333,38 @@ def replace_stored(path: StoragePath, seen: Stored, content: bytes, token: str) 
     :param seen: state of the file that must not have changed.
     :param token: unique part for the name of the temporary file.
     """
+    if is_local(path):
+        return Stored(content, None) if _replace_local(Path(path.path), seen.content, content, token) else None
     if _is_s3(path):
         condition = {"mode": "create"} if seen.version is None else {"IfMatch": seen.version}
         try:
             path.fs.pipe_file(path.path, content, **condition)
         except OSError as error:
-            # A retry within the library may have failed because an earlier attempt succeeded: compare the content.
-            now = read_stored(path)
-            if now.content != content and now != seen:
-                return None
-            if now == seen:
+            # If the file has changed, a retry within the library may have failed because an earlier attempt succeeded.
+            if read_stored(path) == seen:
                 if error.errno != errno.ENOSYS:
                     raise
                 put_bytes(path, content, token)  # the server has no conditional write
-        now = read_stored(path)
+    elif read_stored(path).content != seen.content:
+        return None
     else:
-        with _locked(path) as is_ours:
-            if read_stored(path).content != seen.content:
-                return None
-            if not is_local(path):
-                put_bytes(path, content, token)
-            elif not _replace_local(Path(path.path), content, token, is_ours):
-                return None
-            now = read_stored(path)  # before another process may write
+        put_bytes(path, content, token)
+    now = read_stored(path)
     return now if now.content == content else None
 
 
-def _replace_local(target: Path, content: bytes, token: str, is_ours: Callable[[], bool]) -> bool:
-    """Write a file atomically, unless the lock was lost; return whether it was written."""
-    with suppress(_LockLostError), _replacement_of(target, token, PRIVATE, is_ours) as file:
-        file.write(content)
-        return True
-    return False
-
-
-class _LockLostError(Exception):
-    """Other processes no longer wait for this process, which was suspended for too long."""
-
-
-@contextmanager
-def _locked(path: StoragePath) -> Iterator[Callable[[], bool]]:
-    """Prevent other processes from replacing the file: on this machine, and if possible on those that share its disk.
-
-    Yields a function that returns whether the other processes still wait.
-    """
-    if not is_local(path):
-        yield lambda: True
-        return
-    # A separate lock file, because the replaced file becomes another file. Each owner removes its lock file, so this
-    # one may disappear as well.
-    lock_path = Path(path.path).with_name(f".{path.name}.lock")
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        with open_own(lock_path, os.O_APPEND, PRIVATE) as lock:
-            if _try_lock(lock, lock_path) or time.monotonic() > end:
-                locked_at = time.monotonic()
-                try:
-                    yield functools.partial(_is_lock_current, locked_at)
-                finally:
-                    lock_path.unlink(missing_ok=True)
-                return
-        time.sleep(_LOCK_POLL_SECONDS)
-
-
-def _is_lock_current(since: float) -> bool:
-    return time.monotonic() - since < LOCK_SECONDS
-
-
-def _try_lock(lock: IO[bytes], lock_path: Path) -> bool:
-    """Try to lock the file; return whether this process has the lock, and others use the same file."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(lock.fileno()), lock_path.stat())
-    except (BlockingIOError, FileNotFoundError):
-        return False
-    except OSError:  # a network disk without locks
-        return True
+def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str) -> bool:
+    """Write a file atomically, unless it has changed; return whether it was written."""
+    with os.fdopen(_open_own(target, os.O_RDWR, PRIVATE), "r+b") as current:
+        with suppress(OSError):  # a network disk without locks
+            fcntl.flock(current, fcntl.LOCK_EX)
+        # Another process that had the lock has put another file in its place.
+        is_current = os.path.samestat(os.fstat(current.fileno()), target.stat())
+        if not is_current or (current.read() or None) != seen:
+            return False
+        with _replacement_of(target, token, PRIVATE) as file:
+            file.write(content)
+    return True
 
 
 def put_file(source: Path, target: StoragePath, token: str) -> None:
@@ -466,26 +399,22 @@ def open_own(path: Path, flags: int, mode: int) -> IO[bytes]:
     :param mode: permissions, if it is created; the umask applies.
     :raises OSError: if the path is a link.
     """
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, mode), "wb")
+    return os.fdopen(_open_own(path, os.O_WRONLY | flags, mode), "wb")
+
+
+def _open_own(path: Path, flags: int, mode: int) -> int:
+    return os.open(path, os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, mode)
 
 
 @contextmanager
-def _replacement_of(
-    target: Path, token: str, mode: int = SHARED, may: Callable[[], bool] = lambda: True
-) -> Iterator[IO[bytes]]:
-    """Yield a temporary file that replaces the target at the end.
-
-    :param may: returns whether it may do so.
-    :raises _LockLostError: if it may not.
-    """
+def _replacement_of(target: Path, token: str, mode: int = SHARED) -> Iterator[IO[bytes]]:
+    """Yield a temporary file that replaces the target at the end."""
     temporary = target.with_name(f".{target.name}.{token}{TEMPORARY}")
     try:
         with open_own(temporary, os.O_EXCL, mode) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if not may():
-            raise _LockLostError  # noqa: TRY301 - the file is removed, as for any other error
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)

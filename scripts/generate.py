@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import inspect
 import json
 import re
 import sys
@@ -26,16 +27,37 @@ from airflow_provider_analytics.api.fields import (  # noqa: E402
     FIELDS,
     LINE_FIELDS,
     WEBSITE_FIELDS,
+    Boolean,
+    Field,
+    Flag,
+    Lines,
+    PrivacyFlag,
     Secret,
 )
 from airflow_provider_analytics.api.settings import Settings  # noqa: E402
-from airflow_provider_analytics.api.stats import COUNTED, METRICS_PREFIX, TIMERS  # noqa: E402
+from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS, Stats  # noqa: E402
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE, get_provider_info  # noqa: E402
 from airflow_provider_analytics.reconcile import websites_file  # noqa: E402
 from airflow_provider_analytics.snapshots import manifest  # noqa: E402
 from airflow_provider_analytics.snapshots.rows import COLUMNS, MEANINGS  # noqa: E402
 
 _BLOCK = re.compile(r"(<!-- begin (\w+), written by `make generate` -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+
+#: Type of a field to its values in the column of a snapshot; none if the type of the column is enough.
+_IN_A_COLUMN: dict[type[Field], str] = {
+    Flag: ": 0 or 1",
+    PrivacyFlag: ": 0 public, 1 private, 2 password",
+    Lines: ", an entry per line",
+}
+#: Type of a field to its values in a file of websites.
+_IN_A_FILE: dict[type[Field], str] = {
+    Field: "text",
+    Flag: "`true` or `false`",
+    Boolean: "`true` or `false`",
+    PrivacyFlag: "`public`, `private` or `password`",
+    Lines: "the whole list, or a text with an entry per line",
+    Secret: "`connection:NAME` (its password) or `variable:NAME`; the name begins with `page_password`",
+}
 
 
 def columns() -> Iterator[str]:
@@ -44,7 +66,7 @@ def columns() -> Iterator[str]:
     yield "|---|---|---|"
     for name, kind in COLUMNS.items():
         field = FIELDS.get(name)
-        meaning = f"{field.meaning}{field.in_a_column}" if field else MEANINGS[name]
+        meaning = f"{field.meaning}{_IN_A_COLUMN.get(type(field), '')}" if field else MEANINGS[name]
         yield f"| `{name}` | {kind} | {meaning} |"
 
 
@@ -55,7 +77,7 @@ def settings_of_a_file() -> Iterator[str]:
     for field in WEBSITE_FIELDS:
         if field.on_update:
             name = f"{field.name}_from" if isinstance(field, Secret) else field.name
-            yield f"| `{name}` | {field.in_a_file} | {field.meaning} |"
+            yield f"| `{name}` | {_IN_A_FILE[type(field)]} | {field.meaning} |"
             if field.name in LINE_FIELDS:
                 yield f"| `also_{name}` | a list | further entries |"
 
@@ -149,7 +171,8 @@ def metrics() -> Iterator[str]:
     """Yield the rows of the table of metrics."""
     yield "| Metric | Kind | Meaning |"
     yield "|---|---|---|"
-    for name, meaning in COUNTED.items():
+    described = re.findall(r":param (\w+): (.*)", inspect.getdoc(Stats) or "")
+    for name, meaning in described[:-1]:  # without the listener
         yield f"| `{METRICS_PREFIX}.{name}` | {'timer' if name in TIMERS else 'counter'} | {meaning} |"
 
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from airflow_provider_analytics import exceptions
+from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import chunks
@@ -57,19 +58,19 @@ def _is_public(found: Any, module: str) -> bool:
 
 def _entry(found: Any, level: int) -> Iterator[str]:
     """Yield heading, description, parameters, return value and errors of a class or a function."""
-    text, *fields = re.split(r"^:(?=param |return|raises )", inspect.getdoc(found) or "", flags=re.MULTILINE)
+    text, *parts = re.split(r"^:(?=param |return|raises )", inspect.getdoc(found) or "", flags=re.MULTILINE)
     yield from (f"{'#' * level} {found.__name__}", "")
     if inspect.isfunction(found):
         yield from ("```text", *_signature(found), "```", "")
     yield from (*_markdown(text).splitlines(), "")
     defaults = _defaults(found)
-    for field in fields:
+    for field in parts:
         head, _, meaning = " ".join(_markdown(field).split()).partition(": ")
         kind, _, name = head.partition(" ")
         default = f" = `{defaults[name]!r}`" if name in defaults else ""
         label = {"param": f"**`{name}`**{default}", "raises": f"Raises **`{name}`**"}.get(kind, "Returns")
         yield from _wrapped(f"{label}: {meaning}")
-    if fields:
+    if parts:
         yield ""
 
 
@@ -77,14 +78,28 @@ def _defaults(found: Any) -> dict[str, Any]:
     """Return the default of each parameter that has one, also of those that a base class declares."""
     classes = reversed(found.__mro__) if inspect.isclass(found) else ()
     functions = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)] or [found]
-    parameters = [one for function in functions for one in inspect.signature(function).parameters.values()]
+    parameters = [one for function in functions for one in signature_of(function).parameters.values()]
     # Without classes and factories, which the description has; "no default" is a class, too.
     return {one.name: one.default for one in parameters if not repr(one.default).startswith("<")}
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Return a function's signature, with the keyword arguments of a ``TypedDict`` one by one, as editors show them."""
+    signature = inspect.signature(function)
+    parameters = []
+    for parameter in signature.parameters.values():
+        declared = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        types = getattr(vars(fields).get(declared[1] if declared else ""), "__annotations__", {})
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)
+            for name, kind in types.items()
+        ] or [parameter]
+    return signature.replace(parameters=parameters)
+
+
 def _signature(function: Callable[..., Any]) -> list[str]:
     """Return a function's signature without types, and the type that it returns."""
-    signature = inspect.signature(function)
+    signature = signature_of(function)
     parameters = [one.replace(annotation=one.empty) for one in signature.parameters.values() if one.name != "self"]
     arguments = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
     arguments = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", arguments)

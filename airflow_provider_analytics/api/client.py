@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
+from urllib.parse import quote
 
 from airflow_provider_analytics.api import dialect, fields
-from airflow_provider_analytics.api.dialect import Page, Record
+from airflow_provider_analytics.api.dialect import Answer, Page, Record
 from airflow_provider_analytics.api.domains import check_domain, domain_key, may_become, spellings
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, Privacy, UpdateSettings
 from airflow_provider_analytics.api.listing import DEFAULT_QUERY, Listing, read_again, requests_of_a_list
-from airflow_provider_analytics.api.operations import WEBSITES, Operations
 from airflow_provider_analytics.api.redaction import without_secrets
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Texts, Transport, may_have_been_applied
@@ -33,6 +32,8 @@ from airflow_provider_analytics.exceptions import (
 )
 from airflow_provider_analytics.readable import readable
 
+WEBSITES = "/websites"
+ACCOUNT = "/account"
 #: Seconds to wait before a website is fetched again, if the service does not return a write yet.
 CONFIRM_WAITS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
 #: Maximum number of websites found by a search. If there are more, the search is not read to its end.
@@ -40,18 +41,17 @@ SEARCH_LIMIT = 100
 #: Statuses that services return for a domain that already exists.
 _MAY_MEAN_TAKEN = frozenset({400, 409, 422})
 
-Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
-Method = Callable[Concatenate["AnalyticsClient", Arguments], Returned]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)
 
 
-def _with_location(method: Method[Arguments, Returned]) -> Method[Arguments, Returned]:
+def _with_location(method: Method) -> Method:
     """Add the service and the connection to the errors of a method."""
 
     @functools.wraps(method)
-    def located(self: AnalyticsClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+    def located(self: AnalyticsClient, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
         except AnalyticsError as error:
@@ -59,14 +59,14 @@ def _with_location(method: Method[Arguments, Returned]) -> Method[Arguments, Ret
             # A log needs only the frames of the caller: the message contains the cause.
             raise error.with_traceback(None) from None
 
-    return located
+    return cast("Method", located)
 
 
-def _counted(method: Method[Arguments, Returned]) -> Method[Arguments, Returned]:
+def _counted(method: Method) -> Method:
     """Count the change of a website as applied or failed; do not count a bad argument."""
 
     @functools.wraps(method)
-    def counted(self: AnalyticsClient, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+    def counted(self: AnalyticsClient, *args: Any, **kwargs: Any) -> Any:
         try:
             returned = method(self, *args, **kwargs)
         except AnalyticsError:
@@ -75,7 +75,7 @@ def _counted(method: Method[Arguments, Returned]) -> Method[Arguments, Returned]
         self.stats.count("changes_applied")
         return returned
 
-    return counted
+    return cast("Method", counted)
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class AnalyticsClient:
         self.settings = settings
         #: Base URL without a trailing slash.
         self.base_url = settings.base_url
-        #: The six operations without verification, one request each.
-        self.operations = Operations(transport)
+        #: Sends single requests.
+        self.transport = transport
         #: Counters of this client.
         self.stats = transport.stats
         #: Redactor with the secrets of this client; call it to make a text readable.
@@ -136,23 +136,20 @@ class AnalyticsClient:
         self.stop = transport.stop
         self.close = transport.close
         self.wait = transport.wait
-        self._transport = transport
         self._not_returned: set[str] = set()
 
     def __enter__(self) -> Self:
         """Return the client itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.close()
 
     @property
     def stopped(self) -> bool:
         """Whether the client sends no further requests."""
-        return self._transport.stopped
+        return self.transport.stopped
 
     def for_output(self, data: Returned) -> Returned:
         """Return JSON data without keys that name a secret, and without the secrets of this client."""
@@ -161,21 +158,25 @@ class AnalyticsClient:
     # Reading
 
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
-        """Return an iterator that reads the list once. See :class:`Listing` for when its records may be used."""
-        unwanted = Event()
+        """Return the list, to iterate over its records. See :class:`Listing` for when they may be used."""
         return Listing(
-            functools.partial(self._page, unwanted=unwanted),
+            self.page,
             fields.list_query(boolean_texts=self.settings.boolean_texts, **filters),
             self.settings.page_parameter,
             parallel=self.settings.parallel_requests,
-            unwanted=unwanted,
             wait=self.wait,
             stats=self.stats,
         )
 
     @_with_location
-    def _page(self, query: Texts, unwanted: Event) -> Page:
-        return self.operations.page(query, unwanted)
+    def page(self, query: Texts, unwanted: Event | None = None) -> Page:
+        """Return a page of the list.
+
+        :param unwanted: set when the page is no longer needed: the request is neither sent nor retried.
+        """
+        answer = self.transport.request("GET", WEBSITES, query=query, unwanted=unwanted)
+        self.stats.count("pages")
+        return dialect.page(answer, self.settings.list_key)
 
     @_with_location
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[Record]:
@@ -185,7 +186,6 @@ class AnalyticsClient:
         """
         return read_again(list, lambda: self.iter_websites(**filters))
 
-    @_with_location
     def list_websites_within(self, requests: int) -> list[Record] | None:
         """Return the complete list; None if it takes more than about ``requests`` requests after the first one.
 
@@ -195,23 +195,38 @@ class AnalyticsClient:
         """
 
         def consume(listing: Listing) -> list[Record] | None:
-            for first in listing:
+            records = []
+            for record in listing:
                 if listing.total is None or requests_of_a_list(listing.total) - 1 > requests:
                     return None
-                return [first, *listing]
-            return []
+                records.append(record)
+            return records
 
         return read_again(consume, self.iter_websites)
 
     @_with_location
     def get_website(self, website_id: int | str) -> Record:
-        """Return the record of a website."""
-        return self.operations.show(fields.check_website_id(website_id))
+        """Return the record of a website.
+
+        :raises NotFoundError: if it does not exist, or if its record is marked as deleted.
+        """
+        return self._show(website_id, self.transport.request)
+
+    def _show(self, website_id: int | str, send: Callable[[str, str], Answer]) -> Record:
+        answer = send("GET", website_path(website_id))
+        record = dialect.record(answer)
+        if str(record["id"]) != str(website_id):
+            seen = f"The response is about website {record['id']}, requested was website {website_id}."
+            raise answer.unexpected(seen)
+        if dialect.is_deleted(record):
+            facts = ["the record says that the website is deleted"]
+            raise NotFoundError(answer.status, answer.method, answer.path, "", facts=facts)
+        return record
 
     @_with_location
     def get_account(self) -> Record:
         """Return the record of the account that the API key belongs to."""
-        return self.operations.account()
+        return dialect.account(self.transport.request("GET", ACCOUNT))
 
     # Lookup
 
@@ -223,7 +238,6 @@ class AnalyticsClient:
         """
         return self.search_website(domain) or _single_website(domain, self.look_up(domain).websites)
 
-    @_with_location
     def search_website(self, domain: str) -> Record | None:
         """Return the website that the service's search finds for a domain; None if the complete list is needed.
 
@@ -236,12 +250,12 @@ class AnalyticsClient:
         found = set()
         try:
             for spelling in spellings(domain):
-                with closing(self.iter_websites(search=_to_mixed_case(spelling), search_by="domain")) as listing:
-                    for record in listing:
-                        if (listing.total or 0) > SEARCH_LIMIT:
-                            return None
-                        if _has_domain(record, key):
-                            found.add(str(record["id"]))
+                listing = self.iter_websites(search=_in_mixed_case(spelling), search_by="domain")
+                for record in listing:
+                    if (listing.total or 0) > SEARCH_LIMIT:
+                        return None
+                    if _has_domain(record, key):
+                        found.add(str(record["id"]))
         except (IncompleteListError, AnalyticsApiError) as error:
             if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
                 raise
@@ -252,7 +266,6 @@ class AnalyticsClient:
         shown = self.website_or_none(found.pop())  # the search may use an old index
         return shown if shown is not None and _has_domain(shown, key) else None
 
-    @_with_location
     def look_up(self, domain: str) -> LookUp:
         """Look a domain up in the complete list.
 
@@ -288,15 +301,12 @@ class AnalyticsClient:
     def is_gone(self, website_id: str) -> bool:
         """Return whether a website no longer exists. If the request fails otherwise, the complete list is checked."""
         try:
-            self.operations.show(website_id)
+            self.get_website(website_id)
         except NotFoundError:
             return True
         except (AnalyticsApiError, UnexpectedResponseError) as error:
             log.info("Whether website %s is gone is looked up in the list: %s", website_id, error.text)
-            try:
-                return all(str(record["id"]) != website_id for record in self.list_websites())
-            except NotFoundError as missing:  # the list, not the website
-                raise AnalyticsApiError(missing.status, missing.method, missing.path, missing.message) from missing
+            return all(str(record["id"]) != website_id for record in self.list_websites())
         return False
 
     # Creating
@@ -321,21 +331,13 @@ class AnalyticsClient:
             try:
                 return self._create(domain, checked, before)
             except AnalyticsApiError as error:
-                if error.created or not may_mean_taken(error):
+                is_taken = error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
+                if error.created or not is_taken:
                     raise
-                existing = self._created_by_others(domain, before.newest)
+                existing = self._find_new(domain, None, before.newest)  # another task created it
                 if existing is None:
                     raise
         return Written(existing if _has_all_fields(existing) else self.get_website(existing["id"]), sent=False)
-
-    def _created_by_others(self, domain: str, known: str | None) -> Record | None:
-        """Return the website of a domain, if it is among those that are newer than a known one."""
-        key = domain_key(domain)
-        for _ in self._attempts():
-            rows = [row for row in self.newest_websites(known) if _has_domain(row, key)]
-            if rows:
-                return _single_website(domain, rows)
-        return None
 
     @_with_location
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> Written:
@@ -351,19 +353,23 @@ class AnalyticsClient:
     def _create(self, domain: str, settings: Mapping[str, Any], before: LookUp | None) -> Written:
         """Create a website, and verify it. With ``before``, also verify that it is the only one of its domain."""
         expected = Expected.of_new(domain, settings)
-        known = before.newest if before else None
         created = self.send_create(domain, settings)
-        row = None if created else self.find_created(domain, None, known)
-        website_id = str((created or row or {})["id"])
+        website_id = str(created["id"]) if created else None
+        row = None
         try:
-            if before is not None and row is None:
-                row = self.find_created(domain, website_id, known)
+            if before or not website_id:
+                row = self._find_new(domain, website_id, before.newest if before else None)
+                if row is None:
+                    how = f"with the id {website_id}" if website_id else "without an id"
+                    reason = f"the service reported success {how}, but the website is not in the list."
+                    raise _ambiguous(domain, reason, None)
+                website_id = str(row["id"])
             comparison = expected.compare(row or {})
             if row is None or not _has_all_fields(row) or comparison.unexpected or not comparison.holds:
-                row, comparison = self.verify(website_id, expected)
+                row, comparison = self.verify(str(website_id), expected)
             return Written(row, comparison.unverified, comparison.unexpected, created=True)
         except AnalyticsError as error:
-            error.created = website_id
+            error.created = website_id or ""
             raise
 
     def send_create(self, domain: str, settings: Mapping[str, Any]) -> Record | None:
@@ -375,46 +381,41 @@ class AnalyticsClient:
         form = fields.form({"domain": domain, **settings}, self.settings.boolean_texts)
         self._hide_password(form, Privacy.PUBLIC)
         try:
-            return self.operations.create(form)
+            return dialect.record_or_none(self.transport.request("POST", WEBSITES, form=form))
         except AnalyticsError as error:
             if not may_have_been_applied(error):
                 raise
             raise _ambiguous(domain, error.text, error) from None
 
-    @_with_location
-    def find_created(self, domain: str, website_id: str | None, known: str | None) -> Record:
-        """Return a new website, as it is in the list, if it is the only one of its domain.
+    def _find_new(self, domain: str, website_id: str | None, known: str | None) -> Record | None:
+        """Return the new website of a domain, as it is in the list; None if the list does not contain it.
 
         The newest 100 websites are fetched until they contain it. They must include a website that existed before the
         create; otherwise the whole list is read.
 
-        :param website_id: its id; None if the service did not return it.
+        :param website_id: its id; None if it is unknown.
         :param known: id of the newest website before the create; None if there was none, or if it is unknown.
         :raises DomainError: if several websites have the domain.
-        :raises AmbiguousWriteError: if the list does not contain it.
         """
         key = domain_key(domain)
-        for _ in self._attempts():
+
+        def find() -> Record | None:
             rows = {str(row["id"]): row for row in self.newest_websites(known)}
             same = [one for one, row in rows.items() if one == website_id or _has_domain(row, key)]
             if len(same) > 1:
                 raise duplicates(domain, same)
-            if same and website_id in (None, same[0]):
-                return rows[same[0]]
-        created = f"with the id {website_id}" if website_id else "without an id"
-        reason = f"the service reported success {created}, but the website is not in the list."
-        raise _ambiguous(domain, reason, None)
+            return rows[same[0]] if same and website_id in (None, same[0]) else None
+
+        return self._until(find, bool)
 
     def newest_websites(self, known: str | None) -> Sequence[Record]:
         """Return the newest websites, down to a known one; all websites if one page does not contain it.
 
         :param known: id of the website that was the newest; None if there was none, or if it is unknown.
         """
-        page = self.operations.page(DEFAULT_QUERY)
-        if known is None:
-            is_enough = page.total == len(page.rows) < int(DEFAULT_QUERY["per_page"])
-        else:
-            is_enough = any(_is_at_most_as_new(str(row["id"]), known) for row in page.rows)
+        page = self.page(DEFAULT_QUERY)
+        ids = {str(row["id"]) for row in page.rows}
+        is_enough = known in ids if known else page.total == len(ids) < int(DEFAULT_QUERY["per_page"])
         return dialect.not_deleted(page.rows) if is_enough else self.list_websites()
 
     # Changing and deleting
@@ -433,14 +434,14 @@ class AnalyticsClient:
         :raises NotAppliedError: if the service returns something other than *before + sent*.
         """
         checked = fields.check_update(**settings)
-        expected = Expected({}, checked)
-        lost: Expected | None = None
+        attempts: list[Expected] = []
         is_sent = False
 
         def work_out(record: Record) -> Mapping[str, Any] | None:
-            nonlocal expected, is_sent
+            nonlocal is_sent
             domain = expected_domain or str(record.get("domain") or "")
-            expected = Expected(record, checked, domain).following(lost)
+            expected = Expected(record, checked, domain).following(attempts[-1] if attempts else None)
+            attempts.append(expected)
             comparison = expected.compare(record)
             if comparison.other_domain is not None:
                 raise other_domain(domain, record)
@@ -450,29 +451,23 @@ class AnalyticsClient:
             is_sent = True
             return checked
 
-        def may_be_applied() -> None:
-            nonlocal lost
-            lost = expected
-
         def change() -> tuple[Record, Comparison]:
-            self.until_found(lambda: self.change_website(website_id, work_out, may_be_applied))
-            return self._shown(str(website_id), expected)
+            self.until_found(lambda: self.change_website(website_id, work_out))
+            return self._shown(str(website_id), attempts[-1])
 
         record, comparison = change()
         if comparison.not_applied:  # another process overwrote it, or the record was read from an old replica
-            lost = expected
             record, comparison = change()
-        self._check(expected, record, comparison)
+        self._check(attempts[-1], record, comparison)
         return Written(record, comparison.unverified, comparison.unexpected, sent=is_sent)
 
-    @_with_location
     def change_website(
         self,
         website_id: int | str,
         work_out: Callable[[Record], Mapping[str, Any] | None],
         lost: Callable[[], None] = lambda: None,
-    ) -> Record | None:
-        """Compute an update from the current record, send it, and return the record of the response, if it has one.
+    ) -> None:
+        """Compute an update from the current record, and send it.
 
         The update immediately follows the read: all waiting comes before both. A retry repeats the read, so that each
         update is computed from a current record. The outcome is not verified: see :meth:`verify`.
@@ -481,24 +476,23 @@ class AnalyticsClient:
         :param lost: called after an update that may or may not have been applied.
         :raises ValueError: if ``work_out`` raises it.
         """
-        checked_id = fields.check_website_id(website_id)
-        at_once = Operations(self._transport, at_once=True)
+        path = website_path(website_id)
 
-        def attempt() -> Record | None:
-            before = at_once.show(checked_id)
+        def attempt() -> None:
+            before = self._show(website_id, self.transport.once)
             settings = work_out(before)
             if settings is None:
-                return None
+                return
             form = fields.form(settings, self.settings.boolean_texts)
             self._hide_password(form, before.get("privacy"))
             try:
-                return at_once.update(checked_id, form)
+                dialect.record_or_none(self.transport.once(self.settings.update_method, path, form=form))
             except AnalyticsError as error:
                 if may_have_been_applied(error):
                     lost()
                 raise
 
-        return self._transport.together(attempt)
+        self.transport.retried(attempt, self.settings.update_method, number=2)
 
     @_with_location
     @_counted
@@ -521,7 +515,7 @@ class AnalyticsClient:
         :raises NotAppliedError: if the service responds with "not found", but still returns the website.
         """
         try:
-            self.operations.delete(website_id)
+            dialect.record_or_none(self.transport.request("DELETE", website_path(website_id)))
         except NotFoundError as error:
             if any(map(may_have_been_applied, error.earlier)):
                 log.info("Website %s no longer exists after a delete whose response was lost.", website_id)
@@ -533,7 +527,6 @@ class AnalyticsClient:
 
     # Verification
 
-    @_with_location
     def verify(self, website_id: str, expected: Expected) -> tuple[Record, Comparison]:
         """Fetch a website after a write until it is as expected, and return its record.
 
@@ -553,17 +546,12 @@ class AnalyticsClient:
 
         :raises NotFoundError: if the service does not return it.
         """
-        for is_last in self._attempts():
-            try:
-                record = self.operations.show(website_id)
-            except NotFoundError:
-                if is_last:
-                    raise
-                continue
-            comparison = expected.compare(record)
-            if comparison.holds:
-                break
-        return record, comparison
+
+        def compare() -> tuple[Record, Comparison]:
+            record = self.get_website(website_id)
+            return record, expected.compare(record)
+
+        return self._until(compare, lambda found: found[1].holds)
 
     def _check(self, expected: Expected, record: Record, comparison: Comparison) -> None:
         """Raise an error for a record that is not as expected; log what others changed, and what is not returned."""
@@ -582,24 +570,21 @@ class AnalyticsClient:
             log.warning("The service does not return %s: not verified.", ", ".join(hidden))
 
     def _becomes_gone(self, website_id: str) -> bool:
-        return any(self.is_gone(website_id) for _ in self._attempts())
+        return self._until(lambda: self.is_gone(website_id), bool)
 
     def until_found(self, read: Callable[[], Returned]) -> Returned:
         """Return the result of ``read`` for a new website; wait while the service does not return the website yet."""
-        for is_last in self._attempts():
-            try:
-                return read()
-            except NotFoundError:
-                if is_last:
-                    raise
-        raise AssertionError("unreachable")
+        return self._until(read, lambda _: True)
 
-    def _attempts(self) -> Iterator[bool]:
-        """Yield before each attempt to read a write whether it is the last one; wait between them."""
+    def _until(self, read: Callable[[], Returned], is_enough: Callable[[Returned], bool]) -> Returned:
+        """Return the result of ``read`` once it is enough, or the last one; wait while the service is late."""
         for seconds in CONFIRM_WAITS:
-            yield False
+            with suppress(NotFoundError):
+                found = read()
+                if is_enough(found):
+                    return found
             self.wait(seconds)
-        yield True
+        return read()
 
     def _hide_password(self, form: Texts, privacy: object) -> None:
         """Redact the password of a form from now on; warn if it has no effect.
@@ -635,7 +620,7 @@ def other_domain(domain: str, record: Mapping[str, Any], advice: str = "") -> Do
 
 def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
     """Return the error for several websites of a domain, of which none can be chosen."""
-    ids = sorted(website_ids, key=_numeric_order)
+    ids = sorted(website_ids, key=lambda one: (len(one), one))
     problem = f"{len(ids)} websites have the domain {domain!r}: ids {', '.join(ids)}."
     remedy = "Give website_id, or delete all but one of them."
     return DomainError(problem, ids, remedy, "resolve the duplicates first")
@@ -644,11 +629,6 @@ def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
 def _has_domain(record: Mapping[str, Any], key: str) -> bool:
     domain = record.get("domain")
     return isinstance(domain, str) and domain_key(domain) == key
-
-
-def may_mean_taken(error: AnalyticsApiError) -> bool:
-    """Return whether the error of a create may mean that the domain already exists."""
-    return error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
 
 
 def _single_website(domain: str, websites: Sequence[Record]) -> Record | None:
@@ -661,20 +641,11 @@ def _has_all_fields(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("domain"), str) and all(shows(name, record) for name in COMPARED)
 
 
-def _to_mixed_case(text: str) -> str:
+def _in_mixed_case(text: str) -> str:
     """Return a text with ASCII letters in alternating case."""
-    letters = [*text]
-    for place, letter in enumerate(text):
-        if letter.isascii():
-            letters[place] = letter.upper() if place % 2 else letter.lower()
-    return "".join(letters)
+    return "".join((str.lower, str.upper)[n % 2](one) if one.isascii() else one for n, one in enumerate(text))
 
 
-def _numeric_order(website_id: str) -> tuple[int, str]:
-    return (int(website_id), "") if website_id.isdecimal() else (0, website_id)
-
-
-def _is_at_most_as_new(website_id: str, known: str) -> bool:
-    """Return whether a website is as old as a known one, or older."""
-    is_number = website_id.isdecimal() and known.isdecimal()
-    return website_id == known or (is_number and int(website_id) <= int(known))
+def website_path(website_id: int | str) -> str:
+    """Return the path of a website below ``/api/v1``."""
+    return f"{WEBSITES}/{quote(fields.check_website_id(website_id), safe='')}"

@@ -15,7 +15,7 @@ statuses that mean success                     :data:`SUCCESS`                  
 place of the list                              :func:`page`                           ``list_key``
 place of records and page metadata             :func:`record`, :func:`page`           none
 place of the message in an error response      :func:`error_details`                  none
-headers that announce the rate limit           :func:`retry_after`, :func:`pause`     none
+header that asks to wait                       :func:`retry_after`                    none
 identity of an account                         :func:`account_id`                     none
 keys that mark a record as deleted             :func:`is_deleted`                     none
 =============================================  =====================================  ====================
@@ -39,7 +39,7 @@ import msgspec
 
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.exceptions import UnexpectedResponseError
-from airflow_provider_analytics.readable import EXCERPT_LENGTH, MIN_IN_DATA, decoded, is_plain, readable
+from airflow_provider_analytics.readable import EXCERPT_LENGTH, MIN_IN_DATA, is_plain, readable
 
 API_PREFIX = "/api/v1"
 #: Query parameter that selects a page, if no link contains another one.
@@ -61,11 +61,12 @@ MAX_VALUES = 2_000_000
 #: Maximum length of an id: no server accepts a longer one in a path.
 MAX_ID_LENGTH = 10_000
 
-#: A reset above this number is a Unix timestamp; otherwise it is a number of seconds.
-_MIN_TIMESTAMP = 1_000_000_000
-_LIMIT_PREFIXES = ("RateLimit", "X-RateLimit", "X-Rate-Limit")
 #: Headers that announce a rate limit.
-LIMIT_HEADERS = tuple(f"{prefix}-{name}" for prefix in _LIMIT_PREFIXES for name in ("Limit", "Remaining", "Reset"))
+LIMIT_HEADERS = tuple(
+    f"{prefix}-{name}"
+    for prefix in ("RateLimit", "X-RateLimit", "X-Rate-Limit")
+    for name in ("Limit", "Remaining", "Reset")
+)
 #: Headers in which proxies and services return the id of a request.
 _REQUEST_IDS = ("CF-Ray", "X-Request-Id", "X-Amz-Cf-Id")
 
@@ -105,8 +106,7 @@ class Answer:
 
     def excerpt(self, limit: int = EXCERPT_LENGTH) -> str:
         """Return the beginning of the body as one readable line."""
-        kind = self.headers.get("Content-Type", "")
-        return readable(self.body, limit, breaks="fold", is_part=True, content_type=kind)
+        return readable(self.body, limit, breaks="fold", is_part=True)
 
     def unexpected(self, why: str) -> UnexpectedResponseError:
         """Return the error for a response that is not accepted as a success.
@@ -200,14 +200,12 @@ def not_deleted(rows: list[Record]) -> list[Record]:
     return [row for row in rows if not (row.get("deleted_at") or row.get("deleted")) or not is_deleted(row)]
 
 
-def website_id(row: Record, answer: Answer) -> str:
-    """Return the id of a website record as text."""
+def _check_id(row: Record, answer: Answer) -> None:
     found = row.get("id")
     if not _is_valid_id(found):
         value = f": {readable(repr(found), 60)}" if "id" in row else ""
         raise answer.unexpected(f"A website record has no usable id{value}.")
     _reject_api_key([str(found)], answer)
-    return str(found)
 
 
 def _is_valid_id(value: object) -> bool:
@@ -236,7 +234,7 @@ def _reject_api_key(names: list[str], answer: Answer) -> None:
 
 
 def page(answer: Answer, list_key: str | None = None) -> Page:
-    """Return the rows and the page metadata of a list response.
+    """Return the rows and the page metadata of a list response. Each row has an id.
 
     The rows are the whole body, the value of ``data``, or the only other list. They may be nested in the same way in an
     object under ``data``. The metadata are next to the rows or under ``meta``. Numbers may be text.
@@ -246,6 +244,9 @@ def page(answer: Answer, list_key: str | None = None) -> Page:
     rows, around = _find_list(answer, list_key)
     if not set(map(type, rows)) <= {dict}:
         raise answer.unexpected("The list contains items that are not website records.")
+    for row in rows:
+        if type(row.get("id")) is not int:  # rare
+            _check_id(row, answer)
     _reject_api_key(_domains(rows), answer)
     meta: Record = {}
     for place in around:
@@ -345,8 +346,7 @@ def error_facts(answer: Answer) -> list[str]:
 
 def page_title(answer: Answer) -> str:
     """Return the title of an HTML page, readable; empty for any other response."""
-    head = decoded(answer.body[:_TITLE_SEARCH_BYTES], answer.headers.get("Content-Type", ""))
-    title = _TITLE.search(head)
+    title = _TITLE.search(answer.body[:_TITLE_SEARCH_BYTES].decode("utf-8", "replace"))
     return readable(html.unescape(title[1]), breaks="fold", is_part=True) if title else ""
 
 
@@ -365,23 +365,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def pause(headers: Mapping[str, str]) -> float:
-    """Return the seconds to wait before the next request if the rate limit is used up, else 0.
-
-    Reads ``RateLimit-Remaining`` and ``RateLimit-Reset``, also with the prefixes ``X-RateLimit-`` and
-    ``X-Rate-Limit-``. The reset is a number of seconds or a Unix timestamp. Also reads the header ``RateLimit`` with
-    ``r=`` and ``t=``. Returns 0 without a reset.
-    """
-    combined = dict(re.findall(r"[;,]\s*([rt])=(\d+)", headers.get("RateLimit", "")))
-    limits = [(combined.get("r"), combined.get("t"))]
-    limits += [(headers.get(f"{prefix}-Remaining"), headers.get(f"{prefix}-Reset")) for prefix in _LIMIT_PREFIXES]
-    for remaining, reset in limits:
-        seconds = number(reset)
-        if number(remaining) == 0 and seconds is not None:
-            return max(0.0, seconds - time.time()) if seconds > _MIN_TIMESTAMP else float(seconds)
-    return 0.0
 
 
 # Bodies

@@ -71,10 +71,7 @@ class Field:
 
     #: Type of the column in a snapshot; None if the value is never stored.
     column: ClassVar[str | None] = "string"
-    #: Values in the column of a snapshot, as Markdown; empty if the type of the column is enough.
-    in_a_column: ClassVar[str] = ""
-    #: Allowed values in a file of websites, as Markdown and as JSON Schema.
-    in_a_file: ClassVar[str] = "text"
+    #: Allowed values in a file of websites, as JSON Schema.
     json_schema: ClassVar[dict[str, Any]] = {"type": "string"}
 
     def parse(self, value: object) -> Any:
@@ -126,8 +123,6 @@ class Flag(Field):
     """On or off, sent as 0 or 1."""
 
     column = "integer"
-    in_a_column = ": 0 or 1"
-    in_a_file = "`true` or `false`"
     json_schema: ClassVar = {"type": "boolean"}
 
     def parse(self, value: object) -> Any:
@@ -151,8 +146,6 @@ class Flag(Field):
 class PrivacyFlag(Flag):
     """A :class:`Privacy`, normalized to its label."""
 
-    in_a_column = ": 0 public, 1 private, 2 password"
-    in_a_file = "`public`, `private` or `password`"
     json_schema: ClassVar = {"enum": [setting.label for setting in Privacy]}
 
     def parse(self, value: object) -> str:
@@ -176,7 +169,6 @@ class Boolean(Flag):
     """True or false, sent in the format of the extra ``boolean_format``."""
 
     column = "boolean"
-    in_a_column = ""
 
     def read(self, value: object) -> Any:
         """Return the flag as bool. Null means false: services return it for a flag that is not set."""
@@ -203,8 +195,6 @@ class Lines(Field):
 
     entries: EntryType
 
-    in_a_column: ClassVar = ", an entry per line"
-    in_a_file: ClassVar = "the whole list, or a text with an entry per line"
     json_schema: ClassVar = {
         "type": ["array", "string"],
         "items": {
@@ -303,7 +293,6 @@ class Secret(Field):
     """A text that is sent, but never displayed or stored."""
 
     column = None
-    in_a_file = "`connection:NAME` (its password) or `variable:NAME`; the name begins with `page_password`"
 
     def parse(self, value: object) -> str:
         """Return the secret.

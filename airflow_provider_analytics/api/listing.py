@@ -62,23 +62,22 @@ records and leaves them out of its total, the proof fails.
 Links of the service determine how pages are selected. A link to the next page contains the query parameter (the one
 that is no filter) and its value, a number or a cursor. The client never follows the link: it sends requests to the base
 URL only. So a link of another scheme or host counts, as behind a proxy. Without such a link, the parameter is
-:data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``. A link to a next page on the last page contradicts the
+:data:`dialect.PAGE_PARAMETER`, or the extra ``page_parameter``, and pages count from 1. If no response contains the
+number of its page, the client fetches page 1 to check this. A link to a next page on the last page contradicts the
 total.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing
-from dataclasses import asdict, dataclass, field
-from itertools import count, islice
-from threading import Event, Lock
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from threading import Event
 from typing import Any, TypeVar
 
 from airflow_provider_analytics.api import dialect
@@ -86,25 +85,16 @@ from airflow_provider_analytics.api.checks import flag
 from airflow_provider_analytics.api.dialect import Page, Record, Selection
 from airflow_provider_analytics.api.fields import normalise
 from airflow_provider_analytics.api.stats import Stats
-from airflow_provider_analytics.exceptions import (
-    AnalyticsApiError,
-    IncompleteListError,
-    NotFoundError,
-    UnexpectedResponseError,
-)
+from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError
 
 #: Seconds before a list that changed during its reading is read again. Readings without a wait would all
 #: get a total from the cache of the service.
 WAITS_BETWEEN_READINGS: tuple[float, ...] = (0.5, 1.0, 2.0)
-#: Maximum number of pages of one reading, in case the list of a service never ends.
-MAX_PAGES = 200_000
 #: Seconds between two progress lines.
 PROGRESS_SECONDS = 10.0
 #: If a page takes fewer seconds on average, the same thread reads the next one. Other threads would not save time:
 #: passing pages between threads costs up to half of the CPU time of a page.
 AT_ONCE = 0.005
-#: Seconds that requests under way get to end, once their pages are no longer needed.
-END_SECONDS = 2.0
 
 #: Order of a head.
 NEWEST_FIRST = {"sort_by": "id", "sort": "desc"}
@@ -119,7 +109,7 @@ _MISREAD = "the service ignores or misreads the filter. The extra boolean_format
 Query = dict[str, str]
 #: Id of a website as it is compared.
 Key = int | str
-Pages = Generator[Page, None, None]
+Pages = Iterator[Page]
 Returned = TypeVar("Returned")
 
 log = logging.getLogger(__name__)
@@ -148,292 +138,216 @@ class Proof:
     total: int | None
     pages: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the proof as plain JSON values."""
-        return asdict(self)
 
+class Listing(Iterable[Record]):
+    """The list: each iteration reads it once, and raises an error if it cannot prove that no website is missing.
 
-class Listing(Iterator[Record]):
-    """One reading of the list: yields the website records, and raises an error if it cannot prove that none is missing.
+    Use the records only after the iteration has ended. Memory grows by about 100 bytes for each website, and by the
+    pages that are read ahead. Once the consumer stops or a page fails, the listing sends no further requests.
 
-    Use the records only after the iterator is exhausted. Memory grows by about 100 bytes for each website, and by the
-    pages that are read ahead. Once the consumer stops or a page fails, the listing sends no further requests. Those
-    under way get two seconds to end.
-
-    :param fetch: returns the page for a query; called from several threads.
+    :param fetch: returns the page for a query. For a page that is read ahead, it is called from another thread, and
+        also gets an event that is set when the page is no longer needed.
     :param query: filters and order; :data:`DEFAULT_QUERY` completes it.
     :param page_parameter: name of the query parameter that selects a page; None: taken from links of the service.
     :param parallel: maximum number of pages read at the same time, if the service is slow (:data:`AT_ONCE`).
-    :param unwanted: set when the pages are no longer needed.
     :param wait: waits for a number of seconds before the list is read again.
     :param stats: counts the websites, and the readings that are repeated.
     :raises IncompleteListError: while iterating, as soon as the proof fails.
     """
 
+    #: The proof; None before the iteration has ended.
+    proof: Proof | None = None
+    #: Total that the first page contained; None before it was read, or if it contained none.
+    total: int | None = None
+
     def __init__(
         self,
-        fetch: Callable[[Query], Page],
+        fetch: Callable[..., Page],
         query: Query,
         page_parameter: str | None = None,
         *,
         parallel: int = 1,
-        unwanted: Event | None = None,
         wait: Callable[[float], None] = time.sleep,
         stats: Stats | None = None,
     ) -> None:
-        self.stats = stats or Stats()
         self.wait = wait
-        # Without a reference to the listing. So a listing that is dropped, as by ``break``, ends immediately, without
-        # waiting for the garbage collector.
-        self._reading = _Reading(fetch, DEFAULT_QUERY | query, page_parameter, parallel, unwanted or Event())
-        self._records = self._reading.records(self.stats)
+        self.stats = stats or Stats()
+        self._fetch_page = fetch
+        self._query = DEFAULT_QUERY | query
+        self._parameter = page_parameter
+        self._parallel = parallel
+        #: Whether this is the second reading of both directions.
+        self._is_back = False
+        #: Value of the ``favorite`` filter; None without one.
+        self._wants_favorites = flag("favorite", query["favorite"]) if "favorite" in query else None
 
-    def __next__(self) -> Record:
-        """Return the next record.
-
-        :raises RuntimeError: for a new page in a process that was forked during the reading: the responses belong to
-            its parent.
-        """
-        return next(self._records)
-
-    @property
-    def proof(self) -> Proof | None:
-        """The proof; None before the iterator is exhausted."""
-        return self._reading.proof
-
-    @property
-    def total(self) -> int | None:
-        """Total that the first page contained; None before it was read, or if it contained none."""
-        return self._reading.total
-
-    def close(self) -> None:
-        """Stop reading, and send no further requests."""
-        self._records.close()
-
-
-@dataclass(eq=False)
-class _Reading:
-    """One pass through the pages of a query, and its proof.
-
-    :param fetch_page: returns the page for a query.
-    :param query: filters and order.
-    :param parameter: query parameter that selects a page; None if it is unknown.
-    :param parallel: maximum number of pages fetched at the same time.
-    :param unwanted: set when the pages are no longer needed.
-    :param base: number of the first page; None if it is unknown.
-    :param is_back: whether this is the second reading of both directions.
-    """
-
-    fetch_page: Callable[[Query], Page]
-    query: Query
-    parameter: str | None
-    parallel: int
-    unwanted: Event
-    base: int | None = None
-    is_back: bool = False
-    proof: Proof | None = None
-    #: Keys are the ids that count, in the order in which they were read.
-    ids: dict[Key, None] = field(default_factory=dict)
-    total: int | None = None
-    #: Total of the last page.
-    last_total: int | None = None
-    #: Why the pages ended, if neither with an empty one nor with the total.
-    end: str = ""
-    is_one_page: bool = False
-    #: First head, and the id of its newest website if a second head can close the reading.
-    head: Page | None = None
-    newest: int | None = None
-    shows_favorites: bool = True
-    yielded: int = 0
-    logged_at: float = field(default_factory=time.monotonic)
-    #: Number of pages fetched, and the seconds that they took together.
-    fetched: int = 0
-    seconds: float = 0.0
-    lock: Any = field(default_factory=Lock)
-    process: int = field(default_factory=os.getpid)
-
-    def records(self, stats: Stats) -> Generator[Record, None, None]:
+    # The listing has no reference to this generator: a reading that is dropped, as by ``break``, ends immediately.
+    def __iter__(self) -> Iterator[Record]:
         """Yield the records, then prove that none is missing."""
-        with closing(self._rows()) as pages:
-            for rows in pages:
-                yield from self._not_deleted(rows)
+        self.proof = None
+        websites = 0
+        for rows in self._rows():
+            kept = dialect.not_deleted(rows)
+            websites += len(kept)
+            yield from kept
         method, created = self._prove()
-        yield from self._not_deleted(created)
-        self.proof = Proof(method, self.yielded, self.total, self.fetched)
-        stats.count("websites", self.yielded)
+        kept = dialect.not_deleted(created)
+        yield from kept
+        self.proof = Proof(method, websites + len(kept), self.total, self._fetched)
+        self.stats.count("websites", self.proof.websites)
 
-    def _not_deleted(self, rows: list[Record]) -> list[Record]:
-        """Return the rows without deleted websites, and count them."""
-        kept = dialect.not_deleted(rows)
-        self.yielded += len(kept)
-        return kept
-
-    def _rows(self) -> Generator[list[Record], None, None]:
+    def _rows(self) -> Iterator[list[Record]]:
         """Yield the rows of each page in order."""
-        with closing(self._pages()) as pages:
-            for number, page in enumerate(pages, 1):
-                yield self._take(page, number)
-                self._log_progress()
-                if self.process != os.getpid():
-                    raise RuntimeError("Another process reads this list of websites. Start a new one in this process.")
-                if self.end or not page.rows:
-                    break
-                if number >= MAX_PAGES:
-                    raise IncompleteListError("pages", f"there was no end after {MAX_PAGES:,} pages.")
+        #: Keys are the ids that count, in the order in which they were read.
+        self._ids: dict[Key, None] = {}
+        #: Why the pages ended, if neither with an empty one nor with the total.
+        self._end = ""
+        #: Number of pages read, including heads, the other end and the second direction.
+        self._fetched = 0
+        self._shows_favorites = True
+        logged_at = time.monotonic()
+        for number, page in enumerate(self._pages(), 1):
+            self._fetched += 1
+            yield self._take(page, number)
+            if time.monotonic() - logged_at >= PROGRESS_SECONDS:
+                logged_at = time.monotonic()
+                verb = "Reading in the other direction" if self._is_back else "Reading"
+                of = f" of {self.total:,}" if self.total is not None else ""
+                log.info("%s: %s%s websites", verb, f"{len(self._ids):,}", of)
+            if self._end or not page.rows:
+                break
         self._check_total()
 
-    def _log_progress(self) -> None:
-        now = time.monotonic()
-        if now - self.logged_at >= PROGRESS_SECONDS:
-            self.logged_at = now
-            verb = "Reading in the other direction" if self.is_back else "Reading"
-            of = f" of {self.total:,}" if self.total is not None else ""
-            log.info("%s: %s%s websites", verb, f"{len(self.ids):,}", of)
+    def _check_total(self) -> None:
+        if self.total is not None and len(self._ids) != self.total:
+            check = "page number" if self._end else "total"
+            seen = f"the total is {self.total}, but {len(self._ids)} websites were found. {self._end}"
+            raise _list_changed(check, seen.rstrip())
 
     # Pages
 
     def _pages(self) -> Pages:
-        page = self._first_page()
-        yield page
-        following = page.following or Selection()
-        self.parameter = self.parameter or following.parameter
-        number = dialect.number(following.value)
-        if following.value is not None and number not in (1, 2):
-            yield from self._by_cursor(following)
-        elif page.total != len(page.rows):
-            if number is not None and self.base is None:
-                self.base = number - 1
-            yield from self._by_number(len(page.rows))
-
-    def _first_page(self) -> Page:
-        """Return the first page; fetch the head before it, if that is another page."""
-        has_head = not self.is_back and self.query.keys() <= DEFAULT_QUERY.keys() | STABLE_FILTERS
-        is_head = self.query == self.query | NEWEST_FIRST
-        head = self._fetch(NEWEST_FIRST) if has_head and not is_head else None
+        """Yield the pages. Fetch the head before them, if it is not the first one."""
+        may_close = not self._is_back and self._query.keys() <= DEFAULT_QUERY.keys() | STABLE_FILTERS
+        newest_first = self._query | NEWEST_FIRST
+        head = self._fetch(newest_first) if may_close and self._query != newest_first else None
+        began = time.perf_counter()
         # Omit the page parameter, because its name is an assumption.
-        page = self._fetch({})
+        page = self._fetch_page(self._query)
+        #: Seconds that the pages took, as long as one follows the other.
+        self._seconds = time.perf_counter() - began
         head = head or page
-        self.total = self.last_total = head.total
-        self.is_one_page = head.total == page.total == len(page.rows)
-        if has_head:
-            self.head = head
-            self.newest = _newest(head)
-        return page
+        self.total = self._last_total = head.total
+        self._is_one_page = head.total == page.total == len(page.rows)
+        #: First head, and the id of its newest website if a second head can close the reading.
+        self._head = head if may_close else None
+        self._newest = _newest(head) if may_close else None
+        following = page.following or Selection()
+        self._parameter = self._parameter or following.parameter
+        self._has_numbers = following.value is None or dialect.number(following.value) == 2
+        yield page
+        if not self._has_numbers:
+            yield from self._by_cursor(following)
+        elif not self._is_one_page:
+            if page.current_page is None and following.value is None:
+                self._check_numbers()
+            yield from self._by_number(len(page.rows))
 
     def _by_cursor(self, following: Selection | None) -> Pages:
         """Yield the pages after the first one, by cursors or offsets."""
-        name = self.parameter or dialect.CURSOR_PARAMETER
+        name = self._parameter or dialect.CURSOR_PARAMETER
         while following and following.value is not None:
-            page = self._fetch({name: following.value})
+            page = self._fetch_page(self._query | {name: following.value})
             yield page
             following = page.following
 
     def _by_number(self, page_size: int) -> Pages:
         """Yield the pages after the first one, by numbers."""
-        begin = 2
-        if self.base is None:
-            page = self._page_after(1)
-            again, _ = self._split(page)
-            self.base = 1 if again and again.keys() <= self.ids.keys() else 0
-            if self.base == 0:
-                yield page
-                begin = 3
-        end = max(begin, 1 - (self.total or 0) // -page_size)
-        yield from self._in_order(range(begin, end))
+        if self._end:
+            return
+        end = max(2, 1 - (self.total or 0) // -page_size)
+        yield from self._in_order(range(2, end))
         for number in count(end):
-            if self.total is not None and len(self.ids) >= self.total:
+            if self.total is not None and len(self._ids) >= self.total:
                 return
-            yield self._page_after(number)
+            yield self._page(number)
 
     def _in_order(self, numbers: range) -> Pages:
-        """Yield the pages with these numbers. Fetch ``parallel`` pages at the same time, if that saves time.
+        """Yield the pages with these numbers. Fetch several pages at the same time, if that saves time.
 
         A page that reflects an older list than the page before it is fetched again.
         """
-        while numbers and (len(numbers) == 1 or self.parallel <= 1 or self.seconds < AT_ONCE * self.fetched):
-            yield self._page(numbers[0])
-            numbers = numbers[1:]
-        if not numbers:
+        left = deque(numbers)
+        while left and (len(left) == 1 or self._parallel <= 1 or self._seconds < AT_ONCE * self._fetched):
+            began = time.perf_counter()
+            page = self._page(left.popleft())
+            self._seconds += time.perf_counter() - began
+            yield page
+        if not left:
             return
-        failures: list[Exception] = []
-
-        def read_ahead(number: int) -> Page:
-            try:
-                return self._page(number)
-            except Exception as error:
-                failures.append(error)
-                self.unwanted.set()  # the other pages are no longer needed
-                raise
-
-        pool = ThreadPoolExecutor(max_workers=self.parallel, thread_name_prefix="analytics-list")
-        pages: deque[Future[Page]] = deque()
-        left = iter(numbers)
+        unwanted = Event()
+        pool = ThreadPoolExecutor(max_workers=self._parallel, thread_name_prefix="analytics-list")
+        pages: deque[tuple[int, Future[Page]]] = deque()
         try:
-            for number in numbers:
+            while left or pages:
                 # The pool queues as many again, so that no thread waits for the consumer.
-                more = islice(left, 2 * self.parallel - len(pages))
-                pages.extend(pool.submit(read_ahead, following) for following in more)
-                page = _result(pages.popleft(), failures)
-                if self._growth(page) < 0:
-                    page = _result(pool.submit(read_ahead, number), failures)
-                yield page
-        except BaseException:  # such as a consumer that stops
-            self.unwanted.set()
-            raise
+                while left and len(pages) < 2 * self._parallel:
+                    number = left.popleft()
+                    pages.append((number, pool.submit(self._page, number, unwanted)))
+                number, future = pages.popleft()
+                page = future.result()
+                yield self._page(number) if self._growth(page) < 0 else page
         finally:
+            unwanted.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            wait([page for page in pages if not page.done()], END_SECONDS)
 
-    def _page(self, number: int) -> Page:
-        """Return a page that should exist; called from several threads."""
+    def _page(self, number: int, *unwanted: Event) -> Page:
+        """Return a page after the first one; an empty page if the service refuses it. Called from several threads."""
         try:
-            return self._fetch(self._selecting(number))
-        except NotFoundError as error:
-            raise _list_changed("page number", f"page {number} no longer exists: {error.text}") from None
-
-    def _page_after(self, number: int) -> Page:
-        """Return a page that may be after the last one; an empty page if the service refuses it."""
-        try:
-            return self._fetch(self._selecting(number))
-        except (AnalyticsApiError, UnexpectedResponseError) as error:
-            if isinstance(error, AnalyticsApiError) and error.status not in dialect.NO_SUCH_PAGE:
+            return self._fetch_page(self._query | {self._page_parameter: str(number)}, *unwanted)
+        except AnalyticsApiError as error:
+            if error.status not in dialect.NO_SUCH_PAGE:
                 raise
-            self.end = f"Page {number} was refused: {error.text}"
-            return Page([], self.last_total)
+            self._end = f"Page {number} was refused: {error.text}"
+            return Page([], self._last_total)
 
-    def _fetch(self, parameters: Query) -> Page:
-        """Return a page; called from several threads."""
-        began = time.perf_counter()
-        page = self.fetch_page(self.query | parameters)
-        with self.lock:
-            self.fetched += 1
-            self.seconds += time.perf_counter() - began
-        return page
+    @property
+    def _page_parameter(self) -> str:
+        return self._parameter or dialect.PAGE_PARAMETER
 
-    def _selecting(self, number: int) -> Query:
-        return {self.parameter or dialect.PAGE_PARAMETER: str(self._number(number))}
-
-    def _number(self, number: int) -> int:
-        """Return the number of the service for a page; ``number`` counts from 1."""
-        return number if self.base is None else self.base + number - 1
+    def _fetch(self, query: Query) -> Page:
+        """Return a page that is read in addition to those of the list."""
+        self._fetched += 1
+        return self._fetch_page(query)
 
     # Checks of a page
+
+    def _check_numbers(self) -> None:
+        """Check that pages count from 1: the proof may not notice that a page was skipped."""
+        if self._is_back:
+            return
+        self._fetched += 1
+        again, _ = self._split(self._page(1))
+        if not again.keys() <= self._ids.keys():
+            raise _list_changed("page number", f"page 1 is not the first page: {self._hint}")
 
     def _take(self, page: Page, number: int) -> list[Record]:
         """Check a page. Return its websites, without those read before and those created during the reading."""
         self._check_favorites(page.rows, self._wants_favorites)
         growth = self._growth(page)
-        if growth and (growth < 0 or self.newest is None):
-            raise _list_changed("total", f"the total was {self.last_total}, page {number} returned {page.total}.")
-        self.last_total = page.total
+        if growth and (growth < 0 or self._newest is None):
+            raise _list_changed("total", f"the total was {self._last_total}, page {number} returned {page.total}.")
+        self._last_total = page.total
         rows, _ = self._split(page)
-        known = rows.keys() & self.ids.keys()
+        known = rows.keys() & self._ids.keys()
         if rows and len(known) == len(rows) and not growth:
-            self.end = f"Page {number} contains only websites of earlier pages: {self._hint}"
+            self._end = f"Page {number} contains only websites of earlier pages: {self._hint}"
             return []
-        self._check_number(page.current_page, number)
-        self.ids |= dict.fromkeys(rows)
-        if page.following and rows and page.total == self.total == len(self.ids):
+        if self._has_numbers and not self._is_one_page and page.current_page not in (None, number):
+            seen = f"page {number} was requested, the response is page {page.current_page}: {self._hint}"
+            raise IncompleteListError("page number", seen)
+        self._ids |= dict.fromkeys(rows)
+        if page.following and rows and page.total == self.total == len(self._ids):
             raise IncompleteListError(
                 "next link", f"page {number} completes the total of {self.total}, but links to a next page."
             )
@@ -441,7 +355,7 @@ class _Reading:
 
     def _growth(self, page: Page) -> int:
         """Return by how much the total has grown since the last page."""
-        return (page.total or 0) - (self.last_total or 0)
+        return (page.total or 0) - (self._last_total or 0)
 
     def _split(self, page: Page) -> tuple[dict[Key, Record], list[Record]]:
         """Return the websites of a page that count, by id, and those created during a closed reading."""
@@ -449,100 +363,72 @@ class _Reading:
         created = []
         for row in page.rows:
             key = _key(row)
-            if self.newest is None or (isinstance(key, int) and key <= self.newest):
+            if self._newest is None or (isinstance(key, int) and key <= self._newest):
                 counted[key] = row
             else:
                 created.append(row)
         return counted, created
 
-    def _check_number(self, current: int | None, number: int) -> None:
-        """Raise an error if the service returned another page than requested."""
-        if self.base is None and number == 1 and current in (0, 1):
-            self.base = current
-        expected = self._number(number)
-        if current not in (None, expected):
-            seen = f"page {expected} was requested, the response is page {current}: {self._hint}"
-            raise IncompleteListError("page number", seen)
-
     @property
     def _hint(self) -> str:
-        name = self.parameter or dialect.PAGE_PARAMETER
-        return f"the service seems to ignore the parameter {name!r}; set the extra page_parameter to the right name."
-
-    @property
-    def _wants_favorites(self) -> bool | None:
-        """Value of the ``favorite`` filter; None without one."""
-        return flag("favorite", self.query["favorite"]) if "favorite" in self.query else None
+        which = f"the service seems to ignore the parameter {self._page_parameter!r}"
+        return f"{which}; set the extra page_parameter to the right name."
 
     def _check_favorites(self, rows: list[Record], wanted: bool | None) -> None:
         """Raise an error if a row contradicts the filter."""
         for row in rows if wanted is not None else ():
             found = normalise("favorite", row.get("favorite", ""))
             if not isinstance(found, bool):
-                self.shows_favorites = False
+                self._shows_favorites = False
             elif found != wanted:
                 raise IncompleteListError("favorite", f"website {row['id']} contradicts the filter: {_MISREAD}")
 
     # Proof
 
     def _prove(self) -> tuple[str, list[Record]]:
-        """Return the method of the proof, and the websites created during a closed reading."""
+        """Return the method of the proof, and the websites created during the reading."""
         self._check_filter()
-        if self.is_one_page:
+        if self._is_one_page:
             self._check_other_end()
             return "one page", []
-        if self.newest is not None and self.head is not None:
-            self._check_other_end()
-            return "closed reading", self._close(self.head)
-        return "both directions", self._read_back()
-
-    def _check_total(self) -> None:
-        if self.total is not None and len(self.ids) != self.total:
-            check = "page number" if self.end else "total"
-            seen = f"the total is {self.total}, but {len(self.ids)} websites were found. {self.end}"
-            raise _list_changed(check, seen.rstrip())
+        if self._newest is None:
+            return "both directions", self._read_back()
+        self._check_other_end()
+        return "closed reading", self._close()
 
     def _check_filter(self) -> None:
         """If no row shows whether it is a favorite, compare the rows with those of the opposite filter."""
         wanted = self._wants_favorites
-        if wanted is None or (self.ids and self.shows_favorites):
+        if wanted is None or (self._ids and self._shows_favorites):
             return
-        texts = next(texts for texts in dialect.BOOLEAN_FORMATS.values() if self.query["favorite"] in texts)
-        others = self._fetch({"favorite": texts[not wanted]}).rows
+        texts = next(texts for texts in dialect.BOOLEAN_FORMATS.values() if self._query["favorite"] in texts)
+        others = self._fetch(self._query | {"favorite": texts[not wanted]}).rows
         self._check_favorites(others, not wanted)
-        both = self.ids.keys() & map(_key, others)
-        if both or not (self.ids or others or self._is_empty()):
-            seen = f"the filter returns {len(self.ids)} websites, the opposite filter returns {len(both)} of them"
+        both = self._ids.keys() & map(_key, others)
+        everything = {name: value for name, value in self._query.items() if name != "favorite"}
+        if both or (not self._ids and not others and self._fetch(everything).rows):
+            seen = f"the filter returns {len(self._ids)} websites, the opposite filter returns {len(both)} of them"
             raise _list_changed("favorite", f"{seen}: the list changed, or {_MISREAD}")
-
-    def _is_empty(self) -> bool:
-        """Return whether there is no website without the ``favorite`` filter."""
-        self.fetched += 1
-        query = {name: value for name, value in self.query.items() if name != "favorite"}
-        return not self.fetch_page(query).rows
 
     def _check_other_end(self) -> None:
         """Compare the first websites in the opposite order with those read."""
-        opposite = _in_opposite_order(self.query)
-        page = self.head
+        opposite = _in_opposite_order(self._query)
+        page = self._head
         if page is None or opposite != opposite | NEWEST_FIRST:
             page = self._fetch(opposite | {"per_page": "10"})
         end, _ = self._split(page)
         self._check_order(end)
-        last = next(reversed(self.ids), None)
-        if not end.keys() <= self.ids.keys() or (self.ids and last not in end):
-            seen = (
-                f"{len(self.ids):,} websites were read, the last is {last}, the other end is {', '.join(map(str, end))}"
-            )
-            raise _list_changed(
-                "other end", f"{seen}: the service returns only a part of the list, or the list changed."
-            )
+        last = next(reversed(self._ids), None)
+        if not end.keys() <= self._ids.keys() or (self._ids and last not in end):
+            read = f"{len(self._ids):,} websites were read, the last is {last}, the other end is"
+            why = "the service returns only a part of the list, or the list changed."
+            raise _list_changed("other end", f"{read} {', '.join(map(str, end))}: {why}")
 
-    def _close(self, first: Page) -> list[Record]:
+    def _close(self) -> list[Record]:
         """Fetch the second head. Return the websites created since the first one, if nothing else changed."""
-        second = self._fetch(NEWEST_FIRST)
+        second = self._fetch(self._query | NEWEST_FIRST)
         others, created = self._split(second)
-        before, after = _first(first.rows), _first(others.values())
+        before, after = _first(self._head.rows if self._head else ()), _first(others.values())
         total = (self.total or 0) + len(created)
         if second.total != total or before != after:
             seen = f"{len(created)} websites were created. The total was {self.total}, and is {second.total}."
@@ -552,34 +438,26 @@ class _Reading:
 
     def _read_back(self) -> list[Record]:
         """Read the list in the opposite direction. Return the websites created since, if nothing else changed."""
-        query = _in_opposite_order(self.query)
-        back = _Reading(
-            self.fetch_page, query, self.parameter, self.parallel, self.unwanted, base=self.base, is_back=True
-        )
-        others = [row for rows in back._rows() for row in rows if _key(row) not in self.ids]
-        self.fetched += back.fetched
-        self._check_order(back.ids)
-        newest = max((key for key in self.ids if isinstance(key, int)), default=0)
+        query = _in_opposite_order(self._query)
+        back = Listing(self._fetch_page, query, self._parameter, parallel=self._parallel)
+        back._is_back = True
+        others = [row for rows in back._rows() for row in rows if _key(row) not in self._ids]
+        self._fetched += back._fetched
+        self._check_order(back._ids)
+        newest = max((key for key in self._ids if isinstance(key, int)), default=0)
         created = [row for row in others if isinstance(key := _key(row), int) and key > newest]
-        differing = len(self.ids.keys() - back.ids.keys()) + len(others) - len(created)
+        differing = len(self._ids.keys() - back._ids.keys()) + len(others) - len(created)
         if differing or self.total != back.total:
             seen = f"{differing} websites were found in one direction only. Totals: {self.total}, {back.total}."
-            raise _list_changed("both directions", f"{self.end or back.end} {seen}".lstrip())
+            raise _list_changed("both directions", f"{self._end or back._end} {seen}".lstrip())
         return created
 
     def _check_order(self, opposite: Iterable[Key]) -> None:
         """Raise an error if the opposite order begins with the same website."""
         first = next(iter(opposite), None)
-        if len(self.ids) > 1 and first == next(iter(self.ids)):
+        if len(self._ids) > 1 and first == next(iter(self._ids)):
             seen = f"both directions begin with website {first}: the service ignores the sort order."
             raise _list_changed("sort order", seen)
-
-
-def _result(page: Future[Page], failures: list[Exception]) -> Page:
-    """Return a page that was read ahead; raise the first error of any thread if it failed."""
-    if page.exception() is not None:
-        raise failures[0].with_traceback(None)
-    return page.result()
 
 
 def requests_of_a_list(websites: int) -> int:
@@ -595,11 +473,11 @@ def read_again(consume: Callable[[Listing], Returned], make_listing: Callable[[]
     """
     all_seen = set()
     for seconds in (*WAITS_BETWEEN_READINGS, None):
-        with closing(make_listing()) as listing:
-            try:
-                return consume(listing)
-            except IncompleteListError as error:
-                last = error.with_traceback(None)
+        listing = make_listing()
+        try:
+            return consume(listing)
+        except IncompleteListError as error:
+            last = error.with_traceback(None)
         if not last.moved:
             raise last
         all_seen.add(last.seen)

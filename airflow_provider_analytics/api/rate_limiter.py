@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 ANNOUNCED_FROM = 5.0
 #: Longest pause, in seconds, that the service can request.
 MAX_WAIT = 60.0
-#: Seconds between two log lines about refusals.
+#: Seconds between two log lines.
 REPORT_SECONDS = 30.0
 #: Bounds of the interval between two requests, in seconds, while the service refuses requests.
 MIN_INTERVAL = 0.01
@@ -52,7 +52,7 @@ class RateLimiter:
         self._sleep = sleep
         self._clock = clock
         self._not_before = 0.0
-        self._announced_until = -math.inf
+        self._reported_at = -math.inf
         self._interval = 0.0
         self._slowed_at = self._last_turn = -math.inf
         self._lock = threading.Lock()
@@ -76,9 +76,8 @@ class RateLimiter:
                 if free_at > turn:
                     turn, reason = free_at, f"requests_per_minute is {limit}"
                 self._sent_at.extend([turn] * requests)
-            is_news = turn - now > ANNOUNCED_FROM and self._is_news(turn)
-        if is_news:
-            log.info("Waiting %.0f s, until %s: %s", turn - now, until(turn - now), reason)
+        if turn - now > ANNOUNCED_FROM:
+            self._report(logging.INFO, f"Waiting {turn - now:.0f} s, until {until(turn - now)}: {reason}")
         if turn > now:
             self._sleep(turn - now, unwanted)
 
@@ -116,18 +115,17 @@ class RateLimiter:
             if sent_at > self._slowed_at:
                 self._slowed_at = self._last_turn = now
                 self._interval = min(max(SLOWDOWN * self._interval, MIN_INTERVAL), MAX_INTERVAL)
-            # Other threads are refused a moment after the pause, too.
-            is_news = self._is_news(now + max(seconds + ANNOUNCED_FROM, REPORT_SECONDS))
-        if is_news:
-            how = f"Waiting until {until(seconds)}" if seconds > ANNOUNCED_FROM else "Slowing down all requests"
-            log.warning("%s: %s", how, reason)
+        how = f"Waiting until {until(seconds)}" if seconds > ANNOUNCED_FROM else "Slowing down all requests"
+        self._report(logging.WARNING, f"{how}: {reason}")
 
-    def _is_news(self, end: float) -> bool:
-        """Return whether to log a wait until ``end``: not while another one that was logged lasts."""
-        is_news = self._clock() >= self._announced_until
+    def _report(self, level: int, message: str) -> None:
+        """Log a message; for all threads together, at most one in :data:`REPORT_SECONDS`."""
+        with self._lock:
+            is_news = self._clock() >= self._reported_at + REPORT_SECONDS
+            if is_news:
+                self._reported_at = self._clock()
         if is_news:
-            self._announced_until = end
-        return is_news
+            log.log(level, "%s", message)
 
     def passed(self) -> None:
         """Speed up, because the service did not refuse a request."""

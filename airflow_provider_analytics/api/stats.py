@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from dataclasses import field as dataclass_field
+from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock
-from typing import Any
 
 #: Prefix of the metric names.
 METRICS_PREFIX = "analytics"
@@ -16,32 +14,32 @@ TIMERS = ("waited",)
 Listener = Callable[[str, float], None]
 
 
-def _counted(meaning: str, default: float = 0) -> Any:
-    return dataclass_field(default=default, metadata={"meaning": meaning})
-
-
 @dataclass
 class Stats:
-    """Counters of a client; thread-safe.
+    """Counters of a client; thread-safe. ``make generate`` writes the descriptions to docs/metrics.md.
 
+    :param requests: Requests sent, retries among them
+    :param retries: Requests that are sent again, since an attempt failed
+    :param waited: Time waited: for a retry, for a rate limit, until the service shows a write, or to read a list again
+    :param pages: Pages of the list read, those that prove it among them
+    :param lists_read_again: Lists read again, because they changed during the reading
+    :param websites: Websites of lists that were proven complete
+    :param changes_applied: Websites created, changed or deleted with success
+    :param changes_failed: Websites whose creation, change or deletion failed, or is not shown by the service
     :param listener: called each time a counter changes, from any thread.
     """
 
-    requests: int = _counted("Requests sent, retries among them")
-    retries: int = _counted("Requests that are sent again, since an attempt failed")
-    waited: float = _counted(
-        "Time waited: for a retry, for a rate limit, until the service shows a write, or to read a list again",
-        0.0,
-    )
-    pages: int = _counted("Pages of the list read, those that prove it among them")
-    lists_read_again: int = _counted("Lists read again, because they changed during the reading")
-    websites: int = _counted("Websites of lists that were proven complete")
-    changes_applied: int = _counted("Websites created, changed or deleted with success")
-    changes_failed: int = _counted("Websites whose creation, change or deletion failed, or is not shown by the service")
+    requests: int = 0
+    retries: int = 0
+    waited: float = 0.0
+    pages: int = 0
+    lists_read_again: int = 0
+    websites: int = 0
+    changes_applied: int = 0
+    changes_failed: int = 0
     listener: Listener | None = None
 
     def __post_init__(self) -> None:
-        """Create the lock; see :meth:`forget_threads`."""
         self.forget_threads()
 
     def forget_threads(self) -> None:
@@ -59,7 +57,3 @@ class Stats:
             setattr(self, name, getattr(self, name) + number)
         if self.listener is not None:
             self.listener(name, number)
-
-
-#: Counter name to its meaning.
-COUNTED: Mapping[str, str] = {one.name: one.metadata["meaning"] for one in fields(Stats) if "meaning" in one.metadata}

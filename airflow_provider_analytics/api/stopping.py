@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -19,19 +18,42 @@ LOOK_SECONDS = 0.1
 #: s after the signal to end, and the task still has to write the audit trail.
 GRACE_SECONDS = 2.0
 
-#: Seconds after which a request that takes so long is logged, and then again.
-SLOW_SECONDS = 30.0
-
-log = logging.getLogger(__name__)
-
 #: Why a request is not sent or not waited for, as the beginning of a sentence.
 STOPPED = "Stopped: the task was killed"
 
 
-class Stopping:
-    """Stop flag of a client, and waits that end when it is set.
+@dataclass
+class Flight:
+    """A request under way.
 
-    The flag has no lock and is polled: a signal handler sets it, and may interrupt a thread that holds a lock.
+    :param method: HTTP method.
+    :param deadline: time of the monotonic clock at which it is ended.
+    :param sent: whether the service may have received a part of it.
+    :param is_ended: whether it was ended early; its result is void, even if it looks complete.
+    :param connection: a duplicate of its socket. The socket itself is of no use: a TLS handshake detaches it, and a
+        response without a length closes it before it is read.
+    """
+
+    method: str
+    deadline: float
+    sent: bool = False
+    is_ended: bool = False
+    connection: socket.socket | None = None
+
+    def end(self) -> None:
+        """Shut the connection, so that the thread that uses it continues at once."""
+        self.is_ended = True
+        if self.connection is not None:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class Stopping:
+    """Stop flag of a client: ends waits and requests when it is set, and requests that take too long.
+
+    The flag has no lock and is polled: a signal handler sets it, and may interrupt a thread that holds a lock. A thread
+    (watchdog) polls it for the requests, and runs only while some are under way. Without it, each read still ends at
+    the timeout of its socket.
 
     :param sleep: waits for a number of seconds and does not end early; tests replace it. None waits until the client is
         stopped.
@@ -41,6 +63,13 @@ class Stopping:
         self.is_set = False
         self._since = 0.0
         self._sleep = sleep
+        self.forget_threads()
+
+    def forget_threads(self) -> None:
+        """Forget the threads of the parent and their requests, in a forked process."""
+        self._flights: dict[int, Flight] = {}
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def set(self) -> None:
         """Stop the client; safe in a signal handler."""
@@ -61,61 +90,14 @@ class Stopping:
         while not (self.is_set or (unwanted and unwanted.is_set())) and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_SECONDS))
 
-
-@dataclass
-class Flight:
-    """A request under way.
-
-    :param method: HTTP method.
-    :param path: path below the base URL.
-    :param deadline: time of the monotonic clock at which it is ended.
-    :param began: time at which it began; ``told`` is when it was logged last.
-    :param sent: whether the service may have received a part of it.
-    :param is_ended: whether it was ended early; its result is void, even if it looks complete.
-    :param connection: a duplicate of its socket. The socket itself is of no use: a TLS handshake detaches it, and a
-        response without a length closes it before it is read.
-    """
-
-    method: str
-    path: str
-    deadline: float
-    began: float
-    told: float
-    sent: bool = False
-    is_ended: bool = False
-    connection: socket.socket | None = None
-
-    def end(self) -> None:
-        """Shut the connection, so that the thread that uses it continues at once."""
-        self.is_ended = True
-        if self.connection is not None:
-            with suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
-
-
-class Watchdog:
-    """Ends requests that take too long, or that a stop cancels.
-
-    Its thread runs only while requests are under way. Without it, each read still ends at the timeout of its socket.
-
-    :param stopping: the stop flag.
-    """
-
-    def __init__(self, stopping: Stopping) -> None:
-        self._stopping = stopping
-        self._flights: dict[int, Flight] = {}
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-
     @contextmanager
-    def watch(self, method: str, path: str, seconds: float) -> Iterator[Flight]:
+    def watch(self, method: str, seconds: float) -> Iterator[Flight]:
         """Watch the request that this thread sends within the block.
 
         :param seconds: its maximum duration.
         """
         thread = threading.get_ident()
-        now = time.monotonic()
-        flight = Flight(method, path, now + seconds, now, now)
+        flight = Flight(method, time.monotonic() + seconds)
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="analytics-watchdog", daemon=True)
@@ -142,7 +124,7 @@ class Watchdog:
         :raises ConnectionAbortedError: if it was ended before.
         """
         flight = self.hold(connection)
-        flight.is_ended = flight.is_ended or self._stopping.is_set
+        flight.is_ended = flight.is_ended or self.is_set
         if flight.is_ended:
             raise ConnectionAbortedError
         flight.sent = True
@@ -154,11 +136,6 @@ class Watchdog:
                 if not self._flights:
                     self._thread = None
                     return
-                now = time.monotonic()
                 for flight in self._flights.values():
-                    if now >= flight.deadline or self._stopping.gives_up(flight.method, sent=flight.sent):
+                    if time.monotonic() >= flight.deadline or self.gives_up(flight.method, sent=flight.sent):
                         flight.end()
-                slow = [one for one in self._flights.values() if now - one.told >= SLOW_SECONDS]
-            for flight in slow:
-                flight.told = now
-                log.info("Waiting for %s %s: %.0f s so far", flight.method, flight.path, now - flight.began)

@@ -6,13 +6,13 @@ import base64
 import functools
 import http.client
 import logging
+import math
 import os
 import random
 import re
 import socket
 import ssl
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from airflow_provider_analytics.api.dialect import Answer
 from airflow_provider_analytics.api.rate_limiter import MAX_WAIT, RateLimiter
 from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings, is_loopback
 from airflow_provider_analytics.api.stats import Listener, Stats
-from airflow_provider_analytics.api.stopping import STOPPED, Flight, Stopping, Watchdog
+from airflow_provider_analytics.api.stopping import STOPPED, Flight, Stopping
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
@@ -52,8 +52,8 @@ MAX_TIMEOUTS = 10
 #: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF.
 FIRST_BACKOFF = 1.0
 MAX_BACKOFF = 30.0
-#: Seconds for which a request is repeated while the service refuses it, even after ``max_retries``. Limits such as that
-#: of Laravel count per minute, and other tasks may use up the next minute, too.
+#: Seconds for which a request is repeated while the service refuses it, unless ``max_retries`` is 0. Limits such as
+#: that of Laravel count per minute, and other tasks may use up the next minute, too.
 REFUSED_SECONDS = 180.0
 
 #: Refusals because of too many requests; nginx uses 503.
@@ -71,10 +71,9 @@ _TIMED_OUT = "{host} did not {missing} within {seconds:g} s."
 _BAD_ADDRESS = "{host} is not a valid address: {cause}."
 _TLS_FAILED = "TLS to {host} failed: {cause}."
 _OTHER_HOST = "The certificate of {host} is for another host: check the Base URL. ({cause})"
-_NO_TLS = "{host} does not speak https on this port: write http://, or the port of https."
-_CLIENT_CERT = "{host} seems to require a client certificate, or another one: see the extra client_cert. ({cause})"
-#: What may fail before a response: an exception of requests or urllib3, a sign in it, its description, and whether a
-#: retry may help. The first match counts.
+_CLIENT_CERT = f"{_TLS_FAILED} It may require a client certificate, or another one: see the extra client_cert."
+#: What may fail before a response: an exception of requests or urllib3, a pattern of what it contains, its description,
+#: and whether a retry may help. The first match counts.
 _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
     (exceptions.ProxyError, "Tunnel connection failed: 4", _PROXY, False),
     (exceptions.ProxyError, "", _PROXY, True),
@@ -88,20 +87,17 @@ _CONNECTION_ERRORS: tuple[tuple[type[Exception], str, str, bool], ...] = (
         "The certificate of {host} is not trusted: set the extra verify to the CA bundle that signed it. ({cause})",
         False,
     ),
-    (exceptions.SSLError, "WRONG_VERSION_NUMBER", _NO_TLS, False),
-    (exceptions.SSLError, "RECORD_LAYER_FAILURE", _NO_TLS, False),
-    (exceptions.SSLError, "CERTIFICATE_REQUIRED", _CLIENT_CERT, False),
-    (exceptions.SSLError, "HANDSHAKE_FAILURE", _CLIENT_CERT, False),
     (
         exceptions.SSLError,
-        "EOF",
-        f"{_TLS_FAILED} It may require a client certificate: see the extra client_cert.",
+        "WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE",
+        "{host} does not speak https on this port: write http://, or the port of https.",
         False,
     ),
+    (exceptions.SSLError, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|EOF", _CLIENT_CERT, False),
     (exceptions.SSLError, "", _TLS_FAILED, False),
     (exceptions.LocationValueError, "", _BAD_ADDRESS, False),
     # The response to plain http is a TLS alert.
-    (exceptions.HTTPError, r"\x15\x03", "{host} speaks https, and the Base URL says http: write https://.", False),
+    (exceptions.HTTPError, r"\\x15\\x03", "{host} speaks https, and the Base URL says http: write https://.", False),
     (exceptions.HTTPError, "", "{host} broke the connection off before it responded: {cause}.{https}", True),
     (requests.exceptions.InvalidURL, "", _BAD_ADDRESS, False),
     # Before the connection is opened: a CA or client certificate.
@@ -158,14 +154,16 @@ class Transport:
         for secret in _secrets(settings, self._proxies):
             self.redact.add(secret)
         self._open()
-        _transports.add(self)
 
     def _open(self) -> None:
-        """Create what processes must not share: connections, and locks that a thread may hold."""
+        """Create what processes must not share: connections, and locks that a thread may hold.
+
+        A forked process that used the connections of its parent would read the responses to the parent's requests.
+        """
+        self._process = os.getpid()
         self._pool: Any = None
-        self._has_answered = False
         self._adapter = requests.adapters.HTTPAdapter(pool_connections=1, pool_maxsize=MAX_PARALLEL)
-        self._watchdog = Watchdog(self._stopping)
+        self._stopping.forget_threads()
         self._limiter = RateLimiter(self.settings.requests_per_minute, self.wait, self._clock)
         self.stats.forget_threads()
 
@@ -228,14 +226,7 @@ class Transport:
         :raises UnexpectedResponseError: for a redirect, and any other status that is neither success nor error.
         :raises StoppedError: because of :meth:`stop` or ``unwanted``. If it was a write, it was not sent.
         """
-
-        def attempt() -> Answer:
-            self._limiter.wait(unwanted=unwanted)
-            if self._is_unwanted(unwanted) and not self.stopped:
-                raise StoppedError(f"Canceled before sending: {method} {path}.")
-            return self.once(method, path, query=query, form=form)
-
-        return self._repeat(attempt, method, unwanted)
+        return self.retried(lambda: self.once(method, path, query=query, form=form), method, unwanted=unwanted)
 
     def once(
         self,
@@ -245,7 +236,7 @@ class Transport:
         query: Texts | None = None,
         form: Texts | None = None,
     ) -> Answer:
-        """Send a request without retries, as within :meth:`together`; it waits only for the pace of the service."""
+        """Send a request without retries, as within :meth:`retried`; it waits only for the pace of the service."""
         self._limiter.take_turn(is_write=method != "GET")
         began = self._clock()
         answer = self._answer(_Request(method, dialect.API_PREFIX + path, query, form))
@@ -253,66 +244,68 @@ class Transport:
             self._limiter.passed()
             return answer
         error = _status_error(answer)
-        error.where = self.settings.where
         if _is_refusal(error):
-            reason = f"{_one_line(error)} It is repeated for {REFUSED_SECONDS:.0f} s."
+            reason = f"{error.text} It is repeated for {REFUSED_SECONDS:.0f} s."
             self._limiter.refused(began, error.retry_after or 0.0, reason)
         raise error
 
-    def together(self, attempt: Callable[[], Returned]) -> Returned:
-        """Call ``attempt``, which sends two requests by :meth:`once`; repeat both if one fails.
+    def retried(
+        self, attempt: Callable[[], Returned], method: str, *, number: int = 1, unwanted: Event | None = None
+    ) -> Returned:
+        """Call ``attempt``, which sends requests by :meth:`once`; repeat it if one fails and that is safe.
 
         All waiting comes before the first request, except for the interval of :meth:`RateLimiter.take_turn`.
+
+        :param method: HTTP method of its write, or GET.
+        :param number: how many requests it sends.
+        :param unwanted: see :meth:`request`.
         """
-
-        def attempt_when_allowed() -> Returned:
-            self._limiter.wait(2)
-            return attempt()
-
-        return self._repeat(attempt_when_allowed, self.settings.update_method)
-
-    def _repeat(self, attempt: Callable[[], Returned], method: str, unwanted: Event | None = None) -> Returned:
+        if self._process != os.getpid():
+            self._open()
         retries, earlier = self.settings.max_retries, list[AnalyticsError]()
-        refusals = failures = 0
-        patient_until = 0.0
+        failures = 0
+        patient_until = math.inf
         while True:
             try:
+                self._await_turn(number, unwanted)
                 return attempt()
             except AnalyticsError as error:
                 last = error
             if earlier and method != "GET" and isinstance(last, StoppedError):
                 # The previous attempt may have been applied. This one was not sent.
                 last = earlier.pop()
-            if _is_refusal(last):
-                refusals += 1
-                patient_until = patient_until or self._clock() + REFUSED_SECONDS
-                is_last = not retries or (refusals > retries and self._clock() >= patient_until)
+            is_refusal = _is_refusal(last)
+            if is_refusal:
+                patient_until = min(patient_until, self._clock() + REFUSED_SECONDS)
+                is_last = not retries or self._clock() >= patient_until
             else:
                 failures += 1
-                patient_until = 0.0
                 is_last = failures > retries
             if is_last or self._is_unwanted(unwanted) or not _may_be_repeated(last, method):
-                last.where = self.settings.where
                 last.earlier = tuple(earlier)
                 # Raised here, without the frames of the attempts below.
                 raise last.with_traceback(None)
             earlier.append(last)
             self.stats.count("retries")
-            if not patient_until:  # otherwise, the rate limiter delays it
+            if not is_refusal:  # otherwise, the rate limiter delays it
                 self._wait_to_retry(last, failures, unwanted)
+
+    def _await_turn(self, number: int, unwanted: Event | None) -> None:
+        self._limiter.wait(number, unwanted)
+        if self._is_unwanted(unwanted) and not self.stopped:
+            raise StoppedError("Canceled before sending, because the response is no longer needed.")
 
     def _is_unwanted(self, unwanted: Event | None) -> bool:
         return self.stopped or (unwanted is not None and unwanted.is_set())
 
     def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: Event | None) -> None:
-        error.where = self.settings.where
         seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1)))  # noqa: S311
         log.info(
             "Retrying in %.1f s (attempt %d of %d failed): %s",
             seconds,
             attempts,
             self.settings.max_retries + 1,
-            _one_line(error),
+            error.text,
         )
         self.wait(seconds, unwanted)
 
@@ -321,7 +314,7 @@ class Transport:
             raise self._ended_error(request, sent=False)
         self.stats.count("requests")
         began = self._clock()
-        with self._watchdog.watch(request.method, request.path, self._limit) as flight:
+        with self._stopping.watch(request.method, self._limit) as flight:
             try:
                 answer = self._exchange(request, flight)
             except AnalyticsError:
@@ -329,9 +322,7 @@ class Transport:
                     raise
             if flight.is_ended:
                 raise self._ended_error(request, sent=flight.sent)
-        self._has_answered = True
         log.debug("%s: status %d in %.3f s", request, answer.status, self._clock() - began)
-        self._limiter.pause(dialect.pause(answer.headers))
         return answer
 
     def _exchange(self, request: _Request, flight: Flight) -> Answer:
@@ -366,7 +357,7 @@ class Transport:
             pool = self._adapter.get_connection_with_tls_context(self._root, self._verify, self._proxies, cert)
             self._adapter.cert_verify(pool, self._root.url, self._verify, cert)  # type: ignore[no-untyped-call]
             bases = (_Connection, type(pool).ConnectionCls)
-            pool.ConnectionCls = type("_Connection", bases, {"watchdog": self._watchdog})
+            pool.ConnectionCls = type("_Connection", bases, {"stopping": self._stopping})
             # With a proxy, the whole URL.
             self._target = self._adapter.request_url(self._root, self._proxies).removesuffix(dialect.API_PREFIX)
             self._pool = pool
@@ -419,9 +410,9 @@ class Transport:
         text, is_transient = next(
             (text, is_transient)
             for kind, sign, text, is_transient in _CONNECTION_ERRORS
-            if isinstance(error, kind) and sign in found
+            if isinstance(error, kind) and re.search(sign, found)
         )
-        is_odd = self.settings.base_url.startswith("http://") and not self._has_answered
+        is_http = self.settings.base_url.startswith("http://")
         proxy = requests.utils.select_proxy(self.settings.base_url, self._proxies) or ""
         why = text.format(
             host=self.settings.host,
@@ -429,7 +420,7 @@ class Transport:
             seconds=self.settings.timeout,
             proxy=proxy.rpartition("@")[2].rpartition("://")[2],
             missing="respond" if sent else "accept the connection",
-            https=" If it speaks https on this port, write https:// in the Base URL." if is_odd else "",
+            https=" If it speaks https on this port, write https:// in the Base URL." if is_http else "",
         )
         why = readable(why, _MAX_REASON)
         return AnalyticsConnectionError(why, request.method, request.path, sent=sent, transient=is_transient)
@@ -473,10 +464,6 @@ def may_have_been_applied(error: BaseException) -> bool:
     return isinstance(error, UnexpectedResponseError)
 
 
-def _one_line(error: AnalyticsError) -> str:
-    return " ".join(str(error).splitlines())
-
-
 def _is_refusal(error: AnalyticsError) -> bool:
     """Return whether the service asks to slow down, with or without ``Retry-After``."""
     return error.retry_after is not None or (isinstance(error, AnalyticsApiError) and error.status in _REFUSALS)
@@ -492,7 +479,7 @@ def _may_be_repeated(error: AnalyticsError, method: str) -> bool:
 
 def _cause(error: BaseException) -> BaseException:
     """Return the innermost exception that urllib3 wrapped."""
-    while (inner := next((part for part in error.args if isinstance(part, BaseException)), None)) is not None:
+    while (inner := next((one for one in error.args if isinstance(one, BaseException)), error.__cause__)) is not None:
         error = inner
     return error
 
@@ -505,8 +492,6 @@ def _describe(error: BaseException) -> str:
     if type(inner) is http.client.BadStatusLine:
         return f"it is no HTTP response: {readable(str(inner), 60, is_part=True)}"
     text = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
-    text = re.sub(r"^.*?\): (?=Failed to)|^\[Errno -?\d+\] ", "", text)
-    text = re.sub(r"^Failed to establish a new connection: (\[Errno -?\d+\] )?", "", text)
     return readable(text, 160, is_part=True).rstrip(".") or type(inner).__name__
 
 
@@ -552,19 +537,6 @@ def _verify(setting: bool | str) -> bool | str:
     return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
 
 
-# Connections belong to the process that opened them. A child that used the connections of its parent would read the
-# responses to the parent's requests.
-_transports: weakref.WeakSet[Transport] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for transport in list(_transports):
-        transport._open()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
 class _Head(http.client.HTTPResponse):
     """A response without the lines that are not headers: urllib3 would log them unredacted."""
 
@@ -581,15 +553,15 @@ class _Connection(urllib3.connection.HTTPConnection):
     """
 
     response_class = _Head
-    watchdog: Watchdog
+    stopping: Stopping
 
     def _new_conn(self) -> socket.socket:
         connection = super()._new_conn()
-        self.watchdog.hold(connection)
+        self.stopping.hold(connection)
         return connection
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.is_closed:
             self.connect()
-        self.watchdog.begin_to_send(self.sock)
+        self.stopping.begin_to_send(self.sock)
         super().request(*args, **kwargs)

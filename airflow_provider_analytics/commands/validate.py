@@ -55,13 +55,10 @@ def _texts(path: str) -> Mapping[str, str]:
     :raises ValueError: if there is no file, or a file cannot be read.
     """
     from airflow_provider_analytics.reconcile.websites_file import in_a_folder
-    from airflow_provider_analytics.storage import StoragePath, UnreadableFileError, read_texts
+    from airflow_provider_analytics.storage import StoragePath, read_texts
 
     place = replace(StoragePath.of(os.path.abspath(path)), url=path)  # noqa: PTH100 - keeps links
-    try:
-        texts = read_texts(place, in_a_folder)
-    except UnreadableFileError as error:
-        raise ValueError(f"{readable(error.path.url)}: {error}") from error
+    texts = read_texts(place, "path", in_a_folder)
     if not texts:
         raise ValueError(f"{readable(path)}: there is no such file or folder")
     return {str(place / name) if Path(path).is_dir() else path: text for name, text in texts.items()}

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import os
-import weakref
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from airflow.providers.common.compat.sdk import BaseHook, Stats, mask_secret
 
@@ -24,25 +19,6 @@ from airflow_provider_analytics.exceptions import AnalyticsConfigError, Analytic
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.connection import settings_from_connection
 from airflow_provider_analytics.readable import readable
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _with_arguments(declared: type) -> Callable[[Method], Method]:
-    """Show the keyword arguments of a TypedDict one by one in the signature of a method, as editors do."""
-
-    def decorate(method: Method) -> Method:
-        signature = inspect.signature(method)
-        parameters = [*signature.parameters.values()][:-1]
-        for name, kind in declared.__annotations__.items():
-            annotation = getattr(kind, "__forward_arg__", kind)
-            parameters.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            )
-        method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return method
-
-    return decorate
 
 
 class AnalyticsHook(BaseHook):
@@ -76,15 +52,12 @@ class AnalyticsHook(BaseHook):
         self._client: AnalyticsClient | None = None
         self._is_stopped = False
         self._lock = Lock()
-        _hooks.add(self)
 
     def __enter__(self) -> Self:
         """Return the hook itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.close()
 
@@ -142,7 +115,6 @@ class AnalyticsHook(BaseHook):
         if self._client is not None:
             self._client.stop()
 
-    @_with_arguments(ListFilters)
     def list_websites(self, **filters: Unpack[ListFilters]) -> list[dict[str, Any]]:
         """Return the complete list of websites (docs/interface.md, List parameters).
 
@@ -159,13 +131,12 @@ class AnalyticsHook(BaseHook):
         """
         return self.client.list_websites(**filters)
 
-    @_with_arguments(ListFilters)
     def iter_websites(self, **filters: Unpack[ListFilters]) -> Listing:
-        """Return an iterator that reads the list of websites page by page; it keeps only the ids in memory.
+        """Return the list of websites to iterate over; it is read page by page, and keeps only the ids in memory.
 
-        The iterator reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, possibly
-        after the last record, so use the records only after it is exhausted. Its ``proof`` then contains the reason why
-        the list is complete.
+        Each iteration reads the list once. It raises :class:`IncompleteListError` as soon as the proof fails, possibly
+        after the last record, so use the records only after it has ended. Then ``proof`` contains the reason why the
+        list is complete.
 
         :param search: search text; the service decides which websites match.
         :param search_by: field to search: ``domain``.
@@ -173,7 +144,7 @@ class AnalyticsHook(BaseHook):
         :param sort_by: ``id`` (date of creation) or ``domain``; default ``id``.
         :param sort: ``desc`` or ``asc``; default ``desc``. The default order needs the fewest requests.
         :param per_page: websites per request: 10, 25, 50 or 100; default 100.
-        :return: iterator of website records.
+        :return: iterable of website records.
         :raises IncompleteListError: while iterating, if the list cannot be proven complete.
         """
         return self.client.iter_websites(**filters)
@@ -198,7 +169,6 @@ class AnalyticsHook(BaseHook):
         """
         return self.client.find_website(domain)
 
-    @_with_arguments(CreateSettings)
     def create_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
         """Create a website, verify it, and return it (docs/interface.md, Operations).
 
@@ -219,7 +189,6 @@ class AnalyticsHook(BaseHook):
         """
         return self.client.create_website(domain, **settings).record
 
-    @_with_arguments(CreateSettings)
     def ensure_website(self, domain: str, **settings: Unpack[CreateSettings]) -> dict[str, Any]:
         """Return the website of a domain; create it with these settings if it does not exist.
 
@@ -242,7 +211,6 @@ class AnalyticsHook(BaseHook):
         """
         return self.client.ensure_website(domain, **settings).record
 
-    @_with_arguments(UpdateSettings)
     def update_website(self, website_id: int | str, **settings: Unpack[UpdateSettings]) -> dict[str, Any]:
         """Change settings of a website, verify it, and return it (docs/interface.md, Operations).
 
@@ -327,15 +295,3 @@ class AnalyticsHook(BaseHook):
             name: StringField(field["label"], description=field["description"], widget=TextWidget())
             for name, field in CONNECTION_TYPE["conn-fields"].items()
         }
-
-
-# After a fork, a thread of the parent that no longer exists may hold the lock.
-_hooks: weakref.WeakSet[AnalyticsHook] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for hook in list(_hooks):
-        hook._lock = Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

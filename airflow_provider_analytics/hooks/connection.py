@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -56,7 +55,7 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
     host = (connection.host or "").strip()
     extras, problem = _extras(connection.extra)
     problems = [problem, *(_unknown_extra(name) for name in extras if name not in EXTRAS)]
-    problems += [_schema_problem(connection.schema, host), _login_problem(connection)]
+    problems += [_schema_problem(connection.schema), _login_problem(connection)]
     try:
         host = _with_port(host, connection.port)
     except ValueError as error:
@@ -98,19 +97,12 @@ def _login_problem(connection: ConnectionLike) -> str:
     return "The login is not used; enter the API key in the field API key (password)."
 
 
-def _schema_problem(given: str | None, host: str) -> str:
-    schema = (given or "").strip("/ ")
-    if not schema:
+def _schema_problem(schema: str | None) -> str:
+    if not (schema or "").strip("/ "):
         return ""
-    host = host.rstrip("/") or "stats.example.com"
-    what, right = "a sub-path", f"{host}/{schema}"
-    if schema in ("http", "https"):
-        what, right = "the scheme", f"{schema}://{host.rpartition('://')[2]}"
-    # Omitted, because the part before an @ or a query may be a secret.
-    spelling = "" if re.search("[@?#]", host) else f", {right!r}"
     return (
-        f"schema={given!r} is not used: {what} belongs in the Base URL{spelling}. "
-        "In a connection URI, write the whole base URL percent-encoded as the host, such as "
+        f"schema={schema!r} is not used: the scheme and a sub-path belong in the Base URL. In a connection URI, write "
+        "the whole base URL percent-encoded as the host, such as "
         "analytics://:KEY@https%3A%2F%2Fstats.example.com%2Fapp."
     )
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from collections.abc import Collection
-from queue import Empty, SimpleQueue
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 
 #: Seconds for all host names of a list in total.
 TIMEOUT = 30.0
@@ -24,33 +22,18 @@ def look_up(name: str) -> list[str]:
 def look_up_all(names: Collection[str], timeout: float = TIMEOUT) -> dict[str, list[str] | str]:
     """Return each host name with its addresses, or with the reason why there are none.
 
-    :param timeout: seconds for all names in total. A resolver that hangs cannot be interrupted, so its thread is
-        abandoned.
+    :param timeout: seconds for all names in total. A resolver that hangs cannot be interrupted: its thread ends later.
     """
-    waiting: SimpleQueue[str] = SimpleQueue()
-    results: SimpleQueue[tuple[str, list[str] | str]] = SimpleQueue()
-    for name in names:
-        waiting.put(name)
-
-    def work() -> None:
-        while True:
-            try:
-                name = waiting.get_nowait()
-            except Empty:
-                return
-            try:
-                results.put((name, look_up(name)))
-            except (OSError, UnicodeError) as error:
-                results.put((name, getattr(error, "strerror", None) or str(error)))
-
-    found: dict[str, list[str] | str] = dict.fromkeys(names, f"no response within {timeout:g} s")
-    end = time.monotonic() + timeout
-    for _ in range(min(_WORKERS, len(names))):
-        threading.Thread(target=work, name="analytics-resolver", daemon=True).start()
-    for _ in names:
+    pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="analytics-resolver")
+    pending = {name: pool.submit(look_up, name) for name in names}
+    wait(pending.values(), timeout)
+    pool.shutdown(wait=False, cancel_futures=True)
+    found: dict[str, list[str] | str] = {}
+    for name, addresses in pending.items():
         try:
-            name, result = results.get(timeout=max(0.0, end - time.monotonic()))
-        except Empty:
-            break
-        found[name] = result
+            found[name] = addresses.result(0)
+        except (TimeoutError, CancelledError):
+            found[name] = f"no response within {timeout:g} s"
+        except (OSError, UnicodeError) as error:
+            found[name] = getattr(error, "strerror", None) or str(error)
     return found

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_analytics import storage
 from airflow_provider_analytics.api.checks import refused
-from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.storage import (
     PRIVATE,
     SHARED,
     StoragePath,
+    file_errors,
     make_directory,
     names,
     new_token,
@@ -67,15 +67,8 @@ def storage_path(url: str, argument: str) -> StoragePath:
 def read_texts(
     url: str, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
 ) -> dict[str, str]:
-    """Return file names with their texts, for a small file or a folder; empty if it does not exist.
-
-    :param argument: name of the argument, for messages.
-    :param choose: takes a folder and its file names, and returns the names to read; None: a folder is not allowed.
-    :raises ValueError: if a file cannot be read, or is not UTF-8.
-    """
-    place = storage_path(url, argument)
-    with _converted_read_errors(url, argument):
-        return storage.read_texts(place, choose)
+    """Return file names with their texts, for a small file or a folder, see :func:`storage.read_texts`."""
+    return storage.read_texts(storage_path(url, argument), argument, choose)
 
 
 def names_in(url: str, argument: str) -> list[str]:
@@ -83,8 +76,9 @@ def names_in(url: str, argument: str) -> list[str]:
 
     :param argument: name of the argument, for messages.
     """
-    with _converted_read_errors(url, argument):
-        return names(storage_path(url, argument))
+    folder = storage_path(url, argument)
+    with file_errors("read", url, argument):
+        return names(folder)
 
 
 def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:
@@ -94,7 +88,7 @@ def write_text(url: str, argument: str, text: str, mode: int = SHARED) -> None:
     """
     place = storage_path(url, argument)
     with writing(url, argument):
-        make_parent(place, mode)
+        make_directory(place.parent, mode)
         put_bytes(place, text.encode(), new_token(datetime.now(UTC)), mode)
 
 
@@ -114,14 +108,15 @@ class SharedFile:
 
     def read(self) -> None:
         """Read the file again, and set :attr:`text` to its text, or to None if it does not exist."""
-        with _converted_read_errors(self.url, self._argument):
+        with file_errors("read", self.url, self._argument):
             self._stored = read_stored(self._place)
-            self.text = _decode(self._stored.content)
+            content = self._stored.content
+            self.text = None if content is None else content.decode("utf-8-sig")
 
     def write(self, text: str) -> bool:
         """Write the file atomically, unless another process has changed it; return whether it was written."""
         with writing(self.url, self._argument):
-            make_parent(self._place, PRIVATE)
+            make_directory(self._place.parent, PRIVATE)
             written = replace_stored(self._place, self._stored, text.encode(), new_token(datetime.now(UTC)))
         if written is None:
             return False
@@ -129,35 +124,5 @@ class SharedFile:
         return True
 
 
-@contextmanager
-def _converted_read_errors(url: str, argument: str) -> Iterator[None]:
-    try:
-        yield
-    except storage.UnreadableFileError as error:
-        raise ValueError(f"{argument}={error.path.url!r} cannot be read: {error}") from error
-    except (IsADirectoryError, PermissionError) as error:
-        raise ValueError(f"{argument}={url!r} cannot be read: {error.strerror or error}; allowed: a file") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{argument}={url!r} cannot be read: {error.reason}; allowed: a text file in UTF-8") from error
-    except OSError as error:
-        raise StorageError(f"The storage cannot read {argument}: {error.strerror or error}. File: {url}") from error
-
-
-@contextmanager
-def writing(url: str, argument: str) -> Iterator[None]:
-    """Convert the errors of a write to those of this package."""
-    try:
-        yield
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
-        raise ValueError(f"{argument}={url!r} cannot be written: {error.strerror or error}; allowed: a file") from error
-    except OSError as error:
-        raise StorageError(f"The storage cannot write {argument}: {error.strerror or error}. File: {url}") from error
-
-
-def _decode(content: bytes | None) -> str | None:
-    return None if content is None else content.decode("utf-8-sig")
-
-
-def make_parent(place: StoragePath, mode: int) -> None:
-    """Create the directory of a file with these permissions."""
-    make_directory(place.parent, mode)
+#: Converts the errors of a write to those of this package.
+writing = partial(file_errors, "write")

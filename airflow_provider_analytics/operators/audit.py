@@ -200,8 +200,8 @@ def audit_trail(
     if not folder_url:
         yield AuditTrail(None, "", {}, secrets, sources_of)
         return
-    from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path, writing
-    from airflow_provider_analytics.storage import PRIVATE, is_local
+    from airflow_provider_analytics.hooks.object_storage import storage_path, writing
+    from airflow_provider_analytics.storage import PRIVATE, is_local, make_directory
 
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
@@ -214,7 +214,7 @@ def audit_trail(
     stem = _NOT_IN_A_NAME.sub("_", f"{'-'.join(map(str, parts))}{iteration}-{ti.try_number}")
     file = folder / f"{stem}.jsonl"
     with writing(folder_url, "state_path"):
-        make_parent(file, PRIVATE)
+        make_directory(folder, PRIVATE)
         sink: Sink = _File(file, PRIVATE) if is_local(file) else _Parts(folder, stem)
     try:
         yield AuditTrail(sink, folder.url, who, secrets, sources_of)

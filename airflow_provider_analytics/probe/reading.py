@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -210,7 +209,7 @@ class LimitedReader:
 
     def _first_page(self) -> Page:
         try:
-            return self.client().operations.page(DEFAULT_QUERY)
+            return self.client().page(DEFAULT_QUERY)
         except UnexpectedResponseError:
             if self.transport.last is None:
                 raise
@@ -219,7 +218,7 @@ class LimitedReader:
             if len(keys) != 1:
                 raise
         self.extras = {"list_key": keys[0]}
-        return self.client().operations.page(DEFAULT_QUERY)
+        return self.client().page(DEFAULT_QUERY)
 
     def read_list(self, **filters: Unpack[ListFilters]) -> Attempt:
         """Read the list; if that fails, with other page parameters."""
@@ -281,10 +280,9 @@ class LimitedReader:
         """
         attempt = Attempt(extras)
         try:
-            with closing(self.client(extras).iter_websites(**filters)) as listing:
-                for record in islice(listing, at_most):
-                    attempt.rows.append(record)
-                attempt.proof = listing.proof
+            listing = self.client(extras).iter_websites(**filters)
+            attempt.rows.extend(islice(listing, at_most))
+            attempt.proof = listing.proof
         except AnalyticsError as error:
             attempt.error = error
         return attempt

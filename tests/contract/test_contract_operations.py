@@ -71,7 +71,7 @@ def test_paths_stand_below_the_base_url(root: str, client_with: Callable[..., An
         for slash in ("", "/", "//"):
             server.reset()
             client = client_with(base_url=f"{server.url}{slash}", api_key=server.api_key)
-            client.operations.create({"domain": "a.example"})
+            client.send_create("a.example", {})
             for operation in OPERATIONS:
                 do(client, operation)
             assert all(request.target.startswith(f"{root}{PREFIX}/") for request in server.requests)

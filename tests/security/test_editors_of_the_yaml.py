@@ -137,8 +137,8 @@ def plant(folder: Path, what: str) -> None:
         ("../secret", "a link that leads outside its folder"),
         ("/proc/self/environ", "a link that leads outside its folder"),
         ("/dev/zero", "a link that leads outside its folder"),
-        ("FIFO", "a device or a pipe; allowed: a regular file"),
-        ("large", f"too large; allowed: at most {MAX_TEXT_BYTES:,} bytes"),
+        ("FIFO", "a device or a pipe; allowed: a text file"),
+        ("large", f"too large: all files of a folder together may have {MAX_TEXT_BYTES:,} bytes"),
     ],
 )
 def test_only_files_of_the_folder_are_read(
@@ -151,7 +151,7 @@ def test_only_files_of_the_folder_are_read(
 ) -> None:
     plant(folder, what)
     assert main(["validate", str(folder)]) == main(["validate", str(folder / "b.yaml")]) == 1
-    assert capsys.readouterr().err.count(f"{folder / 'b.yaml'}: it is {problem}") == 2
+    assert capsys.readouterr().err.count(f"{folder / 'b.yaml'}' cannot be read: it is {problem}") == 2
     for path in (folder, folder / "b.yaml"):
         with pytest.raises(AirflowFailException, match=f"b.yaml' cannot be read: it is {problem}"):
             execute(PlanWebsitesOperator, config_path=str(path))

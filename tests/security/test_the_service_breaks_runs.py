@@ -57,11 +57,6 @@ def test_no_text_makes_it_raise(text: str | bytes, is_part: bool) -> None:
         secrets.finds(text)
 
 
-@pytest.mark.parametrize("charset", ["idna", "punycode", "unicode_escape", "undefined", "zlib", "x"])
-def test_no_charset_makes_it_raise(charset: str) -> None:
-    assert readable(b"xn--\\x \\N{no} " * 4000, content_type=f"text/plain; charset={charset}").startswith("xn--")
-
-
 # No database can store half of a pair.
 @pytest.mark.parametrize("hostile", [name for name in HOSTILE if name != "half of a pair"])
 def test_no_text_of_a_record_stops_a_snapshot(

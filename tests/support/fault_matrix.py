@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -44,27 +45,27 @@ class OutOfOrder:
 
     def __init__(self, chance: random.Random) -> None:
         self._random = chance
-        self._waiting: list[tuple[Future[Any], Callable[[int], Any], int]] = []
+        self._waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
         self.was_asked = False
 
     def __call__(self, **_: Any) -> OutOfOrder:
         return self
 
-    def submit(self, fetch: Callable[[int], Any], number: int) -> Future[Any]:
+    def submit(self, fetch: Callable[..., Any], *arguments: Any) -> Future[Any]:
         self.was_asked = True
         future = Answered(self)
-        self._waiting.append((future, fetch, number))
+        self._waiting.append((future, partial(fetch, *arguments)))
         return future
 
     def answer_one(self) -> None:
-        future, fetch, number = self._waiting.pop(self._random.randrange(len(self._waiting)))
+        future, fetch = self._waiting.pop(self._random.randrange(len(self._waiting)))
         try:
-            future.set_result(fetch(number))
+            future.set_result(fetch())
         except IncompleteListError as error:
             future.set_exception(error)
 
     def shutdown(self, **_: Any) -> None:
-        for future, _fetch, _number in self._waiting:
+        for future, _fetch in self._waiting:
             future.cancel()
         self._waiting.clear()
 
@@ -76,10 +77,10 @@ class Answered(Future[Any]):
         super().__init__()
         self._pool = pool
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def result(self, timeout: float | None = None) -> Any:
         while not self.done():
             self._pool.answer_one()
-        return super().exception()
+        return super().result()
 
 
 def still(server: Server, query: Mapping[str, str] = NO_QUERY) -> str | None:

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -166,7 +167,7 @@ class Server:
         order = {"sort_by": "id", "sort": "desc", **query}
         pages = max(1, -(-self.size // 100))
         has_numbers = self.key is not None and self.metadata != "none"
-        # Page 1 once more if nothing tells whether pages count from 0 or from 1.
+        # Page 1 once more if nothing tells that pages count from 1.
         tells = has_numbers and (self.echo == "right" or (self.links == "right" and self.size > 100))
         head = order != ORDER_OF_A_HEAD
         if not has_numbers or self.total == "absent":
@@ -225,16 +226,12 @@ def sample(count: int, seed: int) -> list[Server]:
     return random.Random(seed).sample(list(servers()), count)
 
 
-def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[[dict[str, str]], dialect.Page]:
+def page_function(serve: Callable[[Mapping[str, str]], bytes]) -> Callable[..., dialect.Page]:
     """Return what ``Listing`` fetches pages with, for a server that is a function."""
 
-    def fetch(query: dict[str, str]) -> dialect.Page:
+    def fetch(query: dict[str, str], unwanted: Event | None = None) -> dialect.Page:
         head = {"Content-Type": "application/json"}
-        answer = dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), "")
-        page = dialect.page(answer)
-        for row in page.rows:
-            dialect.website_id(row, answer)
-        return page
+        return dialect.page(dialect.Answer("GET", "/api/v1/websites", 200, head, serve(query), ""))
 
     return fetch
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_analytics.api.client import AnalyticsClient
+from airflow_provider_analytics.api import dialect
+from airflow_provider_analytics.api.client import AnalyticsClient, website_path
 
 #: Every path of the interface begins so.
 PREFIX = "/api/v1"
@@ -42,6 +43,17 @@ class Operation:
         return f"{PREFIX}{self.path.format(id=website_id)}{self.query}"
 
 
+def update(client: AnalyticsClient, website_id: object, **form: str) -> Any:
+    """Send one update, without the reads around it."""
+    return write(client, client.settings.update_method, website_path(str(website_id)), form)
+
+
+def write(client: AnalyticsClient, method: str, path: str, form: Mapping[str, str] | None = None) -> Any:
+    """Send one write, and return the record of the answer, if it is no delete."""
+    record = dialect.record_or_none(client.transport.request(method, path, form=form))
+    return None if method == "DELETE" else record
+
+
 _TABLE = (
     Operation(
         "list", ("GET",), "/websites",
@@ -51,14 +63,16 @@ _TABLE = (
     Operation("show", ("GET",), "/websites/{id}", lambda client, website_id: client.get_website(website_id)),
     Operation(
         "create", ("POST",), "/websites",
-        lambda client, website_id: client.operations.create({"domain": "new.example"}), form=b"domain=new.example",
+        lambda client, website_id: write(client, "POST", "/websites", {"domain": "new.example"}),
+        form=b"domain=new.example",
     ),
     Operation(
         "update", ("PATCH", "PUT"), "/websites/{id}",
-        lambda client, website_id: client.operations.update(str(website_id), {"email": "1"}), form=b"email=1",
+        lambda client, website_id: update(client, website_id, email="1"), form=b"email=1",
     ),
     Operation(
-        "delete", ("DELETE",), "/websites/{id}", lambda client, website_id: client.operations.delete(str(website_id))
+        "delete", ("DELETE",), "/websites/{id}",
+        lambda client, website_id: write(client, "DELETE", website_path(website_id)),
     ),
     Operation("account", ("GET",), "/account", lambda client, website_id: client.get_account()),
 )  # fmt: skip

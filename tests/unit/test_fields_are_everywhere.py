@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import contract_table
 import pytest
+from reference import signature_of
 
 from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.api.client import Written
@@ -76,7 +77,7 @@ class Recorder:
 
 
 def annotation(function: Callable[..., Any], argument: str) -> str:
-    return str(inspect.signature(inspect.unwrap(function)).parameters[argument].annotation)
+    return str(signature_of(inspect.unwrap(function)).parameters[argument].annotation)
 
 
 def type_of(field: Field) -> str:

@@ -17,12 +17,12 @@ from typing import Any
 import contract_table
 import pytest
 from operations import OPERATIONS
+from reference import signature_of
 from wire_client import client_of
 
 import airflow_provider_analytics
 from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.api.fields import ListFilters
-from airflow_provider_analytics.api.operations import Operations
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.guards import GUARDS
@@ -46,7 +46,7 @@ def page(name: str) -> str:
 
 
 def parameters(function: Callable[..., object]) -> set[str]:
-    return set(inspect.signature(function).parameters)
+    return set(signature_of(function).parameters)
 
 
 def documented(thing: object) -> set[str]:
@@ -70,25 +70,24 @@ def test_a_list_parameter_is_known_to(place: str, name: str) -> None:
     assert name in PLACES_OF_A_LIST_PARAMETER[place]()  # type: ignore[operator]
 
 
-OPERATION_NAMES = sorted(name for name in vars(Operations) if not name.startswith("_"))
-#: Operation to the name that the interface and the hook have for it.
+#: Operation to the name that the hook has for it.
 IN_THE_HOOK = {
-    "page": "list_websites", "show": "get_website", "create": "create_website", "update": "update_website",
+    "list": "list_websites", "show": "get_website", "create": "create_website", "update": "update_website",
     "delete": "delete_website", "account": "get_account",
 }  # fmt: skip
-IN_ROUTES = {"page": "list"}
+IN_THE_SANDBOX = {operation for operation, _, _ in ROUTES}
 PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
     "this test": lambda name: name in IN_THE_HOOK,
     "the hook": lambda name: hasattr(AnalyticsHook, IN_THE_HOOK.get(name, "?")),
     "an operator": lambda name: (
         f"{IN_THE_HOOK.get(name, '?').title().replace('_', '')}Operator" in page("operators.md")
     ),
-    "the sandbox": lambda name: IN_ROUTES.get(name, name) in {operation for operation, _, _ in ROUTES},
-    "tests/support/operations.py": lambda name: IN_ROUTES.get(name, name) in OPERATIONS,
+    "the sandbox": lambda name: name in IN_THE_SANDBOX,
+    "tests/support/operations.py": lambda name: name in OPERATIONS,
 }
 
 
-@pytest.mark.parametrize("name", OPERATION_NAMES)
+@pytest.mark.parametrize("name", sorted({*OPERATIONS, *IN_THE_SANDBOX}))
 @pytest.mark.parametrize("place", PLACES_OF_AN_OPERATION)
 def test_an_operation_is_known_to(place: str, name: str) -> None:
     assert PLACES_OF_AN_OPERATION[place](name)

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from list_model import AXES, ORDERS, Server, page_function
 
-from airflow_provider_analytics.api import listing as listing_module
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.listing import Listing, read_again
 from airflow_provider_analytics.exceptions import IncompleteListError
@@ -43,13 +42,13 @@ def test_every_case_holds(group: str) -> None:
 def test_the_moving_lists_fail_without_a_part_of_the_proof(
     part: str, kind: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing_module._Reading, part, lambda *_: [])
+    monkeypatch.setattr(Listing, part, lambda *_: [])
     assert any(fault_matrix.MOVES[f"{order}, {kind}"].try_once(seed)[0] for seed in range(5000))
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_capped_rows_fail_without_the_other_end(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_module._Reading, "_check_other_end", lambda reading: None)
+    monkeypatch.setattr(Listing, "_check_other_end", lambda reading: None)
     assert fault_matrix.run([case for case in _GROUPS["capped rows"] if case[1] == order])[1]
 
 
@@ -100,10 +99,9 @@ def test_no_list_that_stands_still_is_published_in_part(server: Server, order: d
         (Server(size=250, per_page="ignored"), "newest first", 2),
         (Server(size=250, per_page=25), "newest first", 12),
         (Server(size=0, key=None, metadata="none"), "newest first", 2),
-        # Page 1 once more, to see whether pages count from 0.
+        # Page 1 once more, to see whether pages count from 1.
         (Server(size=1, key=None, metadata="none"), "newest first", 5),
         (Server(size=250, key=None, metadata="none"), "newest first", 9),
-        (Server(size=250, page="from 0", key=None, metadata="none"), "newest first", 8),
         (Server(size=251, echo="absent"), "newest first", 6),
         (Server(size=100, page="ignored", key=None, metadata="none"), "newest first", 5),
     ],
@@ -134,6 +132,9 @@ def test_requests_are_the_arithmetic_minimum(server: Server, order: str, request
         (Server(total="kept", deleted_every=50, size=99), "total"),
         (Server(echo="wrong"), "page number"),
         (Server(sort="ignored", total="absent"), "sort order"),
+        # From 0, page 2 is the third one: in both directions, the second of three would be missing.
+        (Server(page="from 0", key=None, metadata="none", size=300), "page number"),
+        (Server(page="from 0", total="capped", echo="absent", per_page=25, size=125), "page number"),
     ],
     ids=str,
 )
@@ -375,20 +376,6 @@ def test_a_page_with_rows_of_earlier_pages_is_a_list_that_moved(second: list[int
     assert (caught.value.check, caught.value.moved) == (check, True)
 
 
-def test_there_is_a_ceiling_on_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_module, "MAX_PAGES", 12)
-    asked = 0
-
-    def endless(query: dict[str, str]) -> Page:
-        nonlocal asked
-        asked += 1
-        return Page(rows(asked))
-
-    with pytest.raises(IncompleteListError, match="no end after 12 pages"):
-        list(Listing(endless, {}, "page"))
-    assert asked == 12
-
-
 def test_nothing_is_yielded_behind_the_point_where_the_proof_fails_and_no_proof_is_given() -> None:
     pages = [Page(rows(*range(200, 100, -1)), 200, 1), Page(rows(*range(100, 0, -1)), 199, 2)]
     listing = Listing(scripted(pages)[0], {}, "page")
@@ -396,7 +383,7 @@ def test_nothing_is_yielded_behind_the_point_where_the_proof_fails_and_no_proof_
     with pytest.raises(IncompleteListError):
         got.extend(row["id"] for row in listing)
     assert listing.proof is None
-    assert list(listing) == []
+    assert got == [*range(200, 100, -1)]
 
 
 def test_memory_grows_by_ids_only() -> None:

@@ -159,6 +159,23 @@ def test_two_creates_at_the_same_time_are_not_both_green(analytics_sandbox: Sand
         CreateWebsiteOperator(task_id="t", domain="new.example").execute({})
 
 
+def test_more_websites_than_a_page_between_two_creates_do_not_hide_the_first(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analytics_sandbox.configure(allow_duplicates=True)
+    analytics_sandbox.add_website("old.example")
+    create = AnalyticsClient.send_create
+
+    def raced(self: AnalyticsClient, domain: str, settings: Any) -> dict[str, Any] | None:
+        analytics_sandbox.add_website(domain)
+        analytics_sandbox.seed(120)
+        return create(self, domain, settings)
+
+    monkeypatch.setattr(AnalyticsClient, "send_create", raced)
+    with pytest.raises(DomainError, match=r"2 websites have the domain 'new\.example': ids 2, 123"):
+        client.ensure_website("new.example")
+
+
 @pytest.mark.usefixtures("second_writer")
 @pytest.mark.parametrize("if_exists", ["skip", "update", "fail"])
 def test_a_domain_that_was_taken_meanwhile_exists(analytics_sandbox: SandboxServer, if_exists: str) -> None:

@@ -231,7 +231,7 @@ def test_refusals_do_not_use_up_the_retries_of_failures() -> None:
 def test_a_create_is_repeated_after_429_and_not_after_503() -> None:
     created = http(201, {"data": WEBSITE})
     with RawServer([http(429)] * 10 + [created]) as server, client_of(server.url) as client:
-        assert client.operations.create({"domain": "new.example"}) == WEBSITE
+        assert client.send_create("new.example", {}) == WEBSITE
         assert server.sent == ["POST /api/v1/websites"] * 11
     with RawServer([http(503), created]) as server, client_of(server.url) as client:
         with pytest.raises(AmbiguousWriteError):

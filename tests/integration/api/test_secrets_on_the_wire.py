@@ -32,8 +32,6 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "JSON": lambda text: json.dumps(text),
     "JSON, not ASCII": lambda text: json.dumps(text, ensure_ascii=False),
     "JSON as PHP writes it": lambda text: json.dumps(text).replace("/", "\\/"),
-    "JSON as Go writes it": lambda text: json.dumps(text)
-    .replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
     "HTML": html.escape,
     "HTML, quotes as PHP writes them": lambda text: html.escape(text, quote=False)
     .replace("'", "&#039;").replace('"', "&quot;"),

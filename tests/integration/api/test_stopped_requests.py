@@ -313,14 +313,13 @@ def stopped_while_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED = http(503, headers=[("Retry-After", "50")])
-USED_UP = http(200, {"data": WEBSITE}, headers=[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "50")])
 
 
 @pytest.mark.usefixtures("stopped_while_waiting")
 @pytest.mark.parametrize(
     ("reply", "settings"),
-    [(REFUSED, {}), (USED_UP, {}), (RECORD, {"requests_per_minute": 2})],
-    ids=["Retry-After", "a limit that is used up", "requests_per_minute"],
+    [(REFUSED, {}), (RECORD, {"requests_per_minute": 2})],
+    ids=["Retry-After", "requests_per_minute"],
 )
 def test_a_wait_before_a_read_ends(reply: bytes, settings: dict[str, Any]) -> None:
     with RawServer([reply]) as server, client_of(server.url, **settings) as client, soon():

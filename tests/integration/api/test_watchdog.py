@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import pytest
 from certificates import Authority
+from operations import update
 from raw_server import RawServer, Reply, Request, http
 from wire_client import KEY, WEBSITE
 
@@ -62,7 +63,7 @@ class Hanging:
     def call(self, client: AnalyticsClient) -> Any:
         """Send a request that reaches the phase; the body of an update is far larger than the buffers of sockets."""
         if self.phase == "send":
-            return client.operations.update("7", {"exclude_params": "x" * 40_000_000})
+            return update(client, 7, exclude_params="x" * 40_000_000)
         if self.phase == "reused connection":
             client.get_website(7)
         return client.get_website(7)
@@ -230,7 +231,7 @@ def test_a_watchdog_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     with RawServer(respond) as server:
         settings = Settings(base_url=server.url, api_key=KEY, timeout=LONG)
         with AnalyticsClient(settings, Transport(settings)) as client, soon():
-            assert client.operations.update("7", {"email": "1"}) == WEBSITE
+            assert update(client, 7, email="1") == WEBSITE
             with pytest.raises(StoppedError):
                 client.get_website(7)
 
@@ -261,23 +262,9 @@ def test_no_thread_and_no_descriptor_is_left() -> None:
         with AnalyticsClient(settings, Transport(settings)) as client:
             for website_id in range(number):
                 with suppress(AnalyticsError):
-                    client.operations.update(str(website_id), {"email": "1"})
+                    update(client, website_id, email="1")
         for thread in watchdogs():
             thread.join(LONG)
         assert watchdogs() == []
         # The server may still have to close some of its connections.
         assert descriptors() < before + number / 4
-
-
-def test_a_request_that_takes_long_is_in_the_log(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    monkeypatch.setattr("airflow_provider_analytics.api.stopping.SLOW_SECONDS", 0.0)
-    with RawServer([Reply(then="hang")]) as server:
-        settings = Settings(base_url=server.url, api_key=KEY, timeout=1, max_retries=0)
-        with AnalyticsClient(settings) as client, pytest.raises(AnalyticsConnectionError):
-            client.get_account()
-    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("Waiting for ")]
-    assert said
-    assert set(said) <= {f"Waiting for GET /api/v1/account: {seconds} s so far" for seconds in (0, 1)}

@@ -56,7 +56,7 @@ def test_validate_refuses_what_is_no_file(tmp_path: Path, capsys: Capture) -> No
         "there is no such file or folder",
         "there is no *.yaml file in this folder; allowed: a folder with at least one",
         "invalid start byte; allowed: a text file in UTF-8",
-        "Is a directory; allowed: a file that can be read",
+        "Is a directory; allowed: a text file in UTF-8",
     ]
 
 

@@ -17,7 +17,6 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
 from airflow_provider_analytics.hooks import analytics
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
 @pytest.fixture
@@ -109,50 +108,6 @@ def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
         assert in_a_fork(lambda: stop_a_request(hook)).startswith("StoppedError")
         forked.set()
         assert mine.result(30) == {"id": 1}
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-@pytest.mark.parametrize("read", [1, 150, 950])
-def test_an_iterator_that_is_half_read_is_refused_in_a_forked_process(
-    connect: Any, analytics_sandbox: SandboxServer, read: int
-) -> None:
-    analytics_sandbox.seed(1000)
-    with connect(analytics_sandbox.url, password=analytics_sandbox.api_key) as hook:
-        half_read = hook.iter_websites()
-        ids = [next(half_read)["id"] for _ in range(read)]
-        assert in_a_fork(lambda: str(list(half_read))).startswith(
-            "RuntimeError('Another process reads this list of websites"
-        )
-        # A new one is read, and the parent goes on with its own.
-        assert in_a_fork(lambda: str(len(hook.list_websites()))) == "1000"
-        ids += [website["id"] for website in half_read]
-        assert len(set(ids)) == len(ids) == 1000
-        assert half_read.proof is not None
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-def test_a_process_that_forks_while_a_thread_connects_does_not_wait_for_that_thread(
-    connect: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connecting, forked = threading.Event(), threading.Event()
-    get_connection = AnalyticsHook.get_connection
-
-    def slow(connection_id: str) -> Any:
-        if threading.current_thread() is thread:
-            connecting.set()
-            forked.wait(30)
-        return get_connection(connection_id)
-
-    with RawServer(echo) as server, connect(server.url) as hook:
-        monkeypatch.setattr(hook, "get_connection", slow)
-        thread = threading.Thread(target=hook.get_website, args=(1,))
-        thread.start()
-        assert connecting.wait(30)
-        assert in_a_fork(lambda: str(hook.get_website(2))) == "{'id': 2}"
-        forked.set()
-        thread.join()
 
 
 def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ CONNECTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown_extra": ({"extra": {"time_out": 5}}, ["'time_out'", "did you mean 'timeout'"]),
     "ftp": ({"host": "ftp://stats.example.com"}, ["'ftp'", "allowed: https, http"]),
     "far_http": ({"host": "http://stats.example.com"}, ["in clear", "allow_insecure_http"]),
-    "sub_path": ({"host": "https://stats.example.com", "schema": "app"}, ["'https://stats.example.com/app'"]),
+    "sub_path": ({"host": "https://stats.example.com", "schema": "app"}, ["schema='app'", "in the Base URL"]),
     "two_ports": ({"host": "https://stats.example.com:1", "port": 2}, ["two different ports"]),
     "all_at_once": (
         {"host": "ftp://x", "password": "", "extra": {"timeout": 0, "pages": 1}},

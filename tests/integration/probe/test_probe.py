@@ -13,6 +13,7 @@ from typing import Any
 import look_alikes
 import pytest
 from look_alikes import KEY, LOOK_ALIKES, MARKER, LookAlike
+from operations import update
 from raw_server import RawServer, Reply, Request
 from zoo import Zoo
 
@@ -83,7 +84,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
     ({"ignored": ["page"]}, NO_PAGES, {}),
     ({"ignored": ["page"], "paginator": "simple"}, NO_PAGES, {}),
     ({"page_offset": 1}, NOTHING_COMPLETE, {}),
-    ({"current_page": "wrong"}, NOTHING_COMPLETE, {}),
+    ({"current_page": "wrong"}, {**NO_PAGES, **NO_FILTER}, {}),
     ({"current_page": "absent"}, {}, {}),
     ({"page_size_limit": 25}, {"per_page": "note"}, {}),
     ({"ignored": ["per_page"]}, {}, {}),
@@ -154,10 +155,10 @@ def populate(sandbox: Zoo, count: int) -> None:
     domains = ["new.example", "other.example"] if not sandbox.options.allow_duplicates else ["new.example"] * 2
     with AnalyticsClient(settings_of(sandbox)) as client:
         for domain in domains[:count]:
-            client.operations.create({"domain": domain, "exclude_ips": "192.0.2.1\n198.51.100.7\n2001:db8::1"})
-            client.operations.update(str(sandbox.websites()[-1]["id"]), {"favorite": "1"})
+            client.send_create(domain, {"exclude_ips": ("192.0.2.1", "198.51.100.7", "2001:db8::1")})
+            update(client, sandbox.websites()[-1]["id"], favorite="1")
         if sandbox.options.deletes == "mark":
-            client.operations.delete(str(sandbox.websites()[0]["id"]))
+            client.send_delete(str(sandbox.websites()[0]["id"]))
     sandbox.clear_requests()
 
 

@@ -150,13 +150,12 @@ def test_of_many_writers_on_one_disk_none_writes_over_another(tmp_path: Path) ->
     assert SharedFile(url, "state_path").text == str(writers * times)
 
 
-def test_who_hung_while_it_wrote_does_not_write_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others have stopped to wait for its lock."""
+def test_a_file_that_a_killed_process_was_creating_does_not_exist_yet(tmp_path: Path) -> None:
+    (tmp_path / "file.json").touch()
     file = SharedFile(str(tmp_path / "file.json"), "state_path")
-    assert file.write("before")
-    monkeypatch.setattr("airflow_provider_analytics.storage.LOCK_SECONDS", 0.0)
-    assert not file.write("after")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file.json", "before")]
+    assert file.text is None
+    assert file.write("after")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file.json", "after")]
 
 
 @pytest.mark.slow  # what speaks S3, on both sides, takes seconds to load

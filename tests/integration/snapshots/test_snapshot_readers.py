@@ -249,10 +249,7 @@ class WithoutPrivacy:
         self._listing = listing
 
     def __iter__(self) -> Any:
-        return self
-
-    def __next__(self) -> Any:
-        return {**next(self._listing), "privacy": None}
+        return ({**record, "privacy": None} for record in self._listing)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._listing, name)

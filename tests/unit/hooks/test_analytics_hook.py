@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import BaseHook
 from airflow_versions import needs_the_form_of_the_hook, needs_the_form_of_the_provider_info, needs_wtforms
+from reference import signature_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsConfigError
@@ -47,7 +48,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize(("name", "arguments"), METHODS.items(), ids=METHODS)
 def test_signature(name: str, arguments: tuple[str, str]) -> None:
-    parameters = list(inspect.signature(getattr(AnalyticsHook, name)).parameters.values())[1:]
+    parameters = list(signature_of(getattr(AnalyticsHook, name)).parameters.values())[1:]
     assert [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == arguments[0].split()
     assert [p.name for p in parameters if p.kind is p.KEYWORD_ONLY] == arguments[1].split()
     assert len(parameters) == len(" ".join(arguments).split())

@@ -228,8 +228,6 @@ def test_a_client_certificate_in_one_file_or_two(tmp_path: Path) -> None:
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
     for value in (str(both), f"{certificate}, {key}"):
         assert settings_of(extra={"client_cert": value}).client_cert == value
-    (problem,) = problems_of(extra={"client_cert": str(certificate)})
-    assert "cannot be used" in problem
 
 
 @pytest.mark.parametrize("blank", [" ", "\n", "\t "])
@@ -263,10 +261,8 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"host": "http://localhost.example.com"}, ["in clear"]),
     ({"host": "http://127.0.0.1.example.com"}, ["in clear"]),
     ({"host": "https://stats.example.com:8443", "port": 443}, ["8443", "443", "two different ports"]),
-    ({"schema": "app"}, ["schema='app'", "'https://stats.example.com/app'"]),
-    ({"schema": "/a/b/"}, ["'https://stats.example.com/a/b'"]),
-    ({"schema": "https", "host": "stats.example.com"}, ["schema='https'", "'https://stats.example.com'"]),
-    ({"schema": "http", "host": "https://127.0.0.1:8000/"}, ["'http://127.0.0.1:8000'"]),
+    ({"schema": "app"}, ["schema='app'", "a sub-path belong in the Base URL"]),
+    ({"schema": "https", "host": "stats.example.com"}, ["schema='https'", "the scheme"]),
     ({"password": None}, ["API key", "missing"]),
     ({"password": ""}, ["API key", "missing"]),
     ({"password": " \n"}, ["API key", "missing"]),
@@ -296,8 +292,6 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"extra": {"max_retries": "inf"}}, ["max_retries='inf'", "whole number"]),
     ({"extra": {"requests_per_minute": 1}}, ["requests_per_minute=1", "2 to 100000"]),
     ({"extra": {"verify": "/no/such/file"}}, ["verify='/no/such/file'", "true, false"]),
-    ({"extra": {"verify": __file__}}, [f"verify={__file__!r}", "no certificate", "a CA bundle in PEM format"]),
-    ({"extra": {"client_cert": __file__}}, [f"client_cert={__file__!r}", "cannot be used", "PEM format"]),
     ({"host": "https://https://stats.example.com"}, ["not a URL"]),
     ({"host": "https://stats.example.com/api/v1/websites"}, ["/api/v1", "remove it"]),
     ({"password": "Bearer k3y"}, ["API key", "begins with 'Bearer'"]),
@@ -309,11 +303,8 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"extra": {"proxies": ["http://proxy:3128"]}}, ["proxies", "JSON object"]),
     ({"extra": {"proxies": {"https": None}}}, ["proxies", "'https'", "JSON object"]),
     ({"extra": {"proxies": {"ftp": "http://proxy:3128"}}}, ["proxies", "'ftp'"]),
-    (
-        {"extra": {"client_cert": "/no/such.pem"}},
-        ["client_cert='/no/such.pem' cannot be used: No such file"],
-    ),
-    ({"extra": {"client_cert": f"{__file__},/no/key"}}, ["/no/key' cannot be used"]),
+    ({"extra": {"client_cert": "/no/such.pem"}}, ["client_cert='/no/such.pem' is not allowed", "PEM format"]),
+    ({"extra": {"client_cert": f"{__file__},/no/key"}}, ["/no/key' is not allowed"]),
     ({"extra": {"client_cert": 3}}, ["client_cert=3", "text"]),
     ({"extra": {"headers": "X-Pass: a"}}, ["headers", "JSON object"]),
     ({"extra": {"headers": {"X Pass": "a"}}}, ["headers", "'X Pass'", "name"]),
