@@ -46,7 +46,7 @@ BREAKS = [
     Break(
         "A list is complete",
         "api.listing",
-        "if not end.keys() <= self.ids.keys() or (self.ids and last not in end):",
+        "if not end.keys() <= self._ids.keys() or (self._ids and last not in end):",
         "if False:",
         ("integration/api/test_deleted_rows.py", "a_total_that_leaves_out_deleted"),
     ),
@@ -158,7 +158,7 @@ BREAKS = [
     Break(
         "A snapshot is complete or does not exist",
         "snapshots.catalog",
-        "        if not exists(partition.success):\n            return None\n",
+        "        if not self.is_published:\n            return None\n",
         "",
         ("unit/snapshots/test_snapshot_publish.py", ""),
     ),
@@ -172,7 +172,7 @@ BREAKS = [
     Break(
         "Secrets are not disclosed",
         "readable",
-        "    text = _mask(text, least)\n    if breaks",
+        "    text = _mask(text, is_part)\n    if breaks",
         "    if breaks",
         ("security/test_the_service_shows_the_key.py", ""),
     ),
