@@ -210,8 +210,11 @@ def read_texts(
         with file_errors("read", file.url, argument):
             try:
                 content = _read_at_most(file, left)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
+            except FileNotFoundError:
+                # A file of a folder must not be missing without a word, such as a link whose target was renamed.
+                if file is place:
+                    break
+                raise
             left -= len(content)
             texts[file.name] = content.decode("utf-8-sig")
     return texts
@@ -367,15 +370,16 @@ def _replace_local(target: Path, seen: bytes | None, content: bytes, token: str)
     return True
 
 
-def put_file(source: Path, target: StoragePath, token: str) -> None:
+def put_file(source: Path, target: StoragePath, token: str, mode: int = SHARED) -> None:
     """Copy a local file to storage atomically: it becomes visible complete or not at all.
 
     :param token: unique part for the name of the temporary file.
+    :param mode: permissions of the file on a local disk.
     """
     if not is_local(target):
         target.fs.put_file(str(source), target.path)
         return
-    with source.open("rb") as content, _replacement_of(Path(target.path), token) as file:
+    with source.open("rb") as content, _replacement_of(Path(target.path), token, mode) as file:
         shutil.copyfileobj(content, file, 1 << 20)
 
 

@@ -28,7 +28,11 @@ from airflow_provider_analytics.operators.websites_as_code import CheckDriftOper
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
+    default_args={
+        "retries": 2,
+        "retry_delay": pendulum.duration(minutes=5),
+        "execution_timeout": pendulum.duration(hours=2),
+    },
     tags=["analytics", "example"],
     doc_md=__doc__,
 )

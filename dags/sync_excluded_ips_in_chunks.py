@@ -30,7 +30,11 @@ CHUNKS = 8
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 2, "retry_delay": pendulum.duration(minutes=5)},
+    default_args={
+        "retries": 2,
+        "retry_delay": pendulum.duration(minutes=5),
+        "execution_timeout": pendulum.duration(hours=2),
+    },
     params={
         "dry_run": Param(False, type="boolean", description="Only plan, send nothing"),
         "accept": Param(

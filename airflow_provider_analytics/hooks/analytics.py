@@ -15,7 +15,7 @@ from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, U
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.api.stats import METRICS_PREFIX, TIMERS
 from airflow_provider_analytics.api.transport import Transport
-from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError
+from airflow_provider_analytics.exceptions import AnalyticsConfigError, AnalyticsError, StoppedError
 from airflow_provider_analytics.get_provider_info import CONNECTION_TYPE
 from airflow_provider_analytics.hooks.connection import settings_from_connection
 from airflow_provider_analytics.readable import readable
@@ -261,6 +261,8 @@ class AnalyticsHook(BaseHook):
                 reader.begin()
         except AnalyticsConfigError as error:
             return False, str(AnalyticsConfigError(error.problems, "this connection"))
+        except StoppedError:
+            return False, f"The service did not respond within {MAX_SECONDS_OF_A_TEST:.0f} s: {settings.base_url}"
         except AnalyticsError as error:
             return False, str(error)
         summary = readable(as_line(reader), None)

@@ -79,7 +79,8 @@ def settings_from_connection(connection: ConnectionLike, conn_id: str) -> Settin
 
 def _proxies_problem(settings: Settings) -> str:
     # To this machine, http is allowed; a proxy is another machine.
-    if not settings.proxies or settings.allow_insecure_http or settings.base_url.startswith("https://"):
+    is_used = any(not scheme.startswith("https") for scheme in settings.proxies)
+    if not is_used or settings.allow_insecure_http or settings.base_url.startswith("https://"):
         return ""
     return (
         f"Base URL {settings.base_url!r} with the extra proxies would send the key to the proxy in clear text; "

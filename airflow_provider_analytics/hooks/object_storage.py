@@ -45,9 +45,11 @@ def storage_path(url: str, argument: str) -> StoragePath:
     :raises ValueError: for a relative path, which would depend on the working directory of the worker. Also for a
         scheme that no installed provider registers; the message contains the package that does.
     """
-    if "://" not in url and not url.startswith("/"):
-        raise refused(argument, url, "a URL such as s3://bucket/path, or /path")
     scheme, separator, rest = url.partition("://")
+    host, slash, inside = rest.partition("/")
+    host = host.rpartition("@")[2]  # Airflow treats everything before an "@" as a connection id
+    if (scheme == "file" and host) or not (separator or url.startswith("/")):
+        raise refused(argument, url, "a URL such as s3://bucket/path or file:///path, or /path")
     try:
         path = StoragePath.of(ObjectStoragePath(url))
     except ValueError as error:
@@ -59,9 +61,7 @@ def storage_path(url: str, argument: str) -> StoragePath:
         raise ValueError(
             f"{argument}={url!r} cannot be used: Airflow has no file system for {scheme}:// here; {needs}"
         ) from None
-    host, slash, inside = rest.partition("/")
-    # Airflow treats everything before an "@" as a connection id.
-    return replace(path, url=f"{scheme}://{host.rpartition('@')[2]}{slash}{inside}") if separator else path
+    return replace(path, url=f"{scheme}://{host}{slash}{inside}") if separator else path
 
 
 def read_texts(

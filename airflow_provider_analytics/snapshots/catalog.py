@@ -329,6 +329,6 @@ def point_to_latest(dataset: Dataset) -> None:
             files=[file.path for file in manifest.files],
         )
         with storage_errors(f"write {dataset.latest}"):
-            put_bytes(dataset.latest, encode(latest), new_token(datetime.now(UTC)))
+            put_bytes(dataset.latest, encode(latest), new_token(datetime.now(UTC)), manifest.mode)
         if next(dataset.published(), None) == newest:
             return

@@ -171,7 +171,7 @@ def diff_snapshots(
         target = after.partition.about
         with storage_errors(f"write the changes to {target}"):
             make_directory(target)
-            put_file(lines, target / lines.name, new_token(datetime.now(UTC)))
+            put_file(lines, target / lines.name, new_token(datetime.now(UTC)), after.manifest.mode)
         return result | {
             "previous": previous_day.isoformat(),
             **counts,

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from airflow_provider_analytics.exceptions import StorageError
+from airflow_provider_analytics.storage import PRIVATE, SHARED
 
 #: Incremented if a reader of the previous version could misread a manifest; not for new keys alone.
 VERSION = 1
@@ -168,6 +169,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     replaced: Previous | None
     changes: str | None
     report: str | None
+
+    @property
+    def mode(self) -> int:
+        """Permissions of the files on a local disk: private if they contain addresses."""
+        return PRIVATE if self.exclude_ips_as == "keep" else SHARED
 
     @property
     def file_names(self) -> set[str]:

@@ -88,12 +88,12 @@ def publish(dataset: Dataset, manifest: Manifest, folder: Path, token: str) -> S
     }
     with storage_errors(f"write the snapshot to {partition.data}"):
         try:
-            make_directory(partition.about)
-            put_bytes(draft, content, token)
+            make_directory(partition.about, manifest.mode)
+            put_bytes(draft, content, token, manifest.mode)
             if data:
-                make_directory(partition.data)
+                make_directory(partition.data, manifest.mode)
             for target, file in files.items():
-                put_file(file, target, token)
+                put_file(file, target, token, manifest.mode)
             missing = [str(target) for target in files if not exists(target)]
             if missing:
                 raise StorageError(f"{', '.join(missing)} disappeared while the snapshot was written")  # noqa: TRY301
@@ -102,8 +102,8 @@ def publish(dataset: Dataset, manifest: Manifest, folder: Path, token: str) -> S
             raise
         try:
             replaced = read_bytes(partition.manifest)
-            put_bytes(partition.manifest, content, token)
-            put_bytes(partition.success, digest(content).encode(), token)
+            put_bytes(partition.manifest, content, token, manifest.mode)
+            put_bytes(partition.success, digest(content).encode(), token, manifest.mode)
         except BaseException:
             if not _may_contain(partition.manifest, content):
                 _remove_all([*files, draft])
@@ -120,7 +120,7 @@ def publish(dataset: Dataset, manifest: Manifest, folder: Path, token: str) -> S
             raise StorageError(f"another run published {manifest.snapshot_date} at the same time; its snapshot is kept")
         for target, file in files.items():
             if not exists(target):
-                put_file(file, target, token)
+                put_file(file, target, token, manifest.mode)
     return Snapshot(partition, manifest, digest(content))
 
 

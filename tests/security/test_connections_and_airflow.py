@@ -53,6 +53,7 @@ def test_no_proxy_gets_the_key_in_clear_text(host: str, scheme: str, connect: Ca
         assert proxy.requests == []
     assert host in str(caught.value)
     assert KEY not in str(caught.value)
-    connect(host, proxies={scheme: proxy.url}, allow_insecure_http=True)
-    with AnalyticsHook() as hook:
-        assert hook.client.settings.proxies == {scheme: proxy.url}
+    for extra in ({scheme: proxy.url}, {"https": proxy.url}):  # the second one is not used for http
+        connect(host, proxies=extra, allow_insecure_http=scheme in extra)
+        with AnalyticsHook() as hook:
+            assert hook.client.settings.proxies == extra

@@ -169,6 +169,18 @@ def test_a_link_within_the_folder_is_followed(folder: Path) -> None:
     assert main(["validate", str(folder)]) == main(["validate", str(folder / "c.yaml")]) == 0
 
 
+def test_a_file_of_the_folder_that_is_missing_is_no_deletion(
+    folder: Path, execute: Execute, analytics_sandbox: SandboxServer
+) -> None:
+    """A colleague renames the target of a link: the websites of that file must not be deleted."""
+    for number in range(20):
+        analytics_sandbox.add_website(f"{number}.example")
+    (folder / "b.yaml").symlink_to("renamed.yaml")
+    assert main(["validate", str(folder)]) == 1
+    with pytest.raises(AirflowFailException, match=r"b\.yaml' cannot be read: No such file or directory"):
+        execute(PlanWebsitesOperator, config_path=str(folder), prune=True, accept=["delete"])
+
+
 def test_no_problem_hides_another_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.yaml").write_text(
         "networks: send\nmodes: {exclude_ips: mrge}\ngroups: {shops: 7}\nwebsites:\n  a.example:\n"

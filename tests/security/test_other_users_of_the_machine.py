@@ -45,15 +45,22 @@ def test_lists_plans_and_audit_trails_are_for_their_owner(
     assert {found[name] for name in found.keys() - written} == {0o700}
 
 
-def test_snapshots_are_readable_as_the_umask_says(
-    serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute, tmp_path: Path
+@pytest.mark.parametrize(("how", "file", "folder"), [("keep", 0o600, 0o700), ("hash", 0o644, 0o755)])
+def test_snapshots_with_addresses_are_for_their_owner_as_lists_are(
+    how: str,
+    file: int,
+    folder: int,
+    serving: Callable[..., RawServer],
+    connect: Callable[..., None],
+    execute: Execute,
+    tmp_path: Path,
 ) -> None:
     with serving({"id": 1, "domain": "a.example"}) as server:
         connect(server.url)
-        execute(SnapshotWebsitesOperator, base_path=f"{tmp_path}/base")
+        execute(SnapshotWebsitesOperator, base_path=f"{tmp_path}/base", exclude_ips_as=how, report=True)
     found = modes(tmp_path)
-    assert {found[name] for name in found if (tmp_path / name).is_file()} == {0o644}
-    assert {found[name] for name in found if (tmp_path / name).is_dir()} == {0o755}
+    assert {found[name] for name in found if (tmp_path / name).is_file()} == {file}
+    assert {found[name] for name in found if (tmp_path / name).is_dir()} == {folder}
 
 
 def test_no_audit_trail_is_written_through_a_planted_link(

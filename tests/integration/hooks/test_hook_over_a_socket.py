@@ -126,6 +126,14 @@ def test_a_list_that_cannot_be_read_without_an_extra_is_told(
     assert "set the extra list_key to websites" in message
 
 
+def test_a_test_of_a_slow_service_says_so(
+    hook: AnalyticsHook, analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_analytics.probe.reading.MAX_SECONDS_OF_A_TEST", 0.2)
+    analytics_sandbox.fault("account", delay=30)
+    assert hook.test_connection() == (False, f"The service did not respond within 0 s: {analytics_sandbox.url}")
+
+
 def failed(hook: AnalyticsHook, sandbox: SandboxServer) -> str:
     """Press the Test button, and return the message of a failure; it never holds the key."""
     worked, message = hook.test_connection()

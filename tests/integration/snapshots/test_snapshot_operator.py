@@ -88,12 +88,12 @@ def test_airflow_tells_a_retry_from_another_run(
     analytics_sandbox.seed(3)
     tries: list[int] = []
 
-    def killed_once(target: StoragePath, content: bytes, token: str) -> None:
+    def killed_once(target: StoragePath, content: bytes, *rest: Any) -> None:
         if target.name in ("_manifest.json", "_SUCCESS"):
             tries.append(len(list(tmp_path.glob("websites/*/*"))))
             if len(tries) == 1:
                 raise RuntimeError("killed")
-        put_bytes(target, content, token)
+        put_bytes(target, content, *rest)
 
     monkeypatch.setattr(publish, "put_bytes", killed_once)
     monkeypatch.setattr(publish, "_remove_all", lambda *_: None)
@@ -117,10 +117,10 @@ def test_a_retry_leaves_nothing_of_a_try_that_was_killed(
         dag_run = SimpleNamespace(run_type="manual", run_after=TODAY)
         dag.get_task("snapshot").execute({"dag": dag, "dag_run": dag_run, "ti": ti, "outlet_events": OutletEvents()})
 
-    def killed(target: StoragePath, content: bytes, token: str) -> None:
+    def killed(target: StoragePath, content: bytes, *rest: Any) -> None:
         if target.name == "_manifest.json":
             raise KilledError
-        put_bytes(target, content, token)
+        put_bytes(target, content, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(publish, "put_bytes", killed)
@@ -185,6 +185,7 @@ def test_the_day_is_that_of_the_dags_time_zone(
     "arguments",
     [
         {"base_path": "relative/path"},
+        {"base_path": "file://host/path"},
         {"format": "xml"},
         {"compression": "rar"},
         {"exclude_ips_as": "hide"},

@@ -66,11 +66,11 @@ def test_of_two_runs_at_once_the_newer_day_is_the_latest(
 ) -> None:
     newer: list[Any] = []
 
-    def overtaken(target: StoragePath, content: bytes, token: str) -> None:
+    def overtaken(target: StoragePath, content: bytes, *rest: Any) -> None:
         if not newer:
             newer.append(None)
             newer[0] = take(base, make_websites(3), NOON + NIGHT)
-        put_bytes(target, content, token)
+        put_bytes(target, content, *rest)
 
     monkeypatch.setattr(catalog, "put_bytes", overtaken)
     take(base, make_websites(3))

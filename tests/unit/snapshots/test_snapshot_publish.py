@@ -403,8 +403,8 @@ def test_a_run_whose_file_disappears_leaves_none_of_the_others(
     before = contents(first)
     put_file = storage.put_file
 
-    def lost(source: Path, target: StoragePath, token: str) -> None:
-        put_file(source, target, token)
+    def lost(source: Path, target: StoragePath, *rest: Any) -> None:
+        put_file(source, target, *rest)
         if target.name.startswith("_changes"):
             base.fs.rm_file(target.path)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Callable
 from datetime import date, timedelta
@@ -62,6 +64,8 @@ def test_it_loads_nothing_and_runs_nothing_that_the_service_sent(
     assert text.count("<script>") == 1
     assert "<script src" not in text
     assert "default-src 'none'" in text
+    script = hashlib.sha256(re.findall("<script>(.*?)</script>", text, re.DOTALL)[0].encode())
+    assert f"script-src 'sha256-{base64.b64encode(script.digest()).decode()}'\"" in text  # and no other script
     assert not re.search(r"@import|url\((?!#)", text)
 
 
