@@ -123,7 +123,10 @@ class AnalyticsConfigError(AnalyticsError):
         self.remedy = f"Correct {self.source}."
 
 
-_RATE = "set the extra requests_per_minute, and parallel_requests if the limit is per second."
+_RATE = (
+    "set the extra requests_per_minute, and parallel_requests if the limit is per second. "
+    "If many tasks run at the same time, give them an Airflow pool."
+)
 #: Status to what happened, the recommended action, and the action needed before a retry.
 _TEXTS: Mapping[int, tuple[str, str, str]] = {
     401: ("API key rejected", "Correct the API key of the connection.", "correct the API key first"),
@@ -151,6 +154,7 @@ class AnalyticsApiError(AnalyticsError):
     :param errors: field name to messages, if the response contains fields.
     :param facts: further facts of the response, such as ``Retry-After 42 s``.
     :param is_blocked: whether it is a web page: a proxy, a firewall or a login refused the request, not the service.
+    :param is_limited: whether a limit of the rate refused the request: status 429, or 503 of nginx. It was not applied.
     """
 
     status: int
@@ -160,6 +164,7 @@ class AnalyticsApiError(AnalyticsError):
     errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     facts: Sequence[str] = ()
     is_blocked: bool = False
+    is_limited: bool = False
 
     def __post_init__(self) -> None:
         self.errors = {name: list(messages) for name, messages in self.errors.items()}
@@ -174,7 +179,7 @@ class AnalyticsApiError(AnalyticsError):
             remedy = f"Set the extra update_method to {_OTHER_METHODS[self.method]}."
             return f"The service does not accept {self.method}", remedy, ""
         other = "The service failed" if self.status >= 500 else "The service refused the request"
-        happened, remedy, before_retry = _TEXTS.get(self.status, (other, "", ""))
+        happened, remedy, before_retry = _TEXTS.get(429 if self.is_limited else self.status, (other, "", ""))
         if "favorite" in self.errors:
             remedy = "Set the extra boolean_format to the format of favorite: true/false or 1/0."
         return happened.format(fields=", ".join(sorted(self.errors)) or "a value"), remedy, before_retry

@@ -356,6 +356,11 @@ def is_html(answer: Answer) -> bool:
     return kind.startswith("text/html") or answer.body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
+def is_refused_by_nginx(answer: Answer) -> bool:
+    """Return whether nginx refused the request with its own page (``limit_req``), instead of passing it on."""
+    return answer.status == 503 and b"<hr><center>nginx" in answer.body
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of ``Retry-After``, given as seconds or as a date; None if it is missing or invalid."""
     value = headers.get("Retry-After", "").strip()

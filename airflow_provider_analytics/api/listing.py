@@ -431,8 +431,9 @@ class Listing(Iterable[Record]):
         before, after = _first(self._head.rows if self._head else ()), _first(others.values())
         total = (self.total or 0) + len(created)
         if second.total != total or before != after:
-            seen = f"{len(created)} websites were created. The total was {self.total}, and is {second.total}."
-            raise _list_changed("closing head", f"{seen} The newest of the others was {before}, and is {after}.")
+            grown = f"The total was {self.total}, is {second.total}, and {len(created)} new websites are listed."
+            newest = f" The newest of the others was {before}, and is {after}." if before != after else ""
+            raise _list_changed("closing head", f"{grown}{newest} Websites were deleted, or a replica is behind.")
         self.total = total
         return created
 

@@ -77,7 +77,7 @@ class RateLimiter:
                     turn, reason = free_at, f"requests_per_minute is {limit}"
                 self._sent_at.extend([turn] * requests)
         if turn - now > ANNOUNCED_FROM:
-            self._report(logging.INFO, f"Waiting {turn - now:.0f} s, until {until(turn - now)}: {reason}")
+            self.report(logging.INFO, f"Waiting {turn - now:.0f} s, until {until(turn - now)}: {reason}")
         if turn > now:
             self._sleep(turn - now, unwanted)
 
@@ -107,8 +107,6 @@ class RateLimiter:
         :param seconds: seconds to pause, if the service requests it.
         :param reason: the reason, for the log.
         """
-        if seconds > MAX_WAIT:
-            seconds = 0.0
         self.pause(seconds)
         with self._lock:
             now = self._clock()
@@ -116,9 +114,9 @@ class RateLimiter:
                 self._slowed_at = self._last_turn = now
                 self._interval = min(max(SLOWDOWN * self._interval, MIN_INTERVAL), MAX_INTERVAL)
         how = f"Waiting until {until(seconds)}" if seconds > ANNOUNCED_FROM else "Slowing down all requests"
-        self._report(logging.WARNING, f"{how}: {reason}")
+        self.report(logging.WARNING, f"{how}: {reason}")
 
-    def _report(self, level: int, message: str) -> None:
+    def report(self, level: int, message: str) -> None:
         """Log a message; for all threads together, at most one in :data:`REPORT_SECONDS`."""
         with self._lock:
             is_news = self._clock() >= self._reported_at + REPORT_SECONDS

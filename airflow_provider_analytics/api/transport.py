@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -49,8 +50,9 @@ from airflow_provider_analytics.readable import MIN_IN_DATA, Redactor, readable
 MAX_BODY_BYTES = 50 * 1024 * 1024
 #: Maximum duration of a request, as a multiple of ``timeout``, which limits each single read.
 MAX_TIMEOUTS = 10
-#: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF.
-FIRST_BACKOFF = 1.0
+#: Upper bound of the first backoff, in seconds; it doubles with every attempt, up to MAX_BACKOFF. A service that is
+#: deployed returns 502 for some seconds.
+FIRST_BACKOFF = 2.0
 MAX_BACKOFF = 30.0
 #: Seconds for which a request is repeated while the service refuses it, unless ``max_retries`` is 0. Limits such as
 #: that of Laravel count per minute, and other tasks may use up the next minute, too.
@@ -244,9 +246,10 @@ class Transport:
             self._limiter.passed()
             return answer
         error = _status_error(answer)
-        if _is_refusal(error):
+        pause = error.retry_after or 0.0
+        if _is_refusal(error) and pause <= MAX_WAIT:
             reason = f"{error.text} It is repeated for {REFUSED_SECONDS:.0f} s."
-            self._limiter.refused(began, error.retry_after or 0.0, reason)
+            self._limiter.refused(began, pause, reason)
         raise error
 
     def retried(
@@ -299,14 +302,10 @@ class Transport:
         return self.stopped or (unwanted is not None and unwanted.is_set())
 
     def _wait_to_retry(self, error: AnalyticsError, attempts: int, unwanted: Event | None) -> None:
-        seconds = random.uniform(0, min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1)))  # noqa: S311
-        log.info(
-            "Retrying in %.1f s (attempt %d of %d failed): %s",
-            seconds,
-            attempts,
-            self.settings.max_retries + 1,
-            error.text,
-        )
+        bound = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** (attempts - 1))
+        seconds = random.uniform(bound / 2, bound)  # noqa: S311
+        number = f"attempt {attempts} of {self.settings.max_retries + 1} failed"
+        self._limiter.report(logging.INFO, f"Retrying in {seconds:.1f} s ({number}): {error.text}")
         self.wait(seconds, unwanted)
 
     def _answer(self, request: _Request) -> Answer:
@@ -444,7 +443,8 @@ def _status_error(answer: Answer) -> AnalyticsError:
     if is_blocked:
         kind, message = AnalyticsApiError, ""
         facts.insert(0, f"page '{dialect.page_title(answer) or answer.excerpt(60)}'")
-    error = kind(status, answer.method, answer.path, message, errors, facts, is_blocked)
+    is_limited = status == HTTPStatus.TOO_MANY_REQUESTS or dialect.is_refused_by_nginx(answer)
+    error = kind(status, answer.method, answer.path, message, errors, facts, is_blocked, is_limited)
     if status in _REFUSALS or status >= 500:
         error.retry_after = dialect.retry_after(answer.headers)
     return error
@@ -453,14 +453,14 @@ def _status_error(answer: Answer) -> AnalyticsError:
 def may_have_been_applied(error: BaseException) -> bool:
     """Return whether the service may have applied the request that failed with this error.
 
-    Only two cases prove that it has not: the request never left this machine, or the service refused it with a 4xx
-    other than 408. A 5xx proves nothing, with or without ``Retry-After``: a proxy may return it after forwarding the
-    request.
+    Only three cases prove that it has not: the request never left this machine, the service refused it with a 4xx other
+    than 408, or nginx refused it with its own page. Any other 5xx proves nothing, with or without ``Retry-After``: a
+    proxy may return it after forwarding the request.
     """
     if isinstance(error, AnalyticsConnectionError):
         return error.sent
     if isinstance(error, AnalyticsApiError):
-        return error.status >= 500 or error.status == 408
+        return (error.status >= 500 and not error.is_limited) or error.status == 408
     return isinstance(error, UnexpectedResponseError)
 
 

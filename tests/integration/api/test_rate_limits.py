@@ -24,7 +24,12 @@ from airflow_provider_analytics.api.transport import REFUSED_SECONDS, Transport
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
-PAGE = b"<html><head><title>503 Service Temporarily Unavailable</title></head><body>nginx</body></html>"
+#: As nginx 1.22 sends it, without server_tokens.
+PAGE = (
+    b"<html>\r\n<head><title>503 Service Temporarily Unavailable</title></head>\r\n<body>\r\n"
+    b"<center><h1>503 Service Temporarily Unavailable</h1></center>\r\n<hr><center>nginx</center>\r\n"
+    b"</body>\r\n</html>\r\n"
+)
 WEBSITES = 100
 THREADS = 8
 
@@ -228,11 +233,12 @@ def test_refusals_do_not_use_up_the_retries_of_failures() -> None:
         assert client.get_website(7) == WEBSITE
 
 
-def test_a_create_is_repeated_after_429_and_not_after_503() -> None:
+def test_a_create_is_repeated_after_429_and_503_of_nginx_and_not_after_another_503() -> None:
     created = http(201, {"data": WEBSITE})
-    with RawServer([http(429)] * 10 + [created]) as server, client_of(server.url) as client:
-        assert client.send_create("new.example", {}) == WEBSITE
-        assert server.sent == ["POST /api/v1/websites"] * 11
+    for refusal in (http(429), http(503, PAGE, kind="text/html")):
+        with RawServer([refusal] * 10 + [created]) as server, client_of(server.url) as client:
+            assert client.send_create("new.example", {}) == WEBSITE
+            assert server.sent == ["POST /api/v1/websites"] * 11
     with RawServer([http(503), created]) as server, client_of(server.url) as client:
         with pytest.raises(AmbiguousWriteError):
             client.create_website("new.example")

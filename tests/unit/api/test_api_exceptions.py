@@ -54,6 +54,9 @@ def test_every_class_of_the_tree_is_tried() -> None:
     assert below(AnalyticsError) - {AnalyticsError} == {type(error) for error in ERRORS}
 
 
+POOL = "If many tasks run at the same time, give them an Airflow pool."
+
+
 @pytest.mark.parametrize(
     ("error", "status", "happened", "remedy"),
     [
@@ -70,7 +73,7 @@ def test_every_class_of_the_tree_is_tried() -> None:
             AnalyticsApiError,
             429,
             "The service limits the rate of requests",
-            "Set the extra requests_per_minute, and parallel_requests if the limit is per second.",
+            f"Set the extra requests_per_minute, and parallel_requests if the limit is per second. {POOL}",
         ),
         (AnalyticsApiError, 500, "The service failed", ""),
         (
@@ -78,7 +81,7 @@ def test_every_class_of_the_tree_is_tried() -> None:
             503,
             "The service failed",
             "If it limits the rate of requests, set the extra requests_per_minute, and parallel_requests if the limit "
-            "is per second.",
+            f"is per second. {POOL}",
         ),
         (AnalyticsApiError, 405, "The service does not accept PATCH", "Set the extra update_method to PUT."),
         (AnalyticsApiError, 418, "The service refused the request", ""),
