@@ -15,6 +15,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import public_api
 import reference
 import yaml
 
@@ -234,6 +235,7 @@ def contents() -> Iterator[tuple[Path, str]]:
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
     yield CHECKOUT / "docs" / "interface.md", contract_table.render()
     yield CHECKOUT / ".airflow-registry.yaml", registry()
+    yield CHECKOUT / "docs" / "reference" / "public_api.txt", public_api.render()
     for document in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):
         text = document.read_text(encoding="utf-8")
         filled = _BLOCK.sub(lambda found: found[1] + "\n".join(BLOCKS[found[2]]()) + "\n" + found[3], text)

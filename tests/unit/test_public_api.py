@@ -1,0 +1,20 @@
+"""The public surface is what ``docs/reference/public_api.txt`` says; a change of it is made on purpose."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import public_api
+import pytest
+from airflow_versions import needs_what_is_measured
+
+pytestmark = [pytest.mark.repository, needs_what_is_measured]
+
+FILE = Path(__file__).parents[2] / "docs" / "reference" / "public_api.txt"
+
+
+def test_the_public_surface_is_the_written_one() -> None:
+    written, found = FILE.read_text(encoding="utf-8").splitlines(), public_api.render().splitlines()
+    changes = "\n".join(difflib.unified_diff(written, found, "written", "found", lineterm="", n=0))
+    assert not changes, f"The public surface changed. Run make generate, and say so in CHANGELOG.md:\n{changes}"
