@@ -73,9 +73,8 @@ class Field:
     column: ClassVar[str | None] = "string"
     #: Values in the column of a snapshot, as Markdown; empty if the type of the column is enough.
     in_a_column: ClassVar[str] = ""
-    #: Allowed values in a file of websites, as Markdown and as JSON Schema.
+    #: Allowed values in a file of websites, as Markdown.
     in_a_file: ClassVar[str] = "text"
-    json_schema: ClassVar[dict[str, Any]] = {"type": "string"}
 
     def parse(self, value: object) -> Any:
         """Normalize a value of a user.
@@ -128,7 +127,6 @@ class Flag(Field):
     column = "integer"
     in_a_column = ": 0 or 1"
     in_a_file = "`true` or `false`"
-    json_schema: ClassVar = {"type": "boolean"}
 
     def parse(self, value: object) -> Any:
         """Return the flag as bool."""
@@ -153,7 +151,6 @@ class PrivacyFlag(Flag):
 
     in_a_column = ": 0 public, 1 private, 2 password"
     in_a_file = "`public`, `private` or `password`"
-    json_schema: ClassVar = {"enum": [setting.label for setting in Privacy]}
 
     def parse(self, value: object) -> str:
         """Return the label of a privacy given as enum member, number or name, any case.
@@ -205,21 +202,6 @@ class Lines(Field):
 
     in_a_column: ClassVar = ", an entry per line"
     in_a_file: ClassVar = "the whole list, or a text with an entry per line"
-    json_schema: ClassVar = {
-        "type": ["array", "string"],
-        "items": {
-            "type": ["string", "object"],
-            "additionalProperties": False,
-            "properties": {
-                "entry": {"type": "string", "description": "The entry."},
-                "owner": {"type": "string", "description": "Who asked for it."},
-                "until": {"description": "Its last day, YYYY-MM-DD, for a list in mode managed."},
-                "reason": {"type": "string", "description": "Why it is there, for readers of the file."},
-                "comment": {"type": "string", "description": "A comment that is sent with the entry when it is added."},
-            },
-        },
-        "pattern": r"\S",
-    }
 
     def parse(self, value: object) -> tuple[str, ...]:
         """Return the lines of a list, or of a text with an entry per line, with their comments.

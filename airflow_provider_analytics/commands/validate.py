@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_analytics.readable import readable
 
 if TYPE_CHECKING:
-    from airflow_provider_analytics.reconcile.desired import Problem
+    from airflow_provider_analytics.reconcile.yaml_values import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the problems; return 1 if there are any, and 0 otherwise."""
     # The process ends right after the file is read, and a large file creates millions of objects.
     gc.disable()
-    from airflow_provider_analytics.reconcile.websites_file import ProblemsError, parse_websites_files
+    from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
+    from airflow_provider_analytics.reconcile.yaml_values import ProblemsError
 
     problems: Sequence[Problem] = ()
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Entries
@@ -27,6 +27,7 @@ from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
+from airflow_provider_analytics.reconcile.yaml_values import Place, Problem
 
 MODES = ("merge", "replace", "managed")
 #: Characters of a line in an error.
@@ -35,26 +36,7 @@ _MAX_LINE = 60
 SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.column)
 
 
-class Place(NamedTuple):
-    """The place of a definition, for messages.
-
-    :param source: a file such as ``websites.yaml``, or ``config websites.www.example.com``.
-    :param line: line of the file, from 1; 0 if there is no file.
-    :param column: column of the line, from 1.
-    """
-
-    source: str
-    line: int = 0
-    column: int = 0
-
-    @property
-    def text(self) -> str:
-        """The place in messages, such as ``websites.yaml:12``."""
-        return f"{self.source}:{self.line}" if self.line else self.source
-
-
 _NOWHERE = Place("")
-Problem = tuple[Place, str]
 #: Returns the error for websites that cannot be planned.
 Refusal = Callable[[Sequence[Problem]], Exception]
 

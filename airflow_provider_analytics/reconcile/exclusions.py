@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.desired import Desired, Problem, Wanted
+from airflow_provider_analytics.reconcile.desired import Desired, Wanted
 from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Rows, scope_of
 from airflow_provider_analytics.reconcile.maintained import Listed, together
 from airflow_provider_analytics.reconcile.selection import (
@@ -20,6 +20,7 @@ from airflow_provider_analytics.reconcile.selection import (
     raise_unmatched,
 )
 from airflow_provider_analytics.reconcile.websites import Websites, read_websites
+from airflow_provider_analytics.reconcile.yaml_values import Problem
 
 _MAX_NAMED = 20
 

@@ -10,12 +10,13 @@ from airflow_provider_analytics.api.checks import refused_together
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import domain_key, matches, may_become
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.reconcile.desired import Desired, Place, Problem
+from airflow_provider_analytics.reconcile.desired import Desired
 from airflow_provider_analytics.reconcile.lists import Rows
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.websites import Websites
-from airflow_provider_analytics.reconcile.websites_file import WebsitesFile, check_key, problems_error
+from airflow_provider_analytics.reconcile.websites_file import WebsitesFile, check_key
+from airflow_provider_analytics.reconcile.yaml_values import Place, Problem, ProblemsError
 
 _NOWHERE = Place("the websites")
 
@@ -47,8 +48,8 @@ class WebsitesAsCode:
         """List field to domain to the entries of this run; none for a field that is not managed, or not any more."""
         return {
             name: {
-                domain_key(website.domain): website.listed[name].sources
-                for website in self.file.websites
+                key: website.listed[name].sources
+                for key, website in self.file.by_domain.items()
                 if name in self.managed and name in website.listed
             }
             for name in LINE_FIELDS
@@ -70,7 +71,7 @@ class WebsitesAsCode:
 
     def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
         """Return the desired state of each website."""
-        by_domain = {domain_key(website.domain): website for website in self.file.websites}
+        by_domain = self.file.by_domain
         found: dict[str, list[str]] = {}
         doomed, spared, nameless = set(), [], []
         for record in records:
@@ -107,7 +108,7 @@ class WebsitesAsCode:
         names = [website_of(record)[0] for record in records]
         idle = [one for one in self.file.protected if not any(matches(one, name) for name in names)]
         return Desired(
-            problems_error,
+            ProblemsError,
             by_domain={domain_key(one.domain): one for one in created} if self.only_missing else by_domain,
             created=created,
             doomed=frozenset(doomed),

@@ -184,7 +184,7 @@ def test_one_domain_in_two_spellings_is_one_website(
 ) -> None:
     config = tmp_path / "websites.yaml"
     config.write_text("websites:\n  bücher.example: {privacy: private}\n  XN--Bcher-kva.example.: {}\n")
-    with pytest.raises(AirflowFailException, match=r"websites\.yaml:3: .* is a duplicate of line 2"):
+    with pytest.raises(AirflowFailException, match=r"websites\.yaml:3: .* is a duplicate of websites\.yaml:2"):
         execute(PlanWebsitesOperator, config_path=str(config))
     config.write_text("websites:\n  bücher.example: {privacy: private}\n")
     analytics_sandbox.configure(domain_as="ascii", allow_duplicates=True)
