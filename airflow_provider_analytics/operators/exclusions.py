@@ -296,9 +296,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes;
         otherwise None).
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, a guard
-        trips, the list is missing in records in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
+        trips, or the connection cannot be used.
     :raises AnalyticsError: before anything is sent, if a host name has not resolved for longer than 7 days.
-    :raises BulkError: at the end, if websites failed.
+    :raises BulkError: at the end, if websites failed, or in mode ``"merge"`` or ``"managed"`` do not show their list.
     :raises StoppedError: if Airflow stopped the task, or a later run of the list has begun; the next try applies the
         remaining changes.
     """

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.state import ListFile
     from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments
-    from airflow_provider_analytics.reconcile.engine import Planned, Source
+    from airflow_provider_analytics.reconcile.engine import Planned
+    from airflow_provider_analytics.reconcile.exclusions import ExclusionList
     from airflow_provider_analytics.reconcile.lists import Lists
     from airflow_provider_analytics.reconcile.maintained import Listed, Resolved
     from airflow_provider_analytics.reconcile.results import Outcome
+    from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
 #: Maximum number of changes in the return value, one line each; the counts include all changes.
 SHOWN_CHANGES = 20
@@ -84,7 +86,9 @@ class ReconcilingOperator(AnalyticsOperator):
             raise ValueError("list_name is missing: outside a DAG, a managed list needs it; allowed: that of the DAG")
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
-    def plan(self, hook: AnalyticsHook, source: Source, scope: Mapping[str, Any], lists: Lists | None) -> Planned:
+    def plan(
+        self, hook: AnalyticsHook, source: ExclusionList | WebsitesAsCode, scope: Mapping[str, Any], lists: Lists | None
+    ) -> Planned:
         """Read the websites, and plan the changes."""
         from airflow_provider_analytics.reconcile.engine import plan
 
@@ -190,12 +194,12 @@ def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = Non
 
     plan, dry_run = planned.plan, outcome is None
     outcome = outcome or Outcome()
-    if not planned.records:
+    if not planned.websites.records:
         log.warning("The account has no websites, so nothing was compared.")
     result = {
         **more,
         "dry_run": dry_run,
-        **plan.to_dict(SHOWN_CHANGES),
+        **plan.report(SHOWN_CHANGES),
         **_report_expiry(planned.source.parts),
         "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),
         "applied": outcome.applied,

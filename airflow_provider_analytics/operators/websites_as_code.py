@@ -153,6 +153,7 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
         from airflow_provider_analytics.operators.state import write_plan
 
         folder, _, planned = self._plan(hook, context)
+        planned.raise_unread()
         whole = write_plan(folder, planned.plan, hook.client.redact) if folder else None
         return result_of(planned, None, whole)
 
@@ -193,8 +194,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         whether all changes were read again and are in effect, and nothing else changed.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
-    :raises BulkError: if websites could not be read; or at the end, if websites failed. A retry applies the remaining
-        changes.
+    :raises BulkError: at the end, if websites failed or could not be read; with ``expected_digest``, before anything is
+        sent if websites could not be read. A retry applies the remaining changes.
     :raises StoppedError: if Airflow stopped the task, or a later run of the list has begun; a retry applies the
         remaining changes.
     """
@@ -290,6 +291,7 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
         from airflow_provider_analytics.operators.reconciling import result_of
 
         planned = self._plan(hook, context)[2]
+        planned.raise_unread()
         return planned.plan, result_of(planned, None)
 
 
@@ -344,7 +346,7 @@ class ExportWebsitesOperator(AnalyticsOperator):
         """Write the file."""
         from airflow_provider_analytics.hooks.object_storage import names_in, write_text
         from airflow_provider_analytics.operators.reconciling import SHOWN_CHANGES
-        from airflow_provider_analytics.reconcile.selection import choose, parse_selectors
+        from airflow_provider_analytics.reconcile.selection import parse_selectors, raise_unmatched, select
         from airflow_provider_analytics.reconcile.websites_export import export_folder, export_websites
 
         with self.connected(context) as hook:
@@ -356,7 +358,11 @@ class ExportWebsitesOperator(AnalyticsOperator):
                 )
             selectors = None if self.websites is None else parse_selectors("websites", self.websites)
             records, origin = self._read_snapshot() if self.base_path else self._read_current(hook)
-            records, restore = choose(records, selectors, ()), bool(self.base_path)
+            if selectors is not None:
+                chosen, unmatched = select(records, selectors)
+                raise_unmatched([f"websites: {one!r}" for one in unmatched])
+                records = [record for record in records if str(record["id"]) in chosen]
+            restore = bool(self.base_path)
             if self.groups is None:
                 text, left_out = export_websites(records, origin=origin, restore=restore)
                 texts = {self.config_path: text}
@@ -388,7 +394,9 @@ class ExportWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
         from airflow_provider_analytics.reconcile.websites import complete_records
 
-        records, unread = complete_records(hook.client, hook.list_websites(), SETTABLE_FIELDS)
+        records, unread = complete_records(
+            hook.client, hook.list_websites(), lambda record: not record.keys() >= set(SETTABLE_FIELDS)
+        )
         if unread:
             raise BulkError(unread)
         return hook.client.for_output(records), hook.client.base_url

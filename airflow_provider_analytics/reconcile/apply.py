@@ -11,28 +11,23 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import FIELDS, normalise, sendable
 from airflow_provider_analytics.api.verification import COMPARED, Comparison, Expected, shows
-from airflow_provider_analytics.exceptions import (
-    AnalyticsError,
-    AuthenticationError,
-    NotAppliedError,
-    StoppedError,
-)
-from airflow_provider_analytics.readable import counted
+from airflow_provider_analytics.exceptions import AnalyticsError, AuthenticationError, NotAppliedError, StoppedError
+from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
-from airflow_provider_analytics.reconcile.results import Outcome, Result, State
+from airflow_provider_analytics.reconcile.results import Outcome, Result, State, describe
 from airflow_provider_analytics.reconcile.sending import ChangeOf, Recorder, Sender
 from airflow_provider_analytics.reconcile.websites import Read, Websites
-from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, Progress, each
+from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each
 
 #: Seconds to wait before the changed websites are read back. An update that another process computed earlier may still
 #: arrive.
@@ -81,49 +76,35 @@ def apply_plan(
     :param passwords: ``password_from`` reference to password.
     :param ignore_gone: do not count a website that no longer exists as a failure.
     """
-    sender = Sender(websites, change_of, passwords or {}, recorder, frozenset(shared), ignore_gone=ignore_gone)
-    application = _Application(websites, plan, records, sender, ignore_gone=ignore_gone)
+    client = websites.client
+    sender = Sender(client, change_of, recorder, frozenset(shared), passwords or {}, ignore_gone)
+    application = _Application(websites, plan, records, sender)
     interrupted: BaseException | None = None
     try:
         application.run()
     except BaseException as error:
-        websites.client.stop()
+        client.stop()
         interrupted = error
     outcome = application.outcome(interrupted)
-    failed = len(outcome.results) - sum(one.is_good for one in outcome.results)
-    if outcome.unexpected_changes:
-        named = "; ".join(outcome.unexpected_changes[:_MAX_NAMED])
+    if changed := outcome.unexpected_changes:
+        named = first_of(changed, _MAX_NAMED, "; ")
         log.warning("Another process changed websites at the same time, at least these: %s", named)
-    websites.client.stats.count("changes_applied", outcome.applied)
-    websites.client.stats.count("changes_failed", failed)
+    client.stats.count("changes_applied", outcome.applied)
+    client.stats.count("changes_failed", sum(not one.is_good for one in outcome.results))
     return outcome
-
-
-class _UnfaithfulError(Exception):
-    """The service does not do what was requested; the results are already noted."""
 
 
 class _Application:
     """The steps of :func:`apply_plan`; the results are correct at any time."""
 
-    def __init__(
-        self,
-        websites: Websites,
-        plan: Plan,
-        records: Iterable[Mapping[str, Any]],
-        sender: Sender,
-        *,
-        ignore_gone: bool,
-    ) -> None:
+    def __init__(self, websites: Websites, plan: Plan, records: Iterable[Mapping[str, Any]], sender: Sender) -> None:
         self._websites = websites
         self._client = websites.client
         self._sender = sender
-        self._ignore_gone = ignore_gone
         self._records = {str(record["id"]): record for record in records}
         self._results = [Result(change) for change in plan.changes]
         #: Canaries that are not as expected, with the risks that they took.
         self._wrong: list[tuple[Result, frozenset[Risk]]] = []
-        self._progress = Progress(len(self._results), "Changing")
         self._unfaithful: NotAppliedError | None = None
 
     def outcome(self, interrupted: BaseException | None) -> Outcome:
@@ -138,71 +119,66 @@ class _Application:
 
     def run(self) -> None:
         """Change the canaries alone, then the others, and read all of them back."""
-        try:
-            if self._change_canaries():
-                self._send([one for one in self._results if one.state is State.NOT_TRIED], self._progress)
-                self._progress.log()
-        except _UnfaithfulError:
-            pass
+        if self._change_canaries():
+            self._send([one for one in self._results if one.state is State.NOT_TRIED])
         sent = [one for one in self._results if one.unconfirmed or (one.sent and one.state is State.APPLIED)]
-        taken = [one for one in self._results if one.state is State.REFUSED and not one.website_id]
-        if taken or (len(self._results) > 1 and sent):
+        if len(self._results) > 1 and sent:
             self._client.wait(SETTLE_SECONDS)
-            self._read_back(sent + taken)
+            self._read_back(sent)
 
     # Canaries
 
     def _change_canaries(self) -> bool:
-        """Change websites one at a time, until each risk was taken by one of them; return whether to go on.
-
-        :raises _UnfaithfulError: if two of them are not as expected.
-        """
+        """Change websites one at a time, until each risk was taken by one of them; return whether to go on."""
         canaries = Canaries(self._results, self._records)
         breaker = Breaker(ATTEMPTS_ALONE)
-        while not breaker.is_open:
+        while not breaker.is_open and self._unfaithful is None:
             canary = canaries.next([risks for result, risks in self._wrong if result.is_doubted])
             if canary is None:
                 self._decide_undecided()
                 return True
-            self._send([canary], self._progress, breaker)
+            self._send([canary], breaker=breaker)
             if len(self._results) == 1:
                 self._client.wait(SETTLE_SECONDS)
             if canary.sent or canary.unconfirmed:
-                self._judge_canary(canary, canaries)
+                self._judge(canary, canaries)
         return False
 
-    def _judge_canary(self, canary: Result, canaries: Canaries) -> None:
+    def _judge(self, canary: Result, canaries: Canaries) -> None:
+        """Read a canary back. If two of them are not as expected, put both back."""
         if canary.state is State.APPLIED:
             canary.set(State.FAILED, _NOT_READ_BACK)  # until it is known, in case of a stop
         if canary.why == _NOT_READ_BACK or canary.unconfirmed:
             self._read_back([canary], is_canary=True)
-        comparison = canary.comparison or Comparison()
-        risks = risks_of(canary.planned, canary.before or {})
-        if comparison.lost and not self._is_done_by_others(comparison.lost):
+        risks = risks_of(canary.planned, canary.before)
+        if canary.lost and not self._is_done_by_others(canary.lost):
             canary.is_doubted = True
-            canary.set(State.FAILED, f"{_describe(comparison.unexpected)}. Before: {_values(canary.before or {})}")
-            risks = frozenset(one for one in risks if one[0] in comparison.lost)
+            canary.set(State.FAILED, f"{describe(canary.unexpected)}. Before: {_values(canary.before)}")
+            risks = frozenset(one for one in risks if one[0] in canary.lost)
         elif canary.state is State.APPLIED:
             canaries.settle(risks)
             for result, lost in self._wrong:
                 if result.is_doubted and lost <= risks:  # this one could have lost the same
-                    result.is_doubted = False
-                    self._settle(result, result.record)
+                    self._clear(result)
             self._wrong = [(result, lost) for result, lost in self._wrong if not result.is_good]
-            return
         if canary.is_contradicted or canary.is_doubted:
             self._wrong.append((canary, risks))
         if len(self._wrong) > 1:
             self._stop()
 
+    def _clear(self, result: Result) -> None:
+        """Note that a doubted website lost its values by others."""
+        result.is_doubted = False
+        if result.comparison and not result.comparison.not_applied:
+            result.set(State.APPLIED)
+
     def _decide_undecided(self) -> None:
         """Clear the canaries that lost a part of what they could lose, if no other website can lose the same."""
         for result, _ in self._wrong:
             if result.is_doubted and result.comparison and not result.comparison.is_reset:
-                result.is_doubted = False
-                self._settle(result, result.record)
+                self._clear(result)
 
-    def _is_done_by_others(self, lost: Collection[str]) -> bool:
+    def _is_done_by_others(self, lost: Mapping[str, Any]) -> bool:
         """Return whether websites that were not changed here lost the same since they were listed."""
         changed = {result.website_id for result in self._results if result.state is not State.NOT_TRIED}
         before = {
@@ -212,30 +188,28 @@ class _Application:
         }
         ids = random.sample(sorted(before), min(OTHERS_READ, len(before)))
         try:
-            read = self._websites.read_again(ids, lost)
+            read = self._websites.read_again(ids, lost.keys())
         except (AuthenticationError, StoppedError):
             raise
         except AnalyticsError:
             return False
-        return any(Expected(before[one], {}).compare(now).lost.keys() & set(lost) for one, now in read.found.items())
+        return any(Expected(before[one], {}).compare(now).lost.keys() & lost.keys() for one, now in read.found.items())
 
-    def _stop(self) -> NoReturn:
+    def _stop(self) -> None:
         """Put the wrong websites back, and note that no others are changed."""
+        wrong = [result for result, _ in self._wrong]
         unclear = [one for one in self._results if one.state is State.UNCLEAR]
         self._read(unclear, is_canary=True, one_by_one=True)
-        wrong = [result for result, _ in self._wrong]
         outcomes = []
-        for result in (*wrong, *(one for one in unclear if one.comparison and one.comparison.lost)):
-            comparison = result.comparison or Comparison()
-            differences = _describe({**comparison.not_applied, **comparison.unexpected}) or result.why.rstrip(".")
-            how = self._put_back(result, comparison)
+        for result in (*wrong, *(one for one in unclear if one.lost)):
+            differences, how = result.differences or result.why.rstrip("."), self._put_back(result)
             result.set(State.FAILED, f"{differences}. {how}")
             result.sent = [] if how == _PUT_BACK else result.sent
             outcomes.append(f"{result.website}: {how}.")
         left = [one for one in self._results if one.state is State.NOT_TRIED]
         for one in left:
             one.why = "Not tried: the service does not do what was requested."
-        first, second = wrong[:2]
+        first, second = wrong
         comparison = first.comparison or Comparison()
         fields = ", ".join(one.field for one in first.last.fields) or first.planned.action
         method = self._client.settings.update_method
@@ -249,25 +223,24 @@ class _Application:
             f"Sent: {fields}. {' '.join(outcomes)} {len(left):,} websites were not changed.{advice}",
             permanent=True,
         )
-        raise _UnfaithfulError
 
-    def _put_back(self, result: Result, comparison: Comparison) -> str:
+    def _put_back(self, result: Result) -> str:
         """Give a website back what it lost, and what is not in effect as sent; return the outcome as text.
 
         If something was lost that was not sent, the request contains the whole current record: a service that resets
         what is not sent would reset the rest again.
         """
-        before = result.before or {}
-        not_applied = {name: normalise(name, before[name]) for name in comparison.not_applied if shows(name, before)}
-        lost = {**not_applied, **comparison.lost}
+        before, not_applied = result.before, result.comparison.not_applied if result.comparison else {}
+        lost = {name: normalise(name, before[name]) for name in not_applied if shows(name, before)}
+        lost |= result.lost
         if not lost:
             return "It stays"
-        sent = {one.field for change in result.sent for one in change.fields}
-        expected = Expected({}, lost, result.planned.domain)
+        was = f"It could not be put back, and was before: {_values(before)}"
         unknown = [name for name, old in lost.items() if sendable(name, old) is None]
         if unknown:
-            why = f"the service returned {unknown[0]} in a form that cannot be sent back"
-            return f"It could not be put back, and was before: {_values(before)} ({why})"
+            return f"{was} (the service returned {unknown[0]} in a form that cannot be sent back)"
+        sent = {one.field for change in result.sent for one in change.fields}
+        expected = Expected({}, lost, result.planned.domain)
 
         def settings_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
             if expected.compare(record).holds:
@@ -280,26 +253,21 @@ class _Application:
 
         try:
             self._client.change_website(str(result.website_id), settings_of)
-            result.record, _ = self._client.verify(str(result.website_id), expected)
+            self._client.verify(str(result.website_id), expected)
         except AnalyticsError as error:
-            return f"It could not be put back, and was before: {_values(before)} ({error.text})"
+            return f"{was} ({error.text})"
         return _PUT_BACK
 
-    # Sending
-
-    def _send(self, results: Sequence[Result], progress: Progress, breaker: Breaker | None = None) -> None:
+    def _send(self, results: Sequence[Result], verb: str = "Changing", breaker: Breaker | None = None) -> None:
         """Send the changes of these websites; the sender sets their results."""
-        for _ in each(self._client, results, self._sender.send, progress=progress, breaker=breaker):
+        for _ in each(self._client, results, self._sender.send, verb, breaker):
             pass
 
     # Reading back
 
     def _read_back(self, results: Sequence[Result], *, is_canary: bool = False) -> None:
         """Read changed websites, wait for those that are not as sent, and change these once more."""
-        left = self._read(results, is_canary=is_canary)
-        # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
-        left = self._read(left, is_canary=is_canary, one_by_one=True)
-        left = self._wait_for(left, is_canary=is_canary)
+        left = self._wait_for(results, is_canary=is_canary)
         for _ in range(RESENDS):
             differing = [one for one in left if one.state is State.FAILED and one.comparison]
             again = differing + [one for one in left if one.unconfirmed and one.may_repeat]
@@ -308,14 +276,15 @@ class _Application:
             log.info("Sending the change of %s again: it is not in effect.", counted(len(again), "website"))
             # Several tasks that overwrite each other's lines must not do it again at the same time.
             self._client.wait(random.uniform(0, SETTLE_SECONDS))  # noqa: S311
-            self._send(again, Progress(len(again), "Changing once more"))
+            self._send(again, "Changing once more")
             sent = [one for one in again if one.state is State.APPLIED]
-            others = [one for one in left if one not in again]
-            left = others + self._wait_for(self._read(sent, is_canary=is_canary, one_by_one=True), is_canary=is_canary)
+            left = [one for one in left if one not in again] + self._wait_for(sent, is_canary=is_canary)
 
-    def _wait_for(self, left: list[Result], *, is_canary: bool) -> list[Result]:
-        """Read these websites again until they are as sent; return those that are not."""
-        for seconds in api_client.CONFIRM_WAITS:
+    def _wait_for(self, results: Sequence[Result], *, is_canary: bool) -> list[Result]:
+        """Read these websites until they are as sent; return those that are not."""
+        left = self._read(results, is_canary=is_canary)
+        # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
+        for seconds in (0, *api_client.CONFIRM_WAITS):
             if not left:
                 break
             self._client.wait(seconds)
@@ -342,14 +311,12 @@ class _Application:
             read, rows = Read({}, dict.fromkeys(ids, error.text)), None
         left = []
         for result in results:
-            may_change = (
-                self._settle_created(result, rows, read) if _is_new(result) else self._settle_read(result, read)
-            )
-            if may_change or (is_canary and result.comparison and result.comparison.lost):
+            may_change = self._settle_new(result, rows, read) if _is_new(result) else self._settle_read(result, read)
+            if may_change or (is_canary and result.lost):
                 left.append(result)
         return left
 
-    def _settle_created(self, result: Result, rows: Sequence[Mapping[str, Any]] | None, read: Read) -> bool:
+    def _settle_new(self, result: Result, rows: Sequence[Mapping[str, Any]] | None, read: Read) -> bool:
         """Set the result of a new website; return whether a later read may show it otherwise."""
         own, domain = result.website_id, result.planned.domain
         if rows is None:  # the list could not be read
@@ -365,9 +332,6 @@ class _Application:
             if own:
                 result.set(State.FAILED, f"Created with the id {own}, but it is missing in the list.")
             return True
-        if result.state is State.REFUSED:
-            result.set(State.FAILED, f"{result.why.rstrip('.')}. Another process created it: the next try compares it.")
-            return False
         if result.unconfirmed is None:
             return self._settle_read(result, read)
         (own,) = same
@@ -376,49 +340,35 @@ class _Application:
 
     def _settle_read(self, result: Result, read: Read) -> bool:
         """Set the result of a website that was read; return whether a later read may show it otherwise."""
-        website_id = str(result.website_id)
-        if website_id in read.failures and result.planned.action == "delete" and self._client.is_gone(website_id):
-            return self._settle(result, None)
-        if website_id in read.failures:
+        website_id, action = str(result.website_id), result.planned.action
+        record, why = read.found.get(website_id), read.failures.get(website_id)
+        if why and not (action == "delete" and self._client.is_gone(website_id)):
             if result.unconfirmed is None:
-                result.set(State.UNCLEAR, f"Changed, but not verified: {read.failures[website_id]}")
+                result.set(State.UNCLEAR, f"Changed, but not verified: {why}")
             return True
-        record = read.found.get(website_id)
-        if record is None and result.planned.action == "update" and not self._client.is_gone(website_id):
+        if record is None and action == "update" and not self._client.is_gone(website_id):
             result.set(State.UNCLEAR, "Changed, but not verified: it was not found once.")
             return True
         return self._settle(result, record)
 
     def _settle(self, result: Result, record: Mapping[str, Any] | None) -> bool:
         """Set the result of a website from its record; return whether a later read may show it otherwise."""
-        change = result.last
+        change, action = result.last, result.planned.action
         domain = website_of(record)[0] if record else ""
         is_other = bool(domain and change.domain and not same_domain(domain, change.domain))
-        if change.action == "delete":
-            if record is None or is_other:
-                self._confirm(result, result.unconfirmed)
-                result.set(State.APPLIED)
-                result.comparison = Comparison()
-                return False
-            if result.unconfirmed is None:
-                result.is_contradicted = True
-                result.set(State.FAILED, "It still exists after it was deleted.")
-            return True
+        if action == "delete":
+            return self._settle_deleted(result, is_gone=record is None or is_other)
         if record is None:
-            is_new = result.planned.action == "create"
-            if self._ignore_gone and not is_new:
+            if self._sender.ignore_gone and action == "update":
                 result.set(State.APPLIED)
                 return False
             result.set(State.FAILED, "It does not exist: another process deleted it.")
-            return is_new
-        result.record = record
-        if is_other and result.planned.action == "create":
-            result.is_contradicted = True
-            result.set(State.FAILED, api_client.other_domain(change.domain, record).text)
-            return False
+            return action == "create"
         if is_other:
+            result.is_contradicted = action == "create"
+            text = f"The id {change.website_id} belongs to {domain!r} now, which may have got its change."
             result.set(
-                State.FAILED, f"The id {change.website_id} belongs to {domain!r} now, which may have got its change."
+                State.FAILED, api_client.other_domain(change.domain, record).text if action == "create" else text
             )
             return False
         comparison = (result.expected or Expected({}, {})).compare(record)
@@ -430,11 +380,21 @@ class _Application:
             result.is_contradicted = True
             result.set(
                 State.FAILED,
-                f"Sent, and not in effect: {_describe(comparison.not_applied)}. The service ignores it, or another "
+                f"Sent, and not in effect: {describe(comparison.not_applied)}. The service ignores it, or another "
                 "process overwrites it.",
             )
         result.comparison = comparison
         return bool(comparison.not_applied)
+
+    def _settle_deleted(self, result: Result, *, is_gone: bool) -> bool:
+        if is_gone:
+            self._confirm(result, result.unconfirmed)
+            result.set(State.APPLIED)
+            result.comparison = Comparison()
+        elif result.unconfirmed is None:
+            result.is_contradicted = True
+            result.set(State.FAILED, "It still exists after it was deleted.")
+        return not is_gone
 
     def _confirm(self, result: Result, change: Change | None) -> None:
         """Note that a change whose response was lost was applied."""
@@ -446,10 +406,6 @@ class _Application:
 def _is_new(result: Result) -> bool:
     """Return whether a website was created and is not found in the list yet."""
     return result.planned.action == "create" and result.comparison is None
-
-
-def _describe(differences: Mapping[str, str]) -> str:
-    return "; ".join(f"{name} {how}" for name, how in differences.items())
 
 
 def _values(record: Mapping[str, Any]) -> str:

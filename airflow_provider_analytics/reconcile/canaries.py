@@ -32,15 +32,15 @@ def risks_of(change: Change, record: Mapping[str, Any], *, is_row: bool = False)
     risks: set[Risk] = {(change.action,), *((change.action, name) for name in sent)}
     for name in COMPARED if change.action == "update" else ():
         risk = (name, "sent" if name in sent else "not sent")
-        if not shows(name, record):
-            risks |= {risk} if is_row else set()
-            continue
-        value = normalise(name, record[name])
-        if name in LINE_FIELDS:
-            risks |= {risk} if value else set()
+        value = normalise(name, record[name]) if shows(name, record) else None
+        if value is None:
+            may_lose = is_row
+        elif name in LINE_FIELDS:
+            may_lose = bool(value)
             risks |= {(*risk, "comment")} if any("#" in line for line in value) else set()
-        elif name not in sent and value != default_of(name):
-            risks.add(risk)
+        else:
+            may_lose = name not in sent and value != default_of(name)
+        risks |= {risk} if may_lose else set()
     return frozenset(risks)
 
 

@@ -212,12 +212,12 @@ class Table:
         """Return the rows of a list field for a website, those that left included."""
         return self.entries_in(name, self.scopes_of(name, record))
 
-    def items(self, name: str) -> set[str]:
+    def items(self, name: str) -> dict[str, Source]:
         """Return what the list has, in all scopes: entries, and host names in place of their addresses."""
         present = [
             (entry, one) for rows in self.rows.get(name, {}).values() for entry, one in rows.items() if not one.left
         ]
-        return {item for entry, one in present for item in (one.names or (entry,))}
+        return {item: one for entry, one in present for item in (one.names or (entry,))}
 
     def protects(self, today: date) -> bool:
         """Return whether other lists spare the entries of this one: it ran in the last :data:`SPARING_DAYS`."""
@@ -284,7 +284,7 @@ class Lists:
         for name in self.before.rows:
             before, now = (table.entries_of(name, record) for table in (self.before, self.table))
             leaving = {entry for entry, one in before.items() if not one.left and now[entry].left}
-            if not leaving <= _entries_of(name, record):
+            if not leaving <= entries_of(name, record):
                 return True
         return False
 
@@ -339,6 +339,7 @@ def _moment(text: object) -> datetime:
     return moment
 
 
-def _entries_of(name: str, record: Mapping[str, Any]) -> set[str]:
+def entries_of(name: str, record: Mapping[str, Any]) -> set[str]:
+    """Return the entries of a website's list; none if it is not shown."""
     lines = normalise(name, record.get(name))
     return {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()

@@ -59,7 +59,8 @@ class Source:
     @property
     def text(self) -> str:
         """The source as text for people, such as ``until 2027-01-31, owner it@example.com, office Berlin``."""
-        until = f"until {self.until}" if self.until else ""
+        is_expired = self.until is not None and str(self.until) < self.left
+        until = f"{'expired, ' if is_expired else ''}until {self.until}" if self.until else ""
         owner = f"owner {self.owner}" if self.owner else ""
         names = f"from {', '.join(self.names)}" if self.names else ""
         return ", ".join(filter(None, (until, owner, self.reason, names)))
@@ -137,11 +138,9 @@ class Listed:
         expired = {one: source for one, source in self.expired.items() if one not in sources}
         return replace(self, sources=sources, expired=expired)
 
-    def source_of(self, entry: str) -> str:
-        """Return the source of an entry as text; empty if unknown."""
-        if entry in self.expired:
-            return f"expired, {self.expired[entry].text}"
-        return self.sources[entry].text if entry in self.sources else ""
+    def new_lines(self, entries: Entries) -> Entries:
+        """Return the lines of a new list with these entries, with comment lines in their original places."""
+        return tuple(line for entry in entries for line in self.lines.get(entry, (entry,))) + self.lines.get("", ())
 
     def expiring(self, today: date) -> dict[str, Source]:
         """Return the entries and host names whose last day is near."""

@@ -16,9 +16,7 @@ from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.websites_file import WebsitesFile, check_key
-from airflow_provider_analytics.reconcile.yaml_values import Place, Problem, ProblemsError
-
-_NOWHERE = Place("the websites")
+from airflow_provider_analytics.reconcile.yaml_values import Problem
 
 
 @dataclass(frozen=True)
@@ -69,53 +67,54 @@ class WebsitesAsCode:
         """Read the complete list."""
         return Websites(client, client.list_websites(), complete=True)
 
-    def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
+    def resolve(self, records: Sequence[Mapping[str, Any]]) -> Desired:
         """Return the desired state of each website."""
-        by_domain = self.file.by_domain
+        file = self.file
         found: dict[str, list[str]] = {}
-        doomed, spared, nameless = set(), [], []
         for record in records:
             domain, website_id = website_of(record)
-            if not domain:
-                nameless.append(website_id)
-            if domain_key(domain) in by_domain:
-                found.setdefault(domain_key(domain), []).append(website_id)
-                continue
-            why = self._protected(domain) if self.prune else None
-            if why:
-                spared.append(f"{website_name(domain, website_id)}: {why}")
-            elif self.prune:
-                doomed.add(website_id)
-        created = [website for key, website in by_domain.items() if key not in found]
-        others = {domain_key(website_of(record)[0]): record for record in records}
+            found.setdefault(domain_key(domain), []).append(website_id)
+        created = {key: website for key, website in file.by_domain.items() if key not in found}
         problems: list[Problem] = [
             (
-                by_domain[key].place,
-                f"several websites have the domain {by_domain[key].domain}: ids {', '.join(ids)}. Delete all but one",
+                website.place,
+                f"several websites have the domain {website.domain}: ids {', '.join(found[key])}. Delete all but one",
             )
-            for key, ids in found.items()
-            if len(ids) > 1 and not self.only_missing
+            for key, website in file.by_domain.items()
+            if len(found.get(key, ())) > 1 and not self.only_missing
         ]
-        for website in created:
-            # A service that drops "www." would create the same website in each run.
-            variants = may_become(website.domain) & others.keys() - by_domain.keys()
-            problems += [(website.place, _seems_to_exist(website.domain, others[key])) for key in sorted(variants)]
-        if created:
+        for website in created.values():
             problems += [
-                (_NOWHERE, f"the record of website {one} has no domain: it may be one that would be created")
-                for one in nameless
+                (
+                    website.place,
+                    f"{website.domain} does not exist, but {key} (id {found[key][0]}) does: the service may write the "
+                    "domain in this way. Use its spelling; if these are two websites, list both",
+                )
+                # A service that drops "www." would create the same website in each run.
+                for key in sorted(may_become(website.domain) & found.keys() - file.by_domain.keys())
             ]
+            problems += [
+                (website.place, f"the record of website {one} has no domain: it may be {website.domain}")
+                for one in found.get("", ())
+            ]
+        doomed, spared = set(), []
+        for record in records if self.prune else ():
+            domain, website_id = website_of(record)
+            if domain_key(domain) not in file.by_domain:
+                if why := self._protected(domain):
+                    spared.append(f"{website_name(domain, website_id)}: {why}")
+                else:
+                    doomed.add(website_id)
         names = [website_of(record)[0] for record in records]
-        idle = [one for one in self.file.protected if not any(matches(one, name) for name in names)]
+        idle = [one for one in file.protected if not any(matches(one, name) for name in names)]
         return Desired(
-            ProblemsError,
-            by_domain={domain_key(one.domain): one for one in created} if self.only_missing else by_domain,
-            created=created,
+            by_domain=created if self.only_missing else file.by_domain,
+            created=list(created.values()),
             doomed=frozenset(doomed),
             spared=spared,
             warnings=[f"{one} is protected, but no website matches it" for one in idle],
             problems=problems,
-            modes=self.file.modes,
+            modes=file.modes,
         )
 
     def _protected(self, domain: str) -> str | None:
@@ -126,11 +125,3 @@ class WebsitesAsCode:
             return "its domain is not allowed in a file"
         found = next((one for one in self.file.protected if matches(one, domain)), None)
         return f"{found} is protected" if found else None
-
-
-def _seems_to_exist(domain: str, record: Mapping[str, Any]) -> str:
-    shown, website_id = website_of(record)
-    return (
-        f"{domain} does not exist, but {shown} (id {website_id}) does: the service may write the domain in this way. "
-        "Use its spelling; if these are two websites, list both"
-    )

@@ -39,38 +39,6 @@ NOT_TRIED = "Not tried: the service does not work, or does not accept the API ke
 log = logging.getLogger(__name__)
 
 
-class Progress:
-    """Progress lines in the log, one every :data:`~.listing.PROGRESS_SECONDS`.
-
-    :param total: number of websites.
-    :param verb: verb for the log lines, such as ``Checking``.
-    """
-
-    def __init__(self, total: int, verb: str) -> None:
-        self.total = total
-        self.verb = verb
-        self.done = self.failed = 0
-        self._logged_at = time.monotonic()
-
-    def step(self, error: Exception | None) -> None:
-        """Count a website, and its error."""
-        self.done += 1
-        self.failed += error is not None
-        self.tick()
-
-    def tick(self) -> None:
-        """Log a line if it is time."""
-        if time.monotonic() - self._logged_at >= PROGRESS_SECONDS:
-            self.log()
-
-    def log(self) -> None:
-        """Log a line if there is more than one website."""
-        self._logged_at = time.monotonic()
-        if self.total > 1:
-            done, total, failed = (f"{one:,}" for one in (self.done, self.total, self.failed))
-            log.info("%s: %s of %s websites, %s failed", self.verb, done, total, failed)
-
-
 class Breaker:
     """Counts consecutive failures of the service.
 
@@ -118,35 +86,42 @@ def each(
     client: AnalyticsClient,
     items: Iterable[Item],
     work: Callable[[Item], Returned],
-    *,
-    progress: Progress,
+    verb: str,
     breaker: Breaker | None = None,
 ) -> Iterator[Done[Item, Returned]]:
     """Do the work for each item, several at the same time; yield the items in order of completion.
 
     Items that are skipped because the service is down are not yielded.
 
+    :param verb: verb for the progress in the log, such as ``Checking``; logged every :data:`~.listing.PROGRESS_SECONDS`
+        and at the end, if there is more than one item.
     :raises AuthenticationError: if the service rejects the API key; the remaining items are skipped.
     :raises StoppedError: if the client was stopped before the work was complete. Requests under way get
         :data:`END_SECONDS` to end.
     """
     left = deque(items)
+    total, done, failed, logged_at = len(left), 0, 0, time.monotonic()
     breaker = breaker or Breaker()
     parallel = client.settings.parallel_requests
     under_way: dict[Future[Returned], Item] = {}
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="analytics")
 
     def ended(seconds: float) -> Iterator[Done[Item, Returned]]:
+        nonlocal done, failed
         for future in wait(under_way, seconds, FIRST_COMPLETED).done:
-            done, error = under_way.pop(future), future.exception()
+            item, error = under_way.pop(future), future.exception()
             if isinstance(error, StoppedError):
-                left.append(done)
+                left.append(item)
                 continue
             if isinstance(error, StorageError) or not isinstance(error, (AnalyticsError, ValueError, NoneType)):
                 raise error
             breaker.note(error)
-            progress.step(error)
-            yield Done(done, None if error else future.result(), error)
+            done, failed = done + 1, failed + bool(error)
+            yield Done(item, None if error else future.result(), error)
+
+    def log_progress() -> None:
+        if total > 1:
+            log.info("%s: %s of %s websites, %s failed", verb, f"{done:,}", f"{total:,}", f"{failed:,}")
 
     try:
         while not client.stopped:
@@ -156,7 +131,9 @@ def each(
             if not under_way:
                 break
             yield from ended(LOOK_SECONDS)  # looks for a stop while nothing ends
-            progress.tick()
+            if time.monotonic() - logged_at >= PROGRESS_SECONDS:
+                logged_at = time.monotonic()
+                log_progress()
     except BaseException as error:
         # Such as Airflow's timeout; but not a consumer that stops.
         if not isinstance(error, (Exception, GeneratorExit)):
@@ -166,6 +143,7 @@ def each(
         pool.shutdown(wait=not client.stopped)
         wait(under_way, END_SECONDS)
     yield from ended(0)
+    log_progress()
     if breaker.rejection:
         raise breaker.rejection
     if client.stopped and (left or under_way):

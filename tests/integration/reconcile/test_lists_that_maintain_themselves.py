@@ -299,7 +299,7 @@ def test_owners_and_last_days_in_a_file_of_websites(
     result = execute(ApplyWebsitesOperator, **given)
     assert result["verified"] is True
     world.now += timedelta(days=1)
-    assert execute(PlanWebsitesOperator, **given)["changes"] == ["update a.example (id 1): exclude_ips - 1.1.1.1"]
+    assert execute(PlanWebsitesOperator, **given)["changes"] == ["update a.example (id 1): exclude_ips remove 1.1.1.1"]
     result = execute(ApplyWebsitesOperator, **given, run_id="again")
     # It also stands in the list of b.example, without a last day.
     assert lists(analytics_sandbox) == {"a.example": ["8.8.8.8"], "b.example": ["8.8.8.8", "1.1.1.1"]}

@@ -65,7 +65,7 @@ def test_a_dry_run_returns_the_same_shape_and_digest_and_sends_nothing(
     states = {**dry["states"], "applied": 1}
     assert {**dry, "dry_run": False, "applied": 1, "states": states, "verified": True, "markdown": None} == real
     assert "exclude_ips: add `203.0.113.7`" in dry["markdown"]
-    assert dry["changes"] == ["update a.example (id 1): exclude_ips + 203.0.113.7"]
+    assert dry["changes"] == ["update a.example (id 1): exclude_ips add 203.0.113.7"]
 
 
 def test_a_managed_list_removes_what_left_it_but_no_line_with_a_comment(

@@ -455,7 +455,7 @@ def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
             analytics_sandbox.change_website(1, exclude_ips="10.0.0.1\n10.0.0.2")
 
     distortion.before = type_in
-    with pytest.raises(BulkError, match=r"since the plan was approved: .*remove exclude_ips 10\.0\.0\.2"):
+    with pytest.raises(BulkError, match=r"since the plan was approved: .*exclude_ips remove 10\.0\.0\.2"):
         execute(ApplyWebsitesOperator, **files)
     assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["10.0.0.1\n10.0.0.2", "192.0.2.1"]
 
