@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of changes in the return value, one line each; the counts include all changes.
 SHOWN_CHANGES = 20
+#: Attributes of an entry in the return value.
+_REPORTED = ("until", "owner", "reason")
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +179,10 @@ def _report_expiry(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
             more = f"\nand {len(found) - SHOWN_CHANGES:,} more" if len(found) > SHOWN_CHANGES else ""
             log.info("%s: %s of the list%s%s", what, counted(len(found), "line"), named, more)
     return {
-        name: [{"entry": entry, **source.to_dict()} for entry, source in found]
+        name: [
+            {"entry": entry, **{key: str(value) for key in _REPORTED if (value := getattr(source, key))}}
+            for entry, source in found
+        ]
         for name, found in (("expired", expired), ("expiring", expiring))
     }
 

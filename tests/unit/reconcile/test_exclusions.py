@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -77,7 +77,8 @@ def test_managed_versions_leave_the_last_one_and_what_no_version_had(
     versions: list[tuple[str, ...]], typed: tuple[str, ...]
 ) -> None:
     record: dict[str, object] = {"id": 1, "domain": "a.example", "exclude_ips": "\n".join(typed)}
-    table, run, today = Table(Identity("s", "1", "office")), Run("d/r", "t", "2026-11-23T01:30:00Z"), date(2026, 11, 23)
+    table, today = Table(Identity("s", "1", "office")), date(2026, 11, 23)
+    run = Run("d/r", "t", datetime(2026, 11, 23, tzinfo=UTC))
     for version in versions:
         office = ExclusionList("exclude_ips", "managed", read_list("exclude_ips", version, Addresses()))
         before, table = table, table.noting(office.scopes, {}, run, today)
