@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
     from airflow_provider_analytics.reconcile.yaml_values import Problem
@@ -44,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
     except ProblemsError as error:
         problems = error.problems
     sys.stdout.write(FORMATS[args.format](problems))
-    plural = "" if len(problems) == 1 else "s"
-    summary = f"{len(problems):,} problem{plural}" if problems else f"{number:,} websites, no problems"
+    summary = counted(len(problems), "problem") if problems else f"{number:,} websites, no problems"
     sys.stderr.write(f"{readable(args.path)}: {summary}\n")
     return 1 if problems else 0
 

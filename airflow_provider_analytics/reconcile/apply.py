@@ -23,7 +23,7 @@ from airflow_provider_analytics.exceptions import AnalyticsError, Authentication
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
-from airflow_provider_analytics.reconcile.plan import Change, Plan, website_of
+from airflow_provider_analytics.reconcile.plan import Plan, website_of
 from airflow_provider_analytics.reconcile.results import Outcome, Result, State, describe
 from airflow_provider_analytics.reconcile.sending import ChangeOf, Recorder, Sender
 from airflow_provider_analytics.reconcile.websites import Read, Websites
@@ -335,7 +335,8 @@ class _Application:
         if result.unconfirmed is None:
             return self._settle_read(result, read)
         (own,) = same
-        self._confirm(result, replace(result.unconfirmed, website_id=own))
+        result.unconfirmed = replace(result.unconfirmed, website_id=own)
+        self._accept(result)
         return self._settle(result, found[own])
 
     def _settle_read(self, result: Result, read: Read) -> bool:
@@ -374,8 +375,7 @@ class _Application:
         comparison = (result.expected or Expected({}, {})).compare(record)
         comparison.not_applied = comparison.not_applied or self._sender.still_wanted(record)
         if not comparison.not_applied:
-            self._confirm(result, result.unconfirmed)
-            result.set(State.APPLIED)
+            self._accept(result)
         elif result.unconfirmed is None:
             result.is_contradicted = True
             result.set(
@@ -388,19 +388,20 @@ class _Application:
 
     def _settle_deleted(self, result: Result, *, is_gone: bool) -> bool:
         if is_gone:
-            self._confirm(result, result.unconfirmed)
-            result.set(State.APPLIED)
+            self._accept(result)
             result.comparison = Comparison()
         elif result.unconfirmed is None:
             result.is_contradicted = True
             result.set(State.FAILED, "It still exists after it was deleted.")
         return not is_gone
 
-    def _confirm(self, result: Result, change: Change | None) -> None:
-        """Note that a change whose response was lost was applied."""
-        if change is not None:
+    def _accept(self, result: Result) -> None:
+        """Note that a change is in effect. If its response was lost, it is recorded now."""
+        if result.unconfirmed is not None:
+            self._sender.note(result, result.unconfirmed)
             result.unconfirmed = None
-            self._sender.note(result, change)
+        result.set(State.APPLIED)
+        result.is_contradicted = False
 
 
 def _is_new(result: Result) -> bool:

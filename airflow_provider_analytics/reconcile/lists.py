@@ -334,4 +334,4 @@ def _noted(
 def entries_of(name: str, record: Mapping[str, Any]) -> set[str]:
     """Return the entries of a website's list; none if it is not shown."""
     lines = normalise(name, record.get(name))
-    return {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()
+    return {LINE_FIELDS[name].key(line) for line in lines} - {""} if isinstance(lines, tuple) else set()

@@ -578,44 +578,18 @@ def test_what_an_export_cannot_write_is_told_and_never_deleted(
     )
 
 
-def test_an_export_into_a_folder_plans_to_nothing(
-    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+def test_exports_into_a_folder_of_any_storage_plan_to_nothing(
+    analytics_sandbox: SandboxServer, execute: Execute
 ) -> None:
-    for domain in ("a.one.example", "b.one.example", "a.two.example", "other.example"):
-        analytics_sandbox.add_website(domain)
-    folder = tmp_path / "websites"
-    export = {"config_path": str(folder), "groups": {"one": ["*.one.example"], "two": ["*.two.example"]}}
-    assert execute(ExportWebsitesOperator, **export)["websites"] == 4
-    assert execute(ExportWebsitesOperator, **export)["websites"] == 4
-    assert sorted(file.name for file in folder.iterdir()) == ["one.yaml", "two.yaml", "websites.yaml"]
-    assert "b.one.example" in (folder / "one.yaml").read_text()
-    plan = execute(PlanWebsitesOperator, config_path=str(folder), prune=True)
-    assert (plan["websites"], plan["changes"]) == (4, [])
-    (folder / "old.yaml").write_text("websites: {}")
-    with pytest.raises(AirflowFailException, match=r"other files of websites: old\.yaml"):
-        execute(ExportWebsitesOperator, **export)
-
-
-def test_a_folder_may_be_in_any_storage(analytics_sandbox: SandboxServer, execute: Execute) -> None:
     attach("memory", fsspec.filesystem("memory"))
-    for domain in ("a.one.example", "other.example"):
+    for domain in ("a.one.example", "b.one.example", "a.two.example"):
         analytics_sandbox.add_website(domain)
-    export = {"config_path": "memory://files/websites", "groups": {"one": ["*.one.example"]}}
-    assert execute(ExportWebsitesOperator, **export)["websites"] == 2
-    plan = execute(PlanWebsitesOperator, config_path="memory://files/websites", prune=True)
-    assert (plan["websites"], plan["changes"]) == (2, [])
-
-
-@pytest.mark.parametrize(
-    ("groups", "message"),
-    [({}, "groups="), ({"../x": ["*"]}, "digits"), ({"websites": ["*"]}, "not websites"), ({"a": "*"}, "list")],
-)
-def test_groups_that_are_no_files_are_refused(
-    groups: Any, message: str, analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
-) -> None:
-    with pytest.raises(AirflowFailException, match=message):
-        execute(ExportWebsitesOperator, config_path=f"{tmp_path}/x", groups=groups)
-    assert not (tmp_path / "x").exists()
+    folder = "memory://files/websites"
+    for name, number in (("one", 2), ("two", 1)):
+        export = {"config_path": f"{folder}/{name}.yaml", "websites": [f"*.{name}.example"]}
+        assert execute(ExportWebsitesOperator, **export)["websites"] == number
+    plan = execute(PlanWebsitesOperator, config_path=folder, prune=True)
+    assert (plan["websites"], plan["changes"]) == (3, [])
 
 
 def test_a_website_that_moves_to_another_file_plans_nothing(
