@@ -141,12 +141,13 @@ class ReconcilingOperator(AnalyticsOperator):
         passwords = passwords_of(planned.plan.password_sources)
         if folder:
             require_run(context, ["ti"], "state_path")
-        outcome = planned.apply(
-            audit_trail(folder if planned.plan.changes else None, context, hook.client.redact, planned.sources_of),
-            write=file.write if file else None,
-            passwords=passwords,
-            ignore_gone=ignore_gone,
-        )
+        url = folder if planned.plan.changes else None
+        with audit_trail(url, context, hook.client.redact, planned.sources_of) as trail:
+            if file and planned.desired.tables:
+                file.write(planned.desired.tables)
+            outcome = planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone)
+            trail.failed(outcome.failures)
+        outcome.raise_interruption()
         return planned, outcome
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         ReconcileArguments,
     )
     from airflow_provider_analytics.reconcile.engine import Planned
-    from airflow_provider_analytics.reconcile.websites_file import WebsitesFile
+    from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
 ON_DRIFT = ("fail", "skip", "report")
 
@@ -57,15 +58,14 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
 
     def prepare(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
         """Compare the file with the complete list of websites."""
-        from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
-
-        source = WebsitesAsCode(self._file(), flag("prune", self.prune), flag("only_missing", self.only_missing))
+        prune, only_missing = flag("prune", self.prune), flag("only_missing", self.only_missing)
+        source = replace(self._file(), prune=prune, only_missing=only_missing)
         # A plan for another service or account is a different plan.
         scope: dict[str, Any] = {"service": hook.client.base_url, "account": account_of(hook)}
         folder, file, ti = self.folder(hook, scope["account"]), None, context.get("ti")
         if source.managed or (folder and ti):
             file = self.list_file(folder, scope, context, ti.dag_id if ti else "")
-        scope |= {"prune": source.prune, "only_missing": source.only_missing}
+        scope |= {"prune": prune, "only_missing": only_missing}
         if file and source.managed:
             scope["list"] = file.table.identity.list
         elif file and file.table.run is None:  # no list has left this file
@@ -73,7 +73,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         lists = file.noting(source.scopes, {}, context) if file else None
         return folder, file, self.plan(hook, source, scope, lists)
 
-    def _file(self) -> WebsitesFile:
+    def _file(self) -> WebsitesAsCode:
         from airflow_provider_analytics.hooks.object_storage import read_texts
         from airflow_provider_analytics.reconcile.websites_file import (
             in_a_folder,

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_analytics.api import client as api_client
 from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import FIELDS, normalise, sendable
-from airflow_provider_analytics.api.verification import COMPARED, Comparison, Expected, shows
+from airflow_provider_analytics.api.verification import COMPARED, Comparison, Expected, Record, shows
 from airflow_provider_analytics.exceptions import AnalyticsError, AuthenticationError, NotAppliedError, StoppedError
 from airflow_provider_analytics.readable import counted, first_of
 from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Plan, website_of
 from airflow_provider_analytics.reconcile.results import Outcome, Result, State, describe
-from airflow_provider_analytics.reconcile.sending import ChangeOf, Recorder, Sender
+from airflow_provider_analytics.reconcile.sending import Sender
 from airflow_provider_analytics.reconcile.websites import Read, Websites
 from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each
 
@@ -47,68 +47,51 @@ _NOT_READ_BACK = "Changed, and not read again before the work ended."
 _PUT_BACK = "It was put back, and its previous values were verified"
 
 
-def apply_plan(
-    websites: Websites,
-    plan: Plan,
-    change_of: ChangeOf,
-    recorder: Recorder,
-    *,
-    records: Iterable[Mapping[str, Any]] = (),
-    shared: Iterable[str] = (),
-    passwords: Mapping[str, str] | None = None,
-    ignore_gone: bool = False,
-) -> Outcome:
-    """Apply the changes of a plan, and verify them.
+class Application:
+    """Applies the changes of a plan, and verifies them.
 
     Each website is fetched immediately before its update, and its change is recomputed. Changes that others made since
     the plan are therefore kept. A website is changed or deleted only if its id still belongs to the domain in the plan.
     A website that fails does not stop the others. Each changed website is read back and must show what was sent. If it
     does not, another process may have overwritten it: it is changed once more.
 
-    No further requests are sent after a stop of the client, an exception in this thread (such as Airflow's timeout), or
-    a change that cannot be recorded. Requests under way get some time to end. The outcome contains what was
-    sent, what may have been sent, and the interruption. The caller raises the interruption after recording the rest.
-
-    :param change_of: computes the change of a website from its record.
-    :param recorder: records the changes.
     :param records: the records that the plan was made from; used to choose the canaries.
-    :param shared: list fields in which entries of others stay.
-    :param passwords: ``password_from`` reference to password.
-    :param ignore_gone: do not count a website that no longer exists as a failure.
     """
-    client = websites.client
-    sender = Sender(client, change_of, recorder, frozenset(shared), passwords or {}, ignore_gone)
-    application = _Application(websites, plan, records, sender)
-    interrupted: BaseException | None = None
-    try:
-        application.run()
-    except BaseException as error:
-        client.stop()
-        interrupted = error
-    outcome = application.outcome(interrupted)
-    if changed := outcome.unexpected_changes:
-        named = first_of(changed, _MAX_NAMED, "; ")
-        log.warning("Another process changed websites at the same time, at least these: %s", named)
-    client.stats.count("changes_applied", outcome.applied)
-    client.stats.count("changes_failed", sum(not one.is_good for one in outcome.results))
-    return outcome
 
-
-class _Application:
-    """The steps of :func:`apply_plan`; the results are correct at any time."""
-
-    def __init__(self, websites: Websites, plan: Plan, records: Iterable[Mapping[str, Any]], sender: Sender) -> None:
+    def __init__(self, websites: Websites, plan: Plan, records: Iterable[Record], sender: Sender) -> None:
         self._websites = websites
         self._client = websites.client
         self._sender = sender
         self._records = {str(record["id"]): record for record in records}
+        #: One result for each website, correct at any time.
         self._results = [Result(change) for change in plan.changes]
         #: Canaries that are not as expected, with the risks that they took.
         self._wrong: list[tuple[Result, frozenset[Risk]]] = []
         self._unfaithful: NotAppliedError | None = None
 
-    def outcome(self, interrupted: BaseException | None) -> Outcome:
-        """Return the result of each website so far."""
+    def run(self) -> Outcome:
+        """Send the changes, and return the outcome.
+
+        No further requests are sent after a stop of the client, an exception in this thread (such as Airflow's
+        timeout), or a change that cannot be recorded. Requests under way get some time to end. The outcome contains
+        what was sent, what may have been sent, and the interruption. The caller raises the interruption after recording
+        the rest.
+        """
+        interrupted: BaseException | None = None
+        try:
+            self._run()
+        except BaseException as error:
+            self._client.stop()
+            interrupted = error
+        outcome = self._outcome(interrupted)
+        if changed := outcome.unexpected_changes:
+            named = first_of(changed, _MAX_NAMED, "; ")
+            log.warning("Another process changed websites at the same time, at least these: %s", named)
+        self._client.stats.count("changes_applied", outcome.applied)
+        self._client.stats.count("changes_failed", sum(not one.is_good for one in outcome.results))
+        return outcome
+
+    def _outcome(self, interrupted: BaseException | None) -> Outcome:
         # Copies, because a request that is still under way may end now.
         results = [replace(result, sent=list(result.sent)) for result in self._results]
         if interrupted is None or isinstance(interrupted, AuthenticationError):
@@ -117,7 +100,7 @@ class _Application:
                     result.why = NOT_TRIED
         return Outcome(results, unfaithful=self._unfaithful, interrupted=interrupted)
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Change the canaries alone, then the others, and read all of them back."""
         if self._change_canaries():
             self._send([one for one in self._results if one.state is State.NOT_TRIED])
@@ -150,10 +133,10 @@ class _Application:
             canary.set(State.FAILED, _NOT_READ_BACK)  # until it is known, in case of a stop
         if canary.why == _NOT_READ_BACK or canary.unconfirmed:
             self._read_back([canary], is_canary=True)
+        if canary.is_doubted and self._is_done_by_others(canary.lost):
+            self._clear(canary)
         risks = risks_of(canary.planned, canary.before)
-        if canary.lost and not self._is_done_by_others(canary.lost):
-            canary.is_doubted = True
-            canary.set(State.FAILED, f"{describe(canary.unexpected)}. Before: {_values(canary.before)}")
+        if canary.is_doubted:
             risks = frozenset(one for one in risks if one[0] in canary.lost)
         elif canary.state is State.APPLIED:
             canaries.settle(risks)
@@ -178,7 +161,7 @@ class _Application:
             if result.is_doubted and result.comparison and not result.comparison.is_reset:
                 self._clear(result)
 
-    def _is_done_by_others(self, lost: Mapping[str, Any]) -> bool:
+    def _is_done_by_others(self, lost: Record) -> bool:
         """Return whether websites that were not changed here lost the same since they were listed."""
         changed = {result.website_id for result in self._results if result.state is not State.NOT_TRIED}
         before = {
@@ -242,7 +225,7 @@ class _Application:
         sent = {one.field for change in result.sent for one in change.fields}
         expected = Expected({}, lost, result.planned.domain)
 
-        def settings_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
+        def settings_of(record: Record) -> dict[str, Any] | None:
             if expected.compare(record).holds:
                 return None
             if lost.keys() <= sent:
@@ -269,7 +252,7 @@ class _Application:
         """Read changed websites, wait for those that are not as sent, and change these once more."""
         left = self._wait_for(results, is_canary=is_canary)
         for _ in range(RESENDS):
-            differing = [one for one in left if one.state is State.FAILED and one.comparison]
+            differing = [one for one in left if one.is_contradicted and one.comparison]
             again = differing + [one for one in left if one.unconfirmed and one.may_repeat]
             if not again:
                 break
@@ -312,11 +295,14 @@ class _Application:
         left = []
         for result in results:
             may_change = self._settle_new(result, rows, read) if _is_new(result) else self._settle_read(result, read)
-            if may_change or (is_canary and result.lost):
+            result.is_doubted = is_canary and bool(result.lost)
+            if result.is_doubted:
+                result.set(State.FAILED, f"{describe(result.unexpected)}. Before: {_values(result.before)}")
+            if may_change or result.is_doubted:
                 left.append(result)
         return left
 
-    def _settle_new(self, result: Result, rows: Sequence[Mapping[str, Any]] | None, read: Read) -> bool:
+    def _settle_new(self, result: Result, rows: Sequence[Record] | None, read: Read) -> bool:
         """Set the result of a new website; return whether a later read may show it otherwise."""
         own, domain = result.website_id, result.planned.domain
         if rows is None:  # the list could not be read
@@ -352,7 +338,7 @@ class _Application:
             return True
         return self._settle(result, record)
 
-    def _settle(self, result: Result, record: Mapping[str, Any] | None) -> bool:
+    def _settle(self, result: Result, record: Record | None) -> bool:
         """Set the result of a website from its record; return whether a later read may show it otherwise."""
         change, action = result.last, result.planned.action
         domain = website_of(record)[0] if record else ""
@@ -409,7 +395,7 @@ def _is_new(result: Result) -> bool:
     return result.planned.action == "create" and result.comparison is None
 
 
-def _values(record: Mapping[str, Any]) -> str:
+def _values(record: Record) -> str:
     named = [name for name in SETTABLE_FIELDS if name in record]
     values = {name: normalise(name, record[name]) if shows(name, record) else record[name] for name in named}
     return ", ".join(f"{name} {str(value)[:200]}" for name, value in values.items())

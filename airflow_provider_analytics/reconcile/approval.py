@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.api.verification import COMPARED, Expected
+from airflow_provider_analytics.api.verification import COMPARED, Expected, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.plan import Change, Plan, short, website_of
@@ -60,7 +59,7 @@ class ApprovedPlan:
         self.plan = plan
         self._changes = {_website(change): change for change in plan.changes}
 
-    def raise_unless_whole(self, planned: Plan, records: Iterable[Mapping[str, Any]]) -> None:
+    def raise_unless_whole(self, planned: Plan, records: Iterable[Record]) -> None:
         """Raise :class:`GuardError` unless the current plan is exactly the remainder of the approved plan.
 
         :param planned: the current plan.
@@ -72,7 +71,7 @@ class ApprovedPlan:
         now: dict[_Website, Change] = {}
         for change in planned.changes:
             now[_website(change)] = now[None, domain_key(change.domain)] = change
-        shown: dict[_Website, Mapping[str, Any]] = {}
+        shown: dict[_Website, Record] = {}
         for record in records:
             domain, website_id = website_of(record)
             shown[website_id, domain_key(domain)] = shown[None, domain_key(domain)] = record
@@ -84,12 +83,10 @@ class ApprovedPlan:
         if dropped:
             raise _mismatch("Approved, and no longer planned", dropped)
 
-    def only_approved(
-        self, change_of: Callable[[Mapping[str, Any]], Change | None]
-    ) -> Callable[[Mapping[str, Any]], Change | None]:
+    def only_approved(self, change_of: Callable[[Record], Change | None]) -> Callable[[Record], Change | None]:
         """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved."""
 
-        def approved(record: Mapping[str, Any]) -> Change | None:
+        def approved(record: Record) -> Change | None:
             change = change_of(record)
             problem = self._not_approved(change) if change else None
             if problem:
@@ -114,7 +111,7 @@ def _website(change: Change) -> _Website:
     return change.website_id, domain_key(change.domain)
 
 
-def _is_settled(change: Change, again: Change | None, record: Mapping[str, Any] | None) -> bool:
+def _is_settled(change: Change, again: Change | None, record: Record | None) -> bool:
     """Return whether an approved change is planned again, or already in effect.
 
     :param again: the current change of the same website.

@@ -22,7 +22,7 @@ from airflow_provider_analytics.api.fields import (
     normalise,
     raw_lines,
 )
-from airflow_provider_analytics.api.verification import shows
+from airflow_provider_analytics.api.verification import Record, shows
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.maintained import Listed
@@ -54,6 +54,11 @@ class Wanted:
     place: Place = _NOWHERE
     ignored: frozenset[str] = frozenset()
     listed: Mapping[str, Listed] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> list[str]:
+        """Fields that are compared with the record of an existing website."""
+        return [name for name in self.settings if name != PASSWORD_FROM and name not in self.ignored]
 
     def creation(self) -> Change:
         """Return the change that creates the website.
@@ -121,7 +126,7 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
     return after
 
 
-def deletion(record: Mapping[str, Any]) -> Change:
+def deletion(record: Record) -> Change:
     """Return the change that deletes a website, with all fields of its record."""
     names = (name for name in SETTABLE_FIELDS if name in record)
     fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in names)
@@ -153,12 +158,12 @@ class Desired:
     modes: Mapping[str, str] = field(default_factory=dict)
     tables: Lists | None = None
 
-    def of(self, record: Mapping[str, Any]) -> Wanted | None:
+    def of(self, record: Record) -> Wanted | None:
         """Return the desired state of a website; None if it is left unchanged, or deleted."""
         domain, website_id = website_of(record)
         return self.by_id.get(website_id) or self.by_domain.get(domain_key(domain))
 
-    def is_compared(self, record: Mapping[str, Any]) -> bool:
+    def is_compared(self, record: Record) -> bool:
         """Return whether a website has a desired state, or is to be deleted."""
         return str(record["id"]) in self.doomed or self.of(record) is not None
 
@@ -167,10 +172,10 @@ class Desired:
         """List fields in which entries of others stay."""
         return frozenset(name for name in LINE_FIELDS if self.modes.get(name) != "replace")
 
-    def unreadable(self, record: Mapping[str, Any]) -> str:
+    def unreadable(self, record: Record) -> str:
         """Return why a list of a website cannot be changed without losing its entries; empty if all can."""
         wanted = self.of(record)
-        for name in wanted.settings if wanted else ():
+        for name in wanted.compared if wanted else ():
             if name not in self.shared or shows(name, record):
                 continue
             line = invalid_line(name, record.get(name))
@@ -186,7 +191,7 @@ class Desired:
             )
         return ""
 
-    def change(self, record: Mapping[str, Any]) -> Change | None:
+    def change(self, record: Record) -> Change | None:
         """Return the change of an existing website, or None if it needs no change.
 
         A field that is missing in the record is sent. A password is sent when ``privacy`` becomes ``password``. Records
@@ -201,11 +206,9 @@ class Desired:
             raise ValueError(why)
         domain, website_id = website_of(record)
         changes = []
-        for name, value in wanted.settings.items():
-            if name == PASSWORD_FROM or name in wanted.ignored:
-                continue
+        for name in wanted.compared:
             before = normalise(name, record[name]) if shows(name, record) else None
-            after = value
+            after = wanted.settings[name]
             if name in LINE_FIELDS:
                 if self.modes[name] == "replace" and name in record:
                     before = raw_lines(name, record[name])  # so that guards count the lost lines
@@ -216,7 +219,7 @@ class Desired:
             changes.append(wanted.password_change(domain))
         return Change("update", domain, website_id, tuple(changes)) if changes else None
 
-    def _lines_after(self, name: str, before: Entries | None, wanted: Wanted, record: Mapping[str, Any]) -> Entries:
+    def _lines_after(self, name: str, before: Entries | None, wanted: Wanted, record: Record) -> Entries:
         entries: Entries = wanted.settings[name]
         owned = self.tables.owned(name, record) if self.tables and self.modes[name] == "managed" else ()
         after = entries if before is None else reconcile(name, before, entries, self.modes[name], owned)
@@ -227,7 +230,7 @@ class Desired:
             return listed.new_lines(after)
         return tuple(line if line in before else listed.lines.get(line, (line,))[-1] for line in after)
 
-    def plan(self, records: Sequence[Mapping[str, Any]], scope: Mapping[str, Any] | None = None) -> Plan:
+    def plan(self, records: Sequence[Record], scope: Mapping[str, Any] | None = None) -> Plan:
         """Return the plan for these websites.
 
         :param scope: what the plan is bound to.

@@ -5,32 +5,29 @@ The operators and the command line provide the desired state (a list or a file) 
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, GuardError, StoppedError
+from airflow_provider_analytics.api.verification import Record
+from airflow_provider_analytics.exceptions import BulkError, GuardError
 from airflow_provider_analytics.readable import counted, first_of
-from airflow_provider_analytics.reconcile.apply import apply_plan
+from airflow_provider_analytics.reconcile.apply import Application
 from airflow_provider_analytics.reconcile.approval import ApprovedPlan
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS, Desired
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.guards import guarded
 from airflow_provider_analytics.reconcile.lists import Lists, entries_of
 from airflow_provider_analytics.reconcile.plan import Change, Plan, website_name, website_of
-from airflow_provider_analytics.reconcile.results import Outcome, State
-from airflow_provider_analytics.reconcile.sending import Recorder
-from airflow_provider_analytics.reconcile.websites import Record, Websites, complete_records
+from airflow_provider_analytics.reconcile.results import Outcome
+from airflow_provider_analytics.reconcile.sending import Sender
+from airflow_provider_analytics.reconcile.websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
-log = logging.getLogger(__name__)
-
-#: Maximum number of websites in the error of a stop, and of entries in a warning.
+#: Maximum number of entries in a warning.
 _MAX_NAMED = 10
 
 
@@ -57,7 +54,8 @@ def plan(
 
     def is_incomplete(record: Record) -> bool:
         # The plan contains all fields of deleted websites.
-        fields = SETTABLE_FIELDS if str(record["id"]) in desired.doomed else source.fields
+        wanted = desired.of(record)
+        fields = wanted.compared if wanted else SETTABLE_FIELDS
         return not record.keys() >= set(fields) or bool(lists and lists.doubts(record))
 
     compared, unread = complete_records(client, list(filter(desired.is_compared, websites.records)), is_incomplete)
@@ -170,57 +168,22 @@ class Planned:
 
     def apply(
         self,
-        audit: AbstractContextManager[Recorder],
+        record: Callable[[Change], None],
         *,
-        write: Callable[[Lists], None] | None = None,
         passwords: Mapping[str, str] | None = None,
         ignore_gone: bool = False,
     ) -> Outcome:
-        """Write the table, apply the plan, and note each change in the audit trail.
+        """Apply the plan; the table of the list must have been written before.
 
-        If the task is stopped during the run, the audit trail and the outcome have what was sent and what may have been
-        sent. Then the stop is raised.
+        If the task is stopped during the run, the outcome has what was sent and what may have been sent.
 
-        :param write: writes the table of the list before anything is sent.
+        :param record: records each change.
         :param passwords: ``password_from`` reference to password.
         :param ignore_gone: do not count a website that no longer exists as a failure.
         :return: the outcome; its failures include the websites that could not be read.
-        :raises StoppedError: if the task was stopped before all was done and verified.
         """
-        change_of = self.desired.change
-        with audit as trail:
-            if self.desired.tables is not None and write is not None:
-                write(self.desired.tables)
-            outcome = apply_plan(
-                self.websites,
-                self.plan,
-                self.approved.only_approved(change_of) if self.approved else change_of,
-                trail,
-                records=self.compared,
-                shared=self.desired.shared,
-                passwords=passwords,
-                ignore_gone=ignore_gone,
-            )
-            outcome = replace(outcome, unread=self.unread)
-            stop = _stop_error(outcome) if outcome.interrupted else None
-            trail.failed(outcome.failures)
-        if stop:
-            raise stop from None
-        return outcome
-
-
-def _stop_error(outcome: Outcome) -> BaseException:
-    """Return the exception to raise after a stop."""
-    unclear = outcome.states[State.UNCLEAR]
-    changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in outcome.results)
-    also = f", {unclear:,} may have been" if unclear else ""
-    summary = f"Stopped: {changed:,} of {len(outcome.results):,} websites changed{also}"
-    failed = [f"{website}: {why.rstrip('.')}" for website, why in outcome.failures.items()]
-    summary += f". Not as expected: {first_of(failed, _MAX_NAMED, '; ')}" if failed else ""
-    log.warning("%s", summary)
-    if isinstance(outcome.interrupted, StoppedError):
-        return StoppedError(f"{summary}.", "The next try does the rest.")
-    if isinstance(outcome.interrupted, AuthenticationError):
-        outcome.interrupted.so_far = f"{summary}."
-    # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
-    return outcome.interrupted or StoppedError(summary)
+        change_of = self.approved.only_approved(self.desired.change) if self.approved else self.desired.change
+        sender = Sender(
+            self.websites.client, change_of, record, self.desired.shared, passwords or {}, ignore_gone=ignore_gone
+        )
+        return replace(Application(self.websites, self.plan, self.compared, sender).run(), unread=self.unread)

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import is_pattern
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.reconcile.desired import Desired, Wanted
 from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Rows, scope_of
 from airflow_provider_analytics.reconcile.maintained import Listed, together
@@ -68,11 +69,6 @@ class ExclusionList:
         """The list for all websites, and those for some of them."""
         return {self.name: [self.entries, *self.per_website.values()]}
 
-    @property
-    def fields(self) -> Sequence[str]:
-        """Fields that a record must contain."""
-        return [self.name]
-
     def read(self, client: AnalyticsClient) -> Websites:
         """Read the websites, with the fewest requests."""
         if not self.filters:
@@ -86,14 +82,14 @@ class ExclusionList:
             raise_unmatched([] if records else [f"websites: {dict(self.filters)!r}"])
         return Websites(client, records, complete=False)
 
-    def resolve(self, records: Sequence[Mapping[str, Any]]) -> Desired:
+    def resolve(self, records: Sequence[Record]) -> Desired:
         """Return the desired state of each website.
 
         :raises GuardError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``.
         """
         unmatched = [] if self.websites is None or self.websites else ["websites: an empty list"]
 
-        def find(argument: str, selectors: Selectors, among: Sequence[Mapping[str, Any]]) -> set[str]:
+        def find(argument: str, selectors: Selectors, among: Sequence[Record]) -> set[str]:
             found, missing = select(among, selectors)
             unmatched.extend(f"{argument}: {one!r}" for one in missing)
             return found

@@ -6,11 +6,11 @@ Each guard has a name (:data:`guards.GUARDS`). A person who has checked its find
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_entries, normalise, raw_lines
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.guards import loses_too_much
 from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.lists import Lists
@@ -22,7 +22,7 @@ _MAX_WORST = 5
 
 def guarded(
     plan: Plan,
-    compared: Sequence[Mapping[str, Any]],
+    compared: Sequence[Record],
     limit: float,
     *,
     accept: Collection[str] = (),
@@ -101,7 +101,7 @@ def _left(lists: Lists, name: str, limit: float, *, may_be_empty: bool) -> list[
     return _finding(len(left), len(before), limit, what, [first_of(left, _MAX_WORST, show=short)])
 
 
-def _lost(plan: Plan, name: str, kept: Sequence[Mapping[str, Any]], limit: float) -> list[str]:
+def _lost(plan: Plan, name: str, kept: Sequence[Record], limit: float) -> list[str]:
     """Return the finding if lists get too short. Replacing an entry is not a loss."""
     there = sum(count_entries(name, raw_lines(name, record.get(name))) for record in kept)
     shorter: list[tuple[int, Change]] = []

@@ -23,6 +23,7 @@ from pydantic import AwareDatetime, TypeAdapter
 from airflow_provider_analytics.api.domains import domain_key, is_pattern, matches
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolved
@@ -212,7 +213,7 @@ class Table:
         }
         return replace(self, rows=rows, run=other.run)
 
-    def scopes_of(self, name: str, record: Mapping[str, Any]) -> tuple[str, ...]:
+    def scopes_of(self, name: str, record: Record) -> tuple[str, ...]:
         """Return the scopes of a list field that a website is in."""
         scopes, (domain, website_id) = self.rows.get(name, {}), website_of(record)
         exact = (one for one in (EVERYWHERE, domain_key(domain), website_id) if one in scopes)
@@ -235,7 +236,7 @@ class Table:
                     found[entry] = source
         return found
 
-    def entries_of(self, name: str, record: Mapping[str, Any]) -> dict[str, EntrySource]:
+    def entries_of(self, name: str, record: Record) -> dict[str, EntrySource]:
         """Return the rows of a list field for a website, those that left included."""
         return self.entries_in(name, self.scopes_of(name, record))
 
@@ -274,11 +275,11 @@ class Lists:
     def _sparing(self) -> Sequence[Table]:
         return [one for one in self.others if one.protects(self.today)]
 
-    def owned(self, name: str, record: Mapping[str, Any]) -> Entries:
+    def owned(self, name: str, record: Record) -> Entries:
         """Return the entries that the list may remove from a website."""
         return self._settle(name, record)[0]
 
-    def kept(self, name: str, record: Mapping[str, Any]) -> Mapping[str, str]:
+    def kept(self, name: str, record: Record) -> Mapping[str, str]:
         """Return the entries that the list may not remove, because other lists have them, and the names of these."""
         return self._settle(name, record)[1]
 
@@ -287,7 +288,7 @@ class Lists:
     def _settled(self) -> dict[Any, tuple[Entries, Mapping[str, str]]]:
         return {}
 
-    def _settle(self, name: str, record: Mapping[str, Any]) -> tuple[Entries, Mapping[str, str]]:
+    def _settle(self, name: str, record: Record) -> tuple[Entries, Mapping[str, str]]:
         scopes = self.table.scopes_of(name, record)
         theirs = tuple(other.scopes_of(name, record) for other in self._sparing)
         if (name, scopes, theirs) not in self._settled:
@@ -302,7 +303,7 @@ class Lists:
             self._settled[name, scopes, theirs] = owned, {one: kept[one] for one in rows if one in kept}
         return self._settled[name, scopes, theirs]
 
-    def doubts(self, record: Mapping[str, Any]) -> bool:
+    def doubts(self, record: Record) -> bool:
         """Return whether an entry that leaves with this run is missing in a row: the row may be stale or shortened."""
         for name in self.before.rows:
             before, now = (table.entries_of(name, record) for table in (self.before, self.table))
@@ -331,7 +332,7 @@ def _noted(
     return {**kept, **listed}
 
 
-def entries_of(name: str, record: Mapping[str, Any]) -> set[str]:
+def entries_of(name: str, record: Record) -> set[str]:
     """Return the entries of a website's list; none if it is not shown."""
     lines = normalise(name, record.get(name))
     return {LINE_FIELDS[name].key(line) for line in lines} - {""} if isinstance(lines, tuple) else set()

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS, PASSWORD_FROM, Privacy, count_entries
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of, readable
 
@@ -264,7 +265,7 @@ class Plan:
         return plan
 
 
-def website_of(record: Mapping[str, Any]) -> tuple[str, str]:
+def website_of(record: Record) -> tuple[str, str]:
     """Return the domain (empty if missing) and the id of a record."""
     return str(record.get("domain") or ""), str(record["id"])
 

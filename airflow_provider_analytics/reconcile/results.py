@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from airflow_provider_analytics.api.verification import Comparison, Differences, Expected
-from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, NotAppliedError
+from airflow_provider_analytics.api.verification import Comparison, Differences, Expected, Record
+from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, NotAppliedError, StoppedError
+from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.plan import Change
 
 #: Why a website is not tried, if the work ended before.
 NOT_SENT = "Not tried: the work ended before its turn."
-#: Maximum number of websites with unexpected changes in a result.
-_MAX_NAMED = 20
+#: Maximum number of websites with unexpected changes in a result, and of websites in the error of a stop.
+_MAX_NAMED, _MAX_IN_A_STOP = 20, 10
+
+log = logging.getLogger(__name__)
 
 
 class State(StrEnum):
@@ -82,7 +85,7 @@ class Result:
         return self.last.website_id
 
     @property
-    def before(self) -> Mapping[str, Any]:
+    def before(self) -> Record:
         """Its record immediately before the first update; empty for a new website."""
         return self.expected.before if self.expected and self.planned.action == "update" else {}
 
@@ -99,7 +102,7 @@ class Result:
         return self.comparison.unexpected if self.comparison else {}
 
     @property
-    def lost(self) -> Mapping[str, Any]:
+    def lost(self) -> Record:
         """Unexpected changes that services cause: field to the value before."""
         return self.comparison.lost if self.comparison else {}
 
@@ -171,6 +174,27 @@ class Outcome:
     def is_verified(self) -> bool:
         """Whether all planned changes were applied and verified, and nothing else changed."""
         return not (self.failures or self.unverified or self.unexpected_changes or self.interrupted)
+
+    def raise_interruption(self) -> None:
+        """Raise the exception that ended the work, with what was done.
+
+        :raises StoppedError: if the task was stopped before all was done and verified.
+        """
+        if self.interrupted is None:
+            return
+        unclear = self.states[State.UNCLEAR]
+        changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in self.results)
+        also = f", {unclear:,} may have been" if unclear else ""
+        summary = f"Stopped: {changed:,} of {len(self.results):,} websites changed{also}"
+        failed = [f"{website}: {why.rstrip('.')}" for website, why in self.failures.items()]
+        summary += f". Not as expected: {first_of(failed, _MAX_IN_A_STOP, '; ')}" if failed else ""
+        log.warning("%s", summary)
+        if isinstance(self.interrupted, StoppedError):
+            raise StoppedError(f"{summary}.", "The next try does the rest.") from None
+        if isinstance(self.interrupted, AuthenticationError):
+            self.interrupted.so_far = f"{summary}."
+        # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
+        raise self.interrupted from None
 
     def raise_failures(self) -> None:
         """Raise an error if any website is not as desired.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from airflow_provider_analytics.api.checks import refused, short_repr, text_list
 from airflow_provider_analytics.api.domains import domain_key, is_pattern, matches, spellings
 from airflow_provider_analytics.api.entries import without_comment
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of, readable
 from airflow_provider_analytics.reconcile.plan import website_of
@@ -39,7 +39,7 @@ def parse_selectors(field: str, value: Iterable[str | int] | str | int) -> Selec
     return tuple(selectors)
 
 
-def select(records: Iterable[Mapping[str, Any]], selectors: Iterable[str]) -> tuple[set[str], list[str]]:
+def select(records: Iterable[Record], selectors: Iterable[str]) -> tuple[set[str], list[str]]:
     """Return the ids of the websites that match any selector, and the selectors that match no website.
 
     :raises ValueError: if a record without a domain may match a selector.
@@ -70,7 +70,7 @@ def select(records: Iterable[Mapping[str, Any]], selectors: Iterable[str]) -> tu
     return chosen, unmatched
 
 
-def raise_unless_found(records: Sequence[Mapping[str, Any]], text: str) -> None:
+def raise_unless_found(records: Sequence[Record], text: str) -> None:
     """Raise :class:`ValueError` if a search found a website whose domain does not contain the text.
 
     Search matching is not documented, and a service may ignore the search. Then all websites would be changed.

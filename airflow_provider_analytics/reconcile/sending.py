@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM
 from airflow_provider_analytics.api.transport import may_have_been_applied
-from airflow_provider_analytics.api.verification import Expected
+from airflow_provider_analytics.api.verification import Expected, Record
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -26,41 +26,29 @@ from airflow_provider_analytics.reconcile.plan import Change
 from airflow_provider_analytics.reconcile.results import NOT_SENT, Result, State
 from airflow_provider_analytics.reconcile.workers import reason
 
-#: Computes the change of a website from its record; None if there is nothing to change.
-ChangeOf = Callable[[Mapping[str, Any]], Change | None]
-
 log = logging.getLogger(__name__)
 
 _UNDER_WAY = "Stopped while its change was under way: it may have been applied."
-
-
-class Recorder(Protocol):
-    """Records what was done, such as an audit trail; ``sent`` is called from several threads."""
-
-    def sent(self, change: Change) -> None:
-        """Note a change that was sent and not refused; a create has the id of the new website."""
-
-    def failed(self, failures: Mapping[str, str]) -> None:
-        """Note the websites that failed, and why."""
 
 
 @dataclass(frozen=True)
 class Sender:
     """Sends single changes, each computed from a record that is fetched immediately before.
 
-    :param change_of: computes the change of a website from its record.
-    :param recorder: records the changes.
+    :param change_of: computes the change of a website from its record; None if there is nothing to change.
+    :param record: records a change that was sent and not refused, a create with the id of the new website; called from
+        several threads.
     :param shared: list fields in which entries of others stay.
     :param passwords: ``password_from`` reference to password.
     :param ignore_gone: do not count a website that no longer exists as a failure.
     """
 
     client: AnalyticsClient
-    change_of: ChangeOf
-    recorder: Recorder
-    shared: frozenset[str]
-    passwords: Mapping[str, str]
-    ignore_gone: bool
+    change_of: Callable[[Record], Change | None]
+    record: Callable[[Change], None]
+    shared: frozenset[str] = frozenset()
+    passwords: Mapping[str, str] = field(default_factory=dict)
+    ignore_gone: bool = False
 
     def note(self, result: Result, change: Change) -> None:
         """Note a change that was sent and not refused; it is not read again yet."""
@@ -68,9 +56,9 @@ class Sender:
         result.comparison = None
         result.is_contradicted = False
         result.sent.append(change)
-        self.recorder.sent(change)
+        self.record(change)
 
-    def still_wanted(self, record: Mapping[str, Any]) -> dict[str, str]:
+    def still_wanted(self, record: Record) -> dict[str, str]:
         """Return what a record needs again: field to a phrase. Another process may have changed what was as wanted."""
         try:
             change = self.change_of(record)
@@ -146,7 +134,7 @@ class Sender:
         computed: Change | None = None
         lost: list[Change] = []
 
-        def compute(record: dict[str, Any]) -> Mapping[str, Any] | None:
+        def compute(record: Record) -> Record | None:
             nonlocal computed
             _check_domain(result.planned, record, "not changed")
             computed = self.change_of(record)
@@ -208,7 +196,7 @@ class Sender:
         return {**settings, "password": self.passwords[reference]} if reference else settings
 
 
-def _check_domain(planned: Change, record: Mapping[str, Any], verb: str) -> None:
+def _check_domain(planned: Change, record: Record, verb: str) -> None:
     """Raise :class:`ValueError` if the id in the plan no longer belongs to the domain in the plan."""
     domain = record.get("domain")
     if planned.domain and isinstance(domain, str) and not same_domain(domain, planned.domain):

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.domains import spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
 from airflow_provider_analytics.reconcile.workers import NOT_TRIED, each, reason
-
-Record = Mapping[str, Any]
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -11,15 +11,14 @@ from airflow_provider_analytics.api.checks import short_repr
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType, line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
-from airflow_provider_analytics.reconcile.websites_file import check_key
+from airflow_provider_analytics.reconcile.websites_as_code import check_key
 
 
-def export_websites(
-    records: Iterable[Mapping[str, Any]], *, origin: str, restore: bool = False
-) -> tuple[str, list[str]]:
+def export_websites(records: Iterable[Record], *, origin: str, restore: bool = False) -> tuple[str, list[str]]:
     """Return the text of a file that describes the records, and the websites and settings that it omits.
 
     Planned against the same records, the file changes nothing. A list with a line that is not allowed in a file is
@@ -72,7 +71,7 @@ def export_websites(
     return "\n".join(head) + "\n" + body, left_out
 
 
-def _settings(record: Mapping[str, Any], *, restore: bool) -> tuple[dict[str, Any], list[str]]:
+def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[str]]:
     """Return the settings of a website as written in the file, and what the file omits."""
     settings: dict[str, Any] = {}
     left_out: list[str] = []

@@ -10,67 +10,25 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any
 
 import jsonschema
 
-from airflow_provider_analytics.api.domains import check_domain, domain_key
+from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS, Wanted
+from airflow_provider_analytics.reconcile.desired import Wanted
 from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
+from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode, check_key, is_pattern
 from airflow_provider_analytics.reconcile.yaml_values import Path, Place, Problem, ProblemsError, Values, is_over
 
 _ALSO = "also_"
 #: Keys that a layer may contain in addition to settings.
 _GROUPS, _IGNORE, _PROTECT = "groups", "ignore", "protect"
-
-
-@dataclass
-class WebsitesFile:
-    """The content of one or several files.
-
-    :param by_domain: domain key (:func:`domains.domain_key`) to website, with defaults and groups applied.
-    :param modes: list field to its mode (see :func:`desired.reconcile`).
-    :param protected: domains, or patterns, of websites that are never deleted.
-    :param parts: list field to the lists of defaults, groups and websites.
-    """
-
-    by_domain: dict[str, Wanted] = field(default_factory=dict)
-    modes: Mapping[str, str] = field(default_factory=dict)
-    protected: list[str] = field(default_factory=list)
-    parts: dict[str, list[Listed]] = field(default_factory=dict)
-
-    @property
-    def websites(self) -> list[Wanted]:
-        """The websites, in the order of the files."""
-        return list(self.by_domain.values())
-
-    @property
-    def managed(self) -> list[str]:
-        """List fields that need a table: those that a website sets, in mode ``managed``."""
-        return [name for name, mode in self.modes.items() if mode == "managed" and name in self.parts]
-
-    @property
-    def fields(self) -> list[str]:
-        """Record fields that at least one website sets."""
-        named = {name for website in self.by_domain.values() for name in website.settings}
-        return [name for name in SETTABLE_FIELDS if name in named]
-
-
-def check_key(domain: str) -> None:
-    """Raise :class:`ValueError` if a website of this domain is not allowed in a file."""
-    check_domain(domain)
-    if _is_pattern(domain):
-        raise ValueError(f"domain={domain!r} is a pattern in a file; allowed: a domain name without * and ?")
-
-
-def _is_pattern(domain: str) -> bool:
-    return "*" in domain or "?" in domain
 
 
 @functools.cache
@@ -80,7 +38,7 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def parse_websites_files(texts: Mapping[str, str], default_mode: str = "merge") -> WebsitesFile:
+def parse_websites_files(texts: Mapping[str, str], default_mode: str = "merge") -> WebsitesAsCode:
     """Parse the files of a folder, in the order of their names, as one file.
 
     ``defaults``, ``groups`` and ``networks`` apply to their own file. A domain may be in one file only. ``modes`` must
@@ -92,7 +50,7 @@ def parse_websites_files(texts: Mapping[str, str], default_mode: str = "merge") 
     """
     counts = Counter[str]()
     problems: list[Problem] = []
-    parsed = WebsitesFile()
+    parsed = WebsitesAsCode()
     for source in sorted(texts):
         if is_over(counts):
             break  # each further file would be one more problem
@@ -121,7 +79,7 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
     return found
 
 
-def parse_websites(value: object, source: str = "config", *, default_mode: str = "merge") -> WebsitesFile:
+def parse_websites(value: object, source: str = "config", *, default_mode: str = "merge") -> WebsitesAsCode:
     """Parse desired websites from values: the content of the YAML file, or a list of records.
 
     A record is a dict with ``domain`` and the settings of the website. The ``websites`` of a dict may be such a list,
@@ -135,7 +93,7 @@ def parse_websites(value: object, source: str = "config", *, default_mode: str =
     values = Values(source, Counter())
     if isinstance(value, str):
         value = values.read(value)
-    parsed = WebsitesFile()
+    parsed = WebsitesAsCode()
     _add(parsed, _to_file_shape(value, values), values, default_mode)
     if values.problems:
         raise ProblemsError(values.problems)
@@ -244,7 +202,7 @@ def _take_out(data: Any, path: Path) -> None:
         data = data[part]
 
 
-def _add(parsed: WebsitesFile, data: Any, values: Values, default_mode: str) -> None:
+def _add(parsed: WebsitesAsCode, data: Any, values: Values, default_mode: str) -> None:
     """Add the websites of a file to those that were parsed before."""
     data = _without_refused(data, values)
     modes = {name: (data.get("modes") or {}).get(name) or default_mode for name in LINE_FIELDS}
@@ -262,7 +220,7 @@ def _add(parsed: WebsitesFile, data: Any, values: Values, default_mode: str) -> 
         value = value or {}
         if value.get(_PROTECT):
             parsed.protected.append(domain)
-        if _is_pattern(domain):
+        if is_pattern(domain):
             if value != {_PROTECT: True}:
                 values.problem(path, f"{domain} is a pattern; allowed: protect: true, and nothing else")
             continue

@@ -22,9 +22,10 @@ from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.exceptions import AuthenticationError, BulkError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.reconcile import workers as workers_module
-from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE, apply_plan
+from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE, Application
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
 from airflow_provider_analytics.reconcile.results import Outcome, State
+from airflow_provider_analytics.reconcile.sending import Sender
 from airflow_provider_analytics.reconcile.websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -42,22 +43,7 @@ def updates(sandbox: SandboxServer) -> Counter[str]:
     return Counter(request.path for request in sandbox.requests if request.operation == "update")
 
 
-class Trail:
-    """What was sent, in its order."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-
-    def sent(self, change: Change) -> None:
-        self.changes.append(change)
-
-    def failed(self, failures: Mapping[str, str]) -> None:
-        pass
-
-
-def apply_changes(
-    client: AnalyticsClient, *changes: Change, websites: int = 0, trail: Trail | None = None, **how: Any
-) -> Outcome:
+def apply_changes(client: AnalyticsClient, *changes: Change, trail: list[Change] | None = None, **how: Any) -> Outcome:
     """Apply changes, each of which is worked out from the website's current list."""
     wanted = {change.website_id or change.domain: change for change in changes}
 
@@ -74,7 +60,8 @@ def apply_changes(
         return replace(change, action=action, website_id=str(record["id"]), fields=tuple(fields))
 
     read = Websites(client, [], complete=False)
-    return apply_plan(read, Plan(changes, websites), change_of, trail or Trail(), records=read.records, **how)
+    sender = Sender(client, change_of, ([] if trail is None else trail).append, **how)
+    return Application(read, Plan(changes), [], sender).run()
 
 
 def update(number: int) -> Change:
@@ -207,14 +194,14 @@ def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxSe
         "exclude_ips": ("1.1.1.1",),
     }
     change = Change("create", "n.example", None, tuple(FieldChange(name, None, one) for name, one in fields.items()))
-    trail = Trail()
+    trail: list[Change] = []
     with client_of(analytics_sandbox) as client:
         apply_changes(client, change, passwords={"variable:page_password": "s3cret-pass"}, trail=trail)
     (website,) = analytics_sandbox.websites()
     assert (website["privacy"], website["favorite"], website["exclude_ips"]) == (2, True, "1.1.1.1")
     assert analytics_sandbox.stored_password(1) == "s3cret-pass"
     # What a create cannot set is an update of its own.
-    assert [(one.action, one.website_id, [field.field for field in one.fields]) for one in trail.changes] == [
+    assert [(one.action, one.website_id, [field.field for field in one.fields]) for one in trail] == [
         ("create", "1", ["exclude_ips", "password_from", "privacy"]),
         ("update", "1", ["favorite"]),
     ]

@@ -79,7 +79,7 @@ def test_a_list_on_many_websites_is_a_file_that_names_one_field(world: dict[str,
         record["domain"]: {name: list(dict.fromkeys([*entries, *extra.get(str(record["id"]), [])]))}
         for record in chosen
     }
-    as_file = WebsitesAsCode(parse_websites({"modes": {name: world["mode"]}, "networks": "send", "websites": websites}))
+    as_file = parse_websites({"modes": {name: world["mode"]}, "networks": "send", "websites": websites})
     one, other = planned(as_list, world), planned(as_file, world)
     if isinstance(one, Exception) or isinstance(other, Exception):
         # Refused both ways, for the same websites.

@@ -21,12 +21,7 @@ from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.plan import Plan
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 from airflow_provider_analytics.reconcile.websites_export import export_websites
-from airflow_provider_analytics.reconcile.websites_file import (
-    WebsitesFile,
-    parse_websites,
-    parse_websites_files,
-    schema,
-)
+from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files, schema
 
 FILE = """\
 defaults:
@@ -55,7 +50,7 @@ websites:
 """
 
 
-def parse(text: str, default_mode: str = "replace") -> WebsitesFile:
+def parse(text: str, default_mode: str = "replace") -> WebsitesAsCode:
     return parse_websites_files({"websites.yaml": text}, default_mode)
 
 
@@ -82,7 +77,7 @@ def test_websites_override_groups_and_groups_override_defaults() -> None:
             "exclude_ips": (),
         },
     }
-    assert parse(FILE).fields == ["privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite"]
+    assert next(one.compared for one in parse(FILE).websites) == ["privacy", "exclude_ips"]
 
 
 def test_every_problem_is_reported_with_its_line() -> None:
@@ -241,7 +236,7 @@ RECORD = {
 
 
 def plan(text: str, *records: dict[str, Any], prune: bool = False, lists: Lists | None = None) -> Plan:
-    return plan_of(WebsitesAsCode(parse(text), prune), records, lists)
+    return plan_of(replace(parse(text), prune=prune), records, lists)
 
 
 def plan_of(source: WebsitesAsCode, records: Sequence[dict[str, Any]], lists: Lists | None = None) -> Plan:
@@ -324,7 +319,7 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
     doomed = {"id": 2, "domain": "b.example"}
     spared = [{"id": 3, "domain": "a.customer.EXAMPLE"}, {"id": 4, "domain": "http://odd"}, {"id": 5, "domain": "*.x"}]
     spared.append({"id": 6, "domain": "altebücher.X"})
-    desired = WebsitesAsCode(parse(text), prune=True).resolve([RECORD, doomed, *spared])
+    desired = replace(parse(text), prune=True).resolve([RECORD, doomed, *spared])
     assert [record["id"] for record in (RECORD, doomed, *spared) if desired.is_compared(record)] == [1, 2]
     assert desired.doomed == {"2"}
     assert desired.spared == [
@@ -337,7 +332,7 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
         "*.Customer.example is protected, but no website matches it",
         "*bücher.x is protected, but no website matches it",
     )
-    assert not WebsitesAsCode(parse(text), prune=False).resolve([doomed]).is_compared(doomed)
+    assert not replace(parse(text), prune=False).resolve([doomed]).is_compared(doomed)
 
 
 @pytest.mark.parametrize("layer", ["{protect: true, privacy: private}", "", "{protect: false}"])
@@ -384,7 +379,7 @@ websites: {a.example: {exclude_ips: [2.2.2.2], exclude_params: [new]}}
 def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
     text = "websites: {a.example: {privacy: private, email: true, exclude_ips: [1.1.1.1, 2.2.2.2]}}"
     record = {"id": 1, "domain": "a.example", "privacy": 0, "email": 0, "exclude_ips": None}
-    assert plan_of(WebsitesAsCode(parse_websites(value)), [record]).digest == plan(text, record).digest
+    assert plan_of(parse_websites(value), [record]).digest == plan(text, record).digest
 
 
 @pytest.mark.parametrize(
@@ -592,7 +587,7 @@ EVERY_LINE = (
 )
 def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lines: tuple[str, ...] | None) -> None:
     records = [] if record is None else [{"id": 1, "domain": "a.example", "privacy": 1, **record}]
-    changes = WebsitesAsCode(parse(COMMENTED)).resolve(records).plan(records).changes
+    changes = parse(COMMENTED).resolve(records).plan(records).changes
     assert [one.after for change in changes for one in change.fields if one.field == "exclude_ips"] == (
         [] if lines is None else [lines]
     )
