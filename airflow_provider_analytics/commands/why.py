@@ -6,7 +6,7 @@ import argparse
 import ipaddress
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.commands.connections import add_connection, connected
@@ -48,15 +48,19 @@ def run(args: argparse.Namespace) -> int:
             tables = [one for one in tables if one.identity.service == hook.client.base_url]
     rows = [list(map(readable, row)) for row in explain(tables, args.entry, records)]
     if rows:
-        table = [[name.upper() for name in COLUMNS], *rows]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for row in table:
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            sys.stdout.write(f"{line.rstrip()}\n")
+        _print([[name.upper() for name in COLUMNS], *rows])
     elif args.entry:
         where = "no list has it" if records is None else "no list has it, and no website"
         sys.stdout.write(f"{readable(args.entry)}: {where}\n")
     return 0 if rows or not args.entry else UNKNOWN
+
+
+def _print(table: list[list[str]]) -> None:
+    """Print rows of equal length in columns."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(f"{line.rstrip()}\n")
 
 
 def explain(
@@ -79,17 +83,19 @@ def explain(
         for name, scopes in table.rows.items():
             for one, source in sorted(table.entries_in(name, scopes).items()):
                 known.add((name, one))
-                if entry is None or entry.lower() in source.names or _matches(name, entry, one):
+                if _matches(name, entry, one, source.names):
                     found = "" if records is None else f", on {present[name, one]:,}"
                     where = f"{_where(scopes, one, source)}{found}"
-                    left = f"left the list on {source.left}" if source.left else ""
-                    reason = ", ".join(filter(None, (left, source.reason)))
-                    until, names = str(source.until or ""), ", ".join(source.names)
-                    of = f"{table.identity.list} ({name})"
-                    yield [one, of, where, source.owner, source.since, until, names, reason]
-    for (name, one), number in sorted(present.items()):
-        if (name, one) not in known and (entry is None or _matches(name, entry, one)):
-            yield [one, f"no list ({name})", f"on {counted(number, 'website')}", "", "", "", "", ""]
+                    yield [one, f"{table.identity.list} ({name})", where, *_cells(source)]
+    for name, one in sorted(present.keys() - known):
+        if _matches(name, entry, one):
+            yield [one, f"no list ({name})", f"on {counted(present[name, one], 'website')}", *[""] * 5]
+
+
+def _cells(source: EntrySource) -> list[str]:
+    left = f"left the list on {source.left}" if source.left else ""
+    reason = ", ".join(filter(None, (left, source.reason)))
+    return [source.owner, source.since, str(source.until or ""), ", ".join(source.names), reason]
 
 
 def _where(scopes: Scopes, entry: str, source: EntrySource) -> str:
@@ -104,11 +110,11 @@ def _where(scopes: Scopes, entry: str, source: EntrySource) -> str:
     return first_of(has, 1, show=show)
 
 
-def _matches(name: str, requested: str, entry: str) -> bool:
-    """Return whether an entry of a list is the requested one, or shares addresses with it."""
+def _matches(name: str, requested: str | None, entry: str, names: Collection[str] = ()) -> bool:
+    """Return whether an entry of a list is the requested one, shares addresses with it, or has the host name."""
     from airflow_provider_analytics.api.fields import LINE_FIELDS
 
-    if LINE_FIELDS[name].key(requested) == entry:
+    if requested is None or requested.lower() in names or LINE_FIELDS[name].key(requested) == entry:
         return True
     try:
         one, other = (ipaddress.ip_network(text, strict=False) for text in (requested, entry))

@@ -141,9 +141,9 @@ class Application:
         elif canary.state is State.APPLIED:
             canaries.settle(risks)
             for result, lost in self._wrong:
-                if result.is_doubted and lost <= risks:  # this one could have lost the same
+                if lost <= risks:  # this one could have lost the same
                     self._clear(result)
-            self._wrong = [(result, lost) for result, lost in self._wrong if not result.is_good]
+            self._wrong = [one for one in self._wrong if not one[0].is_good]
         if canary.is_contradicted or canary.is_doubted:
             self._wrong.append((canary, risks))
         if len(self._wrong) > 1:
@@ -151,9 +151,9 @@ class Application:
 
     def _clear(self, result: Result) -> None:
         """Note that a doubted website lost its values by others."""
-        result.is_doubted = False
-        if result.comparison and not result.comparison.not_applied:
+        if result.is_doubted and result.comparison and not result.comparison.not_applied:
             result.set(State.APPLIED)
+        result.is_doubted = False
 
     def _decide_undecided(self) -> None:
         """Clear the canaries that lost a part of what they could lose, if no other website can lose the same."""
@@ -210,8 +210,7 @@ class Application:
     def _put_back(self, result: Result) -> str:
         """Give a website back what it lost, and what is not in effect as sent; return the outcome as text.
 
-        If something was lost that was not sent, the request contains the whole current record: a service that resets
-        what is not sent would reset the rest again.
+        The request contains the whole current record. A service that resets what is not sent would reset it again.
         """
         before, not_applied = result.before, result.comparison.not_applied if result.comparison else {}
         lost = {name: normalise(name, before[name]) for name in not_applied if shows(name, before)}
@@ -222,14 +221,11 @@ class Application:
         unknown = [name for name, old in lost.items() if sendable(name, old) is None]
         if unknown:
             return f"{was} (the service returned {unknown[0]} in a form that cannot be sent back)"
-        sent = {one.field for change in result.sent for one in change.fields}
         expected = Expected({}, lost, result.planned.domain)
 
         def settings_of(record: Record) -> dict[str, Any] | None:
             if expected.compare(record).holds:
                 return None
-            if lost.keys() <= sent:
-                return lost
             names = [name for name in COMPARED if FIELDS[name].on_update and shows(name, record)]
             whole = {name: sendable(name, record[name]) for name in names}
             return {**{name: value for name, value in whole.items() if value not in (None, ())}, **lost}
@@ -243,7 +239,7 @@ class Application:
 
     def _send(self, results: Sequence[Result], verb: str = "Changing", breaker: Breaker | None = None) -> None:
         """Send the changes of these websites; the sender sets their results."""
-        for _ in each(self._client, results, self._sender.send, verb, breaker):
+        for _ in each(self._client, results, self._sender.send, verb, breaker or Breaker()):
             pass
 
     # Reading back

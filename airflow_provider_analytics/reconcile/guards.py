@@ -46,20 +46,10 @@ def guarded(
     :param managed: list fields that are managed.
     :param lists: their tables.
     """
-    deleted = {str(change.website_id): change for change in plan.changes if change.action == "delete"}
-    doomed = [change.website for change in deleted.values()]
+    deleted = {change.website_id for change in plan.changes if change.action == "delete"}
     # The entries of deleted websites would hide losses on the others.
     kept = [record for record in compared if str(record["id"]) not in deleted]
-    closed = [one for one in kept if normalise("privacy", one.get("privacy")) != Privacy.PUBLIC.label]
-    opened = [change.website for change in plan.opened if change.action == "update"]
-    found: dict[str, list[str]] = {"loss": []}
-    if len(doomed) < len(compared):
-        found["delete"] = _finding(len(doomed), len(compared), limit, "websites would be deleted", doomed)
-    elif doomed and limit < 1:
-        those = "The only website" if len(doomed) == 1 else f"All {len(doomed):,} websites"
-        found["empty"] = [f"{those} would be deleted.", *(f"- {one}" for one in doomed[:_MAX_WORST])]
-    what = "statistics pages that are not public would become public"
-    found["public"] = _finding(len(opened), len(closed), limit, what, opened)
+    found = {**_deleted(plan, compared, limit), "public": _opened(plan, kept, limit), "loss": list[str]()}
     for name in LINE_FIELDS:
         if name not in managed:
             found["loss"] += _lost(plan, name, kept, limit)
@@ -85,6 +75,25 @@ def _finding(lost: int, total: int, limit: float, what: str, worst: Sequence[str
         return []
     problem = f"{lost:,} of {total:,} {what} ({lost / total:.0%}, allowed {limit:.0%})."
     return [problem, *(f"- {one}" for one in worst[:_MAX_WORST])]
+
+
+def _deleted(plan: Plan, compared: Sequence[Record], limit: float) -> dict[str, list[str]]:
+    """Return the finding if too many websites, or all of them, would be deleted."""
+    deleted = [change.website for change in plan.changes if change.action == "delete"]
+    if len(deleted) < len(compared):
+        return {"delete": _finding(len(deleted), len(compared), limit, "websites would be deleted", deleted)}
+    if not deleted or limit == 1:
+        return {}
+    those = "The only website" if len(deleted) == 1 else f"All {len(deleted):,} websites"
+    return {"empty": [f"{those} would be deleted.", *(f"- {one}" for one in deleted[:_MAX_WORST])]}
+
+
+def _opened(plan: Plan, kept: Sequence[Record], limit: float) -> list[str]:
+    """Return the finding if too many statistics pages would become public."""
+    closed = sum(normalise("privacy", one.get("privacy")) != Privacy.PUBLIC.label for one in kept)
+    opened = [change.website for change in plan.opened if change.action == "update"]
+    what = "statistics pages that are not public would become public"
+    return _finding(len(opened), closed, limit, what, opened)
 
 
 def _left(lists: Lists, name: str, limit: float, *, may_be_empty: bool) -> list[str]:

@@ -180,21 +180,11 @@ def read_list(
 
     def read(line: object) -> tuple[Listed, str]:
         text, source, comment = _line(line, managed=managed)
-        name = None
-        try:
-            entries = parse(text) if text else ()
-        except ValueError:
-            name = _host_name(text)
-            if name is None:
-                raise
-            if not host_names:
-                problem = "is not an IP address; a host name needs resolve_names=True and mode='managed'"
-                raise ValueError(problem) from None
-            entries = (name,)
+        entries, is_name = _entries(text, parse, host_names=host_names)
         found = dict.fromkeys(entries, source)
         if source.until is not None and source.until < today:
             return Listed(expired=found), comment
-        return Listed(names=found) if name else Listed(found), comment
+        return Listed(names=found) if is_name else Listed(found), comment
 
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
     found: list[Listed] = []
@@ -213,6 +203,19 @@ def read_list(
     if len(listed.names) > MAX_NAMES:
         raise ValueError(f"{argument} has {len(listed.names):,} host names; allowed: at most {MAX_NAMES}")
     return listed
+
+
+def _entries(text: str, parse: Callable[[str], Entries], *, host_names: bool) -> tuple[Entries, bool]:
+    """Return the entries of a line, or its host name, and whether it is one."""
+    try:
+        return (parse(text) if text else ()), False
+    except ValueError:
+        name = _host_name(text)
+        if name is None:
+            raise
+    if not host_names:
+        raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'")
+    return (name,), True
 
 
 def resolve(

@@ -31,13 +31,26 @@ def to_markdown(plan: Plan, *, is_whole: bool = False, whole: str | None = None)
 
 
 def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
+    yield from _head(plan, is_whole=is_whole)
+    if plan.scope:
+        yield ", ".join(f"{name} {code_span(short(value))}" for name, value in plan.scope.items())
+    yield f"Digest `{plan.digest}`"
+    if renames := list(_renames(plan)):
+        yield _bullets(renames)
+    if not plan.changes:
+        yield "Nothing to change."
+    for action, title in _TITLES.items():
+        if effects := effect_lines(plan, action, is_whole=is_whole):
+            yield f"### {title} ({plan.count(action):,})\n\n{_bullets(effects)}"
+
+
+def _head(plan: Plan, *, is_whole: bool) -> Iterator[str]:
+    """Yield what an approver must not miss."""
     counts = ", ".join(f"{plan.count(action):,} to {action}" for action in ("create", "update", "delete"))
     yield f"**{counts}**, {plan.websites:,} websites compared."
-    worst: list[str] = []
-    for guard, finding in plan.findings.items():
-        problem, *details = finding.split("\n- ")
+    findings = {guard: finding.split("\n- ") for guard, finding in plan.findings.items()}
+    for guard, (problem, *_) in findings.items():
         yield f"**This plan cannot be applied without accept={guard}:** {' '.join(problem.splitlines())}"
-        worst += [code_span(line, None) for line in details]
     if plan.accept:
         yield f"**Guards that were overridden:** {', '.join(plan.accept)}"
     if plan.opened:
@@ -48,20 +61,8 @@ def _paragraphs(plan: Plan, *, is_whole: bool) -> Iterator[str]:
         yield f"**Warning:** {code_span(warning, None)}"
     if plan.protected:
         yield f"Not in the file, but protected ({len(plan.protected):,}): {_names(plan.protected, is_whole=is_whole)}"
-    if worst:
-        yield "The most on:"
-        yield _bullets(worst)
-    if plan.scope:
-        yield ", ".join(f"{name} {code_span(short(value))}" for name, value in plan.scope.items())
-    yield f"Digest `{plan.digest}`"
-    if renames := list(_renames(plan)):
-        yield _bullets(renames)
-    if not plan.changes:
-        yield "Nothing to change."
-    for action, title in _TITLES.items():
-        if plan.count(action):
-            yield f"### {title} ({plan.count(action):,})"
-            yield _bullets(effect_lines(plan, action, is_whole=is_whole))
+    if worst := [code_span(line, None) for _, *lines in findings.values() for line in lines]:
+        yield f"The most on:\n\n{_bullets(worst)}"
 
 
 def effect_lines(plan: Plan, action: Action, *, is_whole: bool = False) -> list[str]:

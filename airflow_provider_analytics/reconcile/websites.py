@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.listing import requests_of_a_list
 from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
-from airflow_provider_analytics.reconcile.workers import NOT_TRIED, each, reason
+from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each, reason
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def _show_each(client: AnalyticsClient, ids: Sequence[str], verb: str, show: Cal
         except NotFoundError:
             return None
 
-    done = list(each(client, ids, work, verb))
+    done = list(each(client, ids, work, verb, Breaker()))
     failures = {one.item: reason(one.error) for one in done if one.error}
     failures |= dict.fromkeys(set(ids) - {one.item for one in done}, NOT_TRIED)
     return Read({one.item: one.result for one in done if one.result is not None}, failures)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -91,28 +91,6 @@ class WebsitesAsCode:
             domain, website_id = website_of(record)
             found.setdefault(domain_key(domain), []).append(website_id)
         created = {key: website for key, website in self.by_domain.items() if key not in found}
-        problems: list[Problem] = [
-            (
-                website.place,
-                f"several websites have the domain {website.domain}: ids {', '.join(found[key])}. Delete all but one",
-            )
-            for key, website in self.by_domain.items()
-            if len(found.get(key, ())) > 1 and not self.only_missing
-        ]
-        for website in created.values():
-            problems += [
-                (
-                    website.place,
-                    f"{website.domain} does not exist, but {key} (id {found[key][0]}) does: the service may write the "
-                    "domain in this way. Use its spelling; if these are two websites, list both",
-                )
-                # A service that drops "www." would create the same website in each run.
-                for key in sorted(may_become(website.domain) & found.keys() - self.by_domain.keys())
-            ]
-            problems += [
-                (website.place, f"the record of website {one} has no domain: it may be {website.domain}")
-                for one in found.get("", ())
-            ]
         doomed, spared = set(), []
         for record in records if self.prune else ():
             domain, website_id = website_of(record)
@@ -129,9 +107,31 @@ class WebsitesAsCode:
             doomed=frozenset(doomed),
             spared=spared,
             warnings=[f"{one} is protected, but no website matches it" for one in idle],
-            problems=problems,
+            problems=list(self._problems(found)),
             modes=self.modes,
         )
+
+    def _problems(self, found: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+        """Yield why websites cannot be planned.
+
+        :param found: domain key to the ids of its websites.
+        """
+        for key, website in self.by_domain.items():
+            ids = found.get(key, ())
+            if len(ids) > 1 and not self.only_missing:
+                problem = f"several websites have the domain {website.domain}: ids {', '.join(ids)}. Delete all but one"
+                yield website.place, problem
+            if ids:
+                continue
+            # A service that drops "www." would create the same website in each run.
+            for other in sorted(may_become(website.domain) & found.keys() - self.by_domain.keys()):
+                yield (
+                    website.place,
+                    f"{website.domain} does not exist, but {other} (id {found[other][0]}) does: the service may write "
+                    "the domain in this way. Use its spelling; if these are two websites, list both",
+                )
+            for one in found.get("", ()):
+                yield website.place, f"the record of website {one} has no domain: it may be {website.domain}"
 
     def _protected(self, domain: str) -> str | None:
         """Return why a website that is not in the file is not deleted; None if it may be deleted."""

@@ -10,7 +10,6 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any
@@ -24,7 +23,7 @@ from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.desired import Wanted
 from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode, check_key, is_pattern
-from airflow_provider_analytics.reconcile.yaml_values import Path, Place, Problem, ProblemsError, Values, is_over
+from airflow_provider_analytics.reconcile.yaml_values import Path, Problem, ProblemsError, Values, is_over
 
 _ALSO = "also_"
 #: Keys that a layer may contain in addition to settings.
@@ -56,7 +55,7 @@ def parse_websites_files(texts: Mapping[str, str], default_mode: str = "merge") 
             break  # each further file would be one more problem
         values = Values(source, counts)
         try:
-            _add(parsed, values.read(texts[source]), values, default_mode)
+            _File(parsed, values.read(texts[source]), values, default_mode)
         except ProblemsError as error:
             problems += error.problems
         problems += values.problems
@@ -94,7 +93,7 @@ def parse_websites(value: object, source: str = "config", *, default_mode: str =
     if isinstance(value, str):
         value = values.read(value)
     parsed = WebsitesAsCode()
-    _add(parsed, _to_file_shape(value, values), values, default_mode)
+    _File(parsed, _to_file_shape(value, values), values, default_mode)
     if values.problems:
         raise ProblemsError(values.problems)
     return parsed
@@ -106,19 +105,8 @@ def _to_file_shape(data: Any, values: Values) -> Any:
     if not isinstance(data, Mapping):
         return data
     data = {str(name): value for name, value in data.items()}
-    websites = data.get("websites")
-    if isinstance(websites, (list, tuple)):
-        data["websites"] = by_domain = {}
-        for number, record in enumerate(websites):
-            domain = record.get("domain") if isinstance(record, Mapping) else None
-            if not isinstance(domain, str):
-                values.problem(("websites", number), "has no domain; allowed: a dict with domain and settings")
-            elif domain in by_domain:
-                values.problem(("websites", number), f"{domain} is a duplicate")
-            else:
-                # pandas represents null as NaN, which differs from itself
-                is_set = {name: one is not None and one == one for name, one in record.items() if name != "domain"}
-                by_domain[domain] = {name: record[name] for name in is_set if is_set[name]}
+    if isinstance(data.get("websites"), (list, tuple)):
+        data["websites"] = _by_domain(data["websites"], values)
     for part in ("groups", "websites"):
         if isinstance(data.get(part), Mapping):
             for name in data[part]:
@@ -126,6 +114,22 @@ def _to_file_shape(data: Any, values: Values) -> Any:
                     values.problem((part,), f"the key {name!r} is not text")
             data[part] = {str(name): _normalized(layer) for name, layer in data[part].items()}
     return data | {name: _normalized(data[name]) for name in ("defaults", "modes") if name in data}
+
+
+def _by_domain(records: Iterable[Any], values: Values) -> dict[str, Any]:
+    """Return the settings of records by domain, without null, which means "not set"."""
+    found: dict[str, Any] = {}
+    for number, record in enumerate(records):
+        domain = record.get("domain") if isinstance(record, Mapping) else None
+        if not isinstance(domain, str):
+            values.problem(("websites", number), "has no domain; allowed: a dict with domain and settings")
+        elif domain in found:
+            values.problem(("websites", number), f"{domain} is a duplicate")
+        else:
+            settings = {name: value for name, value in record.items() if name != "domain" and value is not None}
+            # pandas represents null as NaN, which differs from itself
+            found[domain] = {name: value for name, value in settings.items() if value == value}
+    return found
 
 
 def _normalized(layer: Any) -> Any:
@@ -202,88 +206,84 @@ def _take_out(data: Any, path: Path) -> None:
         data = data[part]
 
 
-def _add(parsed: WebsitesAsCode, data: Any, values: Values, default_mode: str) -> None:
-    """Add the websites of a file to those that were parsed before."""
-    data = _without_refused(data, values)
-    modes = {name: (data.get("modes") or {}).get(name) or default_mode for name in LINE_FIELDS}
-    layers = _Layers(values, data.get("networks") or NETWORKS[0], modes, parsed.parts)
-    defaults = _combined({}, layers.read(data.get("defaults"), ("defaults",)))
-    groups = {name: layers.read(value, (_GROUPS, name)) for name, value in (data.get(_GROUPS) or {}).items()}
-    websites = data.get("websites") or {}
-    if websites:
-        if parsed.websites and modes != parsed.modes:
+class _File:
+    """Adds the websites of one file to those that were parsed before.
+
+    :param parsed: the websites of all files.
+    :param data: the content of the file.
+    :param values: its places and problems.
+    """
+
+    def __init__(self, parsed: WebsitesAsCode, data: Any, values: Values, default_mode: str) -> None:
+        self._parsed = parsed
+        self._values = values
+        data = _without_refused(data, values)
+        self._modes = {name: (data.get("modes") or {}).get(name) or default_mode for name in LINE_FIELDS}
+        self._networks = data.get("networks") or NETWORKS[0]
+        self._defaults = _combined({}, self._layer(data.get("defaults"), ("defaults",)))
+        groups = data.get(_GROUPS) or {}
+        self._groups = {name: self._layer(value, (_GROUPS, name)) for name, value in groups.items()}
+        websites = data.get("websites") or {}
+        if websites and parsed.by_domain and parsed.modes != self._modes:
             other = parsed.websites[0].place.source
             values.problem((), f"modes differ from those of {other}; allowed: the same in all files")
-        parsed.modes = modes
-    for domain, value in websites.items():
-        path: Path = ("websites", domain)
-        value = value or {}
+        parsed.modes = self._modes if websites else parsed.modes
+        for domain, value in websites.items():
+            self._add(domain, value or {}, ("websites", domain))
+
+    def _add(self, domain: str, value: Mapping[str, Any], path: Path) -> None:
         if value.get(_PROTECT):
-            parsed.protected.append(domain)
+            self._parsed.protected.append(domain)
         if is_pattern(domain):
             if value != {_PROTECT: True}:
-                values.problem(path, f"{domain} is a pattern; allowed: protect: true, and nothing else")
-            continue
+                self._values.problem(path, f"{domain} is a pattern; allowed: protect: true, and nothing else")
+            return
         try:
             check_key(domain)
         except ValueError as error:
-            values.problem(path, str(error))
-        settings = defaults
-        for number, name in enumerate(value.get(_GROUPS) or ()):
-            if name in groups:
-                settings = _combined(settings, groups[name])
-            elif name:
-                near = values.nearest(name, groups)
-                hint = f"; did you mean {near}?" if near else ""
-                values.problem((*path, _GROUPS, number), f"there is no group {name}{hint}")
-        website = _website(_combined(settings, layers.read(value, path)), domain, values.place(path))
-        values.count("entries", 1 + sum(len(one.entries) for one in website.listed.values()), path)
-        same = parsed.by_domain.setdefault(domain_key(domain), website)
+            self._values.problem(path, str(error))
+        settings = _combined(self._with_groups(value, path), self._layer(value, path))
+        listed = {name: one for name, one in settings.items() if isinstance(one, Listed)}
+        settings |= {name: one.entries for name, one in listed.items()}
+        ignored = frozenset(settings.pop(_IGNORE, ()))
+        self._values.count("entries", 1 + sum(len(one.entries) for one in listed.values()), path)
+        website = Wanted(settings, domain, self._values.place(path), ignored, listed)
+        same = self._parsed.by_domain.setdefault(domain_key(domain), website)
         if same is not website:
-            values.problem(path, f"{domain} is a duplicate of {same.place.text}")
+            self._values.problem(path, f"{domain} is a duplicate of {same.place.text}")
 
+    def _with_groups(self, value: Mapping[str, Any], path: Path) -> dict[str, Any]:
+        """Return the defaults, overridden by the groups of a website."""
+        settings = self._defaults
+        for number, name in enumerate(value.get(_GROUPS) or ()):
+            if name in self._groups:
+                settings = _combined(settings, self._groups[name])
+            elif name:
+                near = self._values.nearest(name, self._groups)
+                hint = f"; did you mean {near}?" if near else ""
+                self._values.problem((*path, _GROUPS, number), f"there is no group {name}{hint}")
+        return settings
 
-def _website(settings: Mapping[str, Any], domain: str, place: Place) -> Wanted:
-    listed = {name: one for name, one in settings.items() if isinstance(one, Listed)}
-    entries = {name: one.entries for name, one in listed.items()}
-    others = {name: one for name, one in settings.items() if name not in (_GROUPS, _IGNORE, _PROTECT)}
-    return Wanted({**others, **entries}, domain, place, frozenset(settings.get(_IGNORE, ())), listed)
-
-
-@dataclass(frozen=True)
-class _Layers:
-    """Reads the layers of a file: its defaults, groups and websites.
-
-    :param networks: see :meth:`EntryType.parser`.
-    :param modes: list field to its mode.
-    :param found: list field to the lists of all layers.
-    """
-
-    values: Values
-    networks: str
-    modes: Mapping[str, str]
-    found: dict[str, list[Listed]]
-
-    def read(self, layer: Mapping[str, Any] | None, path: Path) -> dict[str, Any]:
-        """Return the settings of a layer, with its lists parsed."""
+    def _layer(self, layer: Mapping[str, Any] | None, path: Path) -> dict[str, Any]:
+        """Return the settings of defaults, of a group or of a website, with their lists parsed."""
         return {
             name: self._list(name, value, (*path, name)) if name.removeprefix(_ALSO) in LINE_FIELDS else value
             for name, value in (layer or {}).items()
-            if value is not None
+            if value is not None and name not in (_GROUPS, _PROTECT)
         }
 
     def _list(self, name: str, value: Any, path: Path) -> Listed:
         list_field = name.removeprefix(_ALSO)
-        is_managed = self.modes[list_field] == "managed"
+        is_managed = self._modes[list_field] == "managed"
         try:
-            listed = read_list(name, value, LINE_FIELDS[list_field], networks=self.networks, managed=is_managed)
+            listed = read_list(name, value, LINE_FIELDS[list_field], networks=self._networks, managed=is_managed)
         except UnusableEntriesError as error:
             for number, problem in error.problems:
-                self.values.problem((*path, number - 1), f"{name}: {problem}")
+                self._values.problem((*path, number - 1), f"{name}: {problem}")
             return Listed()
         if not (listed.sources or listed.expired or listed.lines) and value != []:
-            self.values.problem(path, f"{name} has no entries: write [] to clear the list, or leave it out")
-        self.found.setdefault(list_field, []).append(listed)
+            self._values.problem(path, f"{name} has no entries: write [] to clear the list, or leave it out")
+        self._parsed.parts.setdefault(list_field, []).append(listed)
         return listed
 
 

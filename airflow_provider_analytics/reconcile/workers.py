@@ -55,14 +55,16 @@ class Breaker:
         """Whether the service counts as down, or rejects the API key."""
         return self.rejection is not None or self._in_a_row >= self._give_up_after
 
-    def note(self, error: Exception | None) -> None:
-        """Count the outcome of one item."""
+    def note(self, error: BaseException | None) -> None:
+        """Count the outcome of one item; raise an error that is not about this item only."""
+        if isinstance(error, StorageError) or not isinstance(error, (AnalyticsError, ValueError, NoneType)):
+            raise error
         self._in_a_row = self._in_a_row + 1 if _is_down(error) else 0
         if isinstance(error, AuthenticationError):
             self.rejection = self.rejection or error
 
 
-def _is_down(error: Exception | None) -> bool:
+def _is_down(error: BaseException | None) -> bool:
     if isinstance(error, AnalyticsApiError):
         return error.status == 429 or error.status >= 500
     # A web page instead of JSON is that of a maintenance, of a login or of a proxy.
@@ -79,7 +81,7 @@ class Done(NamedTuple, Generic[Item, Returned]):
 
     item: Item
     result: Returned | None
-    error: Exception | None
+    error: BaseException | None
 
 
 def each(
@@ -87,7 +89,7 @@ def each(
     items: Iterable[Item],
     work: Callable[[Item], Returned],
     verb: str,
-    breaker: Breaker | None = None,
+    breaker: Breaker,
 ) -> Iterator[Done[Item, Returned]]:
     """Do the work for each item, several at the same time; yield the items in order of completion.
 
@@ -100,28 +102,20 @@ def each(
         :data:`END_SECONDS` to end.
     """
     left = deque(items)
-    total, done, failed, logged_at = len(left), 0, 0, time.monotonic()
-    breaker = breaker or Breaker()
+    progress = _Progress(verb, len(left))
     parallel = client.settings.parallel_requests
     under_way: dict[Future[Returned], Item] = {}
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="analytics")
 
     def ended(seconds: float) -> Iterator[Done[Item, Returned]]:
-        nonlocal done, failed
         for future in wait(under_way, seconds, FIRST_COMPLETED).done:
             item, error = under_way.pop(future), future.exception()
             if isinstance(error, StoppedError):
                 left.append(item)
                 continue
-            if isinstance(error, StorageError) or not isinstance(error, (AnalyticsError, ValueError, NoneType)):
-                raise error
             breaker.note(error)
-            done, failed = done + 1, failed + bool(error)
+            progress.step(error)
             yield Done(item, None if error else future.result(), error)
-
-    def log_progress() -> None:
-        if total > 1:
-            log.info("%s: %s of %s websites, %s failed", verb, f"{done:,}", f"{total:,}", f"{failed:,}")
 
     try:
         while not client.stopped:
@@ -131,9 +125,6 @@ def each(
             if not under_way:
                 break
             yield from ended(LOOK_SECONDS)  # looks for a stop while nothing ends
-            if time.monotonic() - logged_at >= PROGRESS_SECONDS:
-                logged_at = time.monotonic()
-                log_progress()
     except BaseException as error:
         # Such as Airflow's timeout; but not a consumer that stops.
         if not isinstance(error, (Exception, GeneratorExit)):
@@ -143,13 +134,35 @@ def each(
         pool.shutdown(wait=not client.stopped)
         wait(under_way, END_SECONDS)
     yield from ended(0)
-    log_progress()
+    progress.log()
     if breaker.rejection:
         raise breaker.rejection
     if client.stopped and (left or under_way):
         raise StoppedError(f"{STOPPED}.")
 
 
-def reason(error: Exception) -> str:
+class _Progress:
+    """Logs the progress of many websites."""
+
+    def __init__(self, verb: str, total: int) -> None:
+        self._verb, self._total, self._done, self._failed = verb, total, 0, 0
+        self._logged_at = time.monotonic()
+
+    def step(self, error: BaseException | None) -> None:
+        """Count a website; log a line if it is time."""
+        self._done += 1
+        self._failed += error is not None
+        if time.monotonic() - self._logged_at >= PROGRESS_SECONDS:
+            self.log()
+
+    def log(self) -> None:
+        """Log a line if there is more than one website."""
+        self._logged_at = time.monotonic()
+        if self._total > 1:
+            numbers = (f"{one:,}" for one in (self._done, self._total, self._failed))
+            log.info("%s: %s of %s websites, %s failed", self._verb, *numbers)
+
+
+def reason(error: BaseException) -> str:
     """Return the text of an error for a list of failures, without service and connection."""
     return error.text if isinstance(error, AnalyticsError) else str(error)
