@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     state_path = str(absolute(args.state_path)).rstrip("/")
     folders = [f"{state_path}/{name}" for name in names_in(state_path, "state_path")]
-    tables = [table for folder in folders for table in read_tables(folder)]
+    tables = [table for folder in folders for table in read_tables(folder).values()]
     if not tables:
         raise ValueError(f"state_path={state_path!r} has no lists; allowed: the state_path of an operator")
     records = None

@@ -51,12 +51,13 @@ def plan(
     """
     websites = source.read(client)
     desired = replace(source.resolve(websites.records), tables=lists)
+    # Of all compared websites, because guards count what these have.
+    named = {name for wanted in (*desired.by_id.values(), *desired.by_domain.values()) for name in wanted.compared}
 
     def is_incomplete(record: Record) -> bool:
         # The plan contains all fields of deleted websites.
-        wanted = desired.of(record)
-        fields = wanted.compared if wanted else SETTABLE_FIELDS
-        return not record.keys() >= set(fields) or bool(lists and lists.doubts(record))
+        fields = set(SETTABLE_FIELDS) if str(record["id"]) in desired.doomed else named
+        return not record.keys() >= fields or bool(lists and lists.doubts(record))
 
     compared, unread = complete_records(client, list(filter(desired.is_compared, websites.records)), is_incomplete)
     unread |= {website_name(*website_of(one)): why for one in compared if (why := desired.unreadable(one))}

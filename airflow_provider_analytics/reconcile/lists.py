@@ -134,12 +134,11 @@ class Table:
     run: Run | None = None
 
     @classmethod
-    def parse(cls, text: str, path: str, identity: Identity | None = None) -> Self:
+    def parse(cls, text: str, path: str) -> Self:
         """Parse a table.
 
         :param path: path of the file, for messages.
-        :param identity: what it must belong to; None: anything.
-        :raises GuardError: if the text is not a table, has another version, or belongs to something else.
+        :raises GuardError: if the text is not a table, or has another version.
         """
         try:
             version = json.loads(text)["version"]
@@ -162,14 +161,19 @@ class Table:
                 f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its "
                 "entries again, and what left it before is not removed.",
             ) from error
-        found = cls(Identity(file.service, file.account, file.list), rows, file.names, file.run)
-        if identity is not None and found.identity != identity:
-            mine, its = asdict(identity), asdict(found.identity)
-            differing = [name for name in mine if its[name] != mine[name]]
-            details = "; ".join(f"{name} is {its[name]!r}, here it is {mine[name]!r}" for name in differing)
-            problem = f"The table belongs to another service, account or list: {details}. File: {path}."
+        return cls(Identity(file.service, file.account, file.list), rows, file.names, file.run)
+
+    def checked(self, identity: Identity, path: str) -> Self:
+        """Return the table, if it belongs to a service, an account and a list.
+
+        :raises GuardError: if it belongs to something else.
+        """
+        mine, its = asdict(identity), asdict(self.identity)
+        differing = [f"{name} is {its[name]!r}, here it is {mine[name]!r}" for name in mine if its[name] != mine[name]]
+        if differing:
+            problem = f"The table belongs to another service, account or list: {'; '.join(differing)}. File: {path}."
             raise GuardError(problem, f"{_NOTHING_SENT} Give each service a state folder, or move the file away.")
-        return found
+        return self
 
     def render(self) -> str:
         """Return the table as JSON text."""

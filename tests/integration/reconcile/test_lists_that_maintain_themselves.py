@@ -91,7 +91,7 @@ def test_an_address_that_moved_is_replaced_on_all_websites_in_one_run(
     assert set(map(tuple, lists(analytics_sandbox).values())) == {("192.0.2.1 # Ann", "8.8.8.8", "1.1.1.1", "9.9.9.9")}
     assert (result["updates"], result["applied"], result["verified"], result["unsafe"]) == (12, 12, True, None)
     assert sent(analytics_sandbox)["update"] == 12
-    [table] = read_tables(next(tmp_path.iterdir()).as_posix())
+    [table] = read_tables(next(tmp_path.iterdir()).as_posix()).values()
     rows = table.rows["exclude_ips"]["*"]
     assert rows["9.9.9.9"] == EntrySource("it@example.com", None, "Berlin", (VPN,), "2026-11-24")
     assert rows["2606:4700:4700::1111"].left == "2026-11-24"

@@ -436,6 +436,17 @@ def test_what_somebody_changes_after_the_plan_is_not_lost(
     assert analytics_sandbox.websites()[0]["exclude_ips"] == "10.0.0.1\n10.0.0.2\n192.0.2.1"
 
 
+def test_a_guard_counts_the_lists_of_all_compared_websites_even_if_the_rows_hide_them(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    for domain, number in (("a.example", 5), ("b.example", 6)):
+        analytics_sandbox.add_website(domain, exclude_ips="\n".join(f"192.0.2.{one}" for one in range(number)))
+    analytics_sandbox.configure(list_hides=["exclude_ips"])
+    websites = {"a.example": {"exclude_ips": []}, "b.example": {"email": True}}
+    plan = execute(PlanWebsitesOperator, config={"modes": {"exclude_ips": "replace"}, "websites": websites})
+    assert plan["unsafe"].startswith("5 of 11 exclude_ips entries would be lost")
+
+
 def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
     analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
 ) -> None:

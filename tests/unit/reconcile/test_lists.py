@@ -152,7 +152,7 @@ ROWS = st.dictionaries(
 @given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolved, st.tuples(TEXTS), st.just(TODAY))))
 def test_a_table_is_read_as_it_was_written(rows: Any, names: Any) -> None:
     table = Table(OFFICE, rows, names, RUN)
-    assert Table.parse(table.render(), "x", OFFICE) == table
+    assert Table.parse(table.render(), "x").checked(OFFICE, "x") == table
 
 
 def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
@@ -208,4 +208,4 @@ def test_a_table_of_another_version_is_refused(version: int, remedy: str) -> Non
 )
 def test_the_table_of_something_else_is_refused(name: str, value: Any) -> None:
     with pytest.raises(GuardError, match=f"{name} is .*, here it is {value!r}. File: x"):
-        Table.parse(json.dumps(TABLE), "x", replace(OFFICE, **{name: value}))
+        Table.parse(json.dumps(TABLE), "x").checked(replace(OFFICE, **{name: value}), "x")
