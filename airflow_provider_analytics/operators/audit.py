@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from airflow_provider_analytics.readable import Redactor
-    from airflow_provider_analytics.reconcile.plan import Change
-    from airflow_provider_analytics.storage import StoragePath
+from airflow_provider_analytics.api.redaction import without_secrets
+from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path, writing
+from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.reconcile.plan import Change
+from airflow_provider_analytics.storage import PRIVATE, StoragePath, is_local, names, open_own
 
 #: Seconds after which lines are written to storage that cannot append; a killed process loses at most these lines.
 PART_SECONDS = 0.5
@@ -24,7 +25,7 @@ PART_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 #: Returns, for a change, list field to entry to its source.
-SourcesOf = Callable[["Change"], Mapping[str, Mapping[str, str]]]
+SourcesOf = Callable[[Change], Mapping[str, Mapping[str, str]]]
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
@@ -33,8 +34,6 @@ class _File:
     """A file to which lines are appended; each line is flushed immediately."""
 
     def __init__(self, place: StoragePath) -> None:
-        from airflow_provider_analytics.storage import PRIVATE, open_own
-
         # Keep the lines that another process wrote for the same try.
         self._file = open_own(Path(place.path), os.O_APPEND, PRIVATE)
         self._lock = threading.Lock()
@@ -58,8 +57,6 @@ class _Parts:
     """
 
     def __init__(self, folder: StoragePath, stem: str) -> None:
-        from airflow_provider_analytics.storage import names
-
         self._folder = folder
         self._stem = stem
         # Keep the parts that another process wrote for the same try.
@@ -143,17 +140,14 @@ class AuditTrail:
         self._write([{"action": "failed", "website": website, "reason": why} for website, why in failures.items()])
 
     def _write(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        from airflow_provider_analytics.api.redaction import without_secrets
-        from airflow_provider_analytics.hooks.object_storage import writing
-
         if self._file is None or not lines:
             return
         head = {"time": datetime.now(UTC).isoformat(), **self._who}
         text = ""
         for line in lines:
             # The id and the domain identify a website and are always written.
-            names = {name: line[name] for name in ("website_id", "domain") if name in line}
-            text += json.dumps({**head, **without_secrets(line, self._secrets), **names}) + "\n"
+            names_of = {name: line[name] for name in ("website_id", "domain") if name in line}
+            text += json.dumps({**head, **without_secrets(line, self._secrets), **names_of}) + "\n"
         try:
             with writing(self._url, "state_path"):
                 self._file.write(text.encode())
@@ -181,9 +175,6 @@ def audit_trail(
     if not folder_url:
         yield AuditTrail(None, "", {}, secrets, sources_of)
         return
-    from airflow_provider_analytics.hooks.object_storage import make_parent, storage_path, writing
-    from airflow_provider_analytics.storage import PRIVATE, is_local
-
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
     folder = storage_path(folder_url, "state_path") / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"

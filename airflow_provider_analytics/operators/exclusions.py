@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from airflow_provider_analytics.api.checks import flag, refused, refused_together
+from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import accepted
 from airflow_provider_analytics.operators.reconciling import ReconcilingOperator, account_of, result_of
+from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -67,8 +68,6 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
-        from airflow_provider_analytics.readable import counted
-
         with self.connected(context) as hook:
             if flag("dry_run", self.is_dry_run):
                 return self._plan_only(hook, context)
@@ -133,7 +132,6 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def _source(self, *, allow_no_match: bool) -> ExclusionList:
         """Return the websites that get the list, without its entries."""
-        from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.reconcile.desired import MODES
         from airflow_provider_analytics.reconcile.exclusions import ExclusionList
         from airflow_provider_analytics.reconcile.maintained import Listed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
 from airflow_provider_analytics.operators.base import AnalyticsOperator, require_run
+from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -69,13 +70,9 @@ class ReconcilingOperator(AnalyticsOperator):
 
     def folder(self, hook: AnalyticsHook, account: str | None) -> str | None:
         """Return the folder of the service and the account in the state folder; None without one."""
-        from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.operators.state import folder_of
 
-        if not self.state_path:
-            return None
-        storage_path(self.state_path, "state_path")  # a bad value is named as it was given
-        return folder_of(self.state_path, hook.client.base_url, account)
+        return folder_of(self.state_path, hook.client.base_url, account) if self.state_path else None
 
     def list_file(self, folder: str | None, scope: Mapping[str, Any], context: Context, name: str) -> ListFile:
         """Return the file of the managed lists.
@@ -163,7 +160,6 @@ def _report_expiry(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
 
     :param parts: list field to the lists of this run.
     """
-    from airflow_provider_analytics.readable import counted, readable
     from airflow_provider_analytics.reconcile.maintained import now
 
     lists = [one for listed in parts.values() for one in listed]

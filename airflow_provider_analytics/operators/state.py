@@ -43,6 +43,7 @@ def folder_of(state_path: str, service: str, account: str | None) -> str:
 
     Names of different services may be equal; each file in it has the exact ones.
     """
+    storage_path(state_path, "state_path")  # a bad value is named as it was given
     name = f"{service.partition('://')[2]}-{account or 'account'}"
     return f"{state_path.rstrip('/')}/{_NOT_IN_A_NAME.sub('_', name)}"
 

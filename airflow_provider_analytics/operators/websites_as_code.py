@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.api.checks import flag, refused_together
+from airflow_provider_analytics.api.checks import flag, one_of, refused_together
 from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.operators.reconciling import (
@@ -18,6 +18,7 @@ from airflow_provider_analytics.operators.reconciling import (
     account_of,
     result_of,
 )
+from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -234,8 +235,6 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
-        from airflow_provider_analytics.api.checks import one_of
-        from airflow_provider_analytics.readable import counted
         from airflow_provider_analytics.reconcile.markdown import effect_lines
 
         with self.connected(context) as hook:

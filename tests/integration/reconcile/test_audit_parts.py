@@ -175,7 +175,7 @@ def test_a_full_disk_is_named_and_the_log_has_what_the_audit_trail_has_not(
     arguments = {"exclude_ips": [NEW], "mode": "merge", "state_path": str(tmp_path), "parallel_requests": 2}
     full = "The storage cannot write state_path: No space left on device"
     with Path("/dev/full").open("wb") as device:
-        monkeypatch.setattr("airflow_provider_analytics.storage.open_own", lambda *_: device)
+        monkeypatch.setattr("airflow_provider_analytics.operators.audit.open_own", lambda *_: device)
         with pytest.raises(StorageError, match=full):
             execute(SyncExcludedIpsOperator, **arguments)
     assert 0 < len(changed(analytics_sandbox)) <= 4
