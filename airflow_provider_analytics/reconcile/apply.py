@@ -210,7 +210,8 @@ class Application:
     def _put_back(self, result: Result) -> str:
         """Give a website back what it lost, and what is not in effect as sent; return the outcome as text.
 
-        The request contains the whole current record. A service that resets what is not sent would reset it again.
+        If more was lost than the last request sent, this request contains the whole current record: a service that
+        resets what is not sent would reset it again.
         """
         before, not_applied = result.before, result.comparison.not_applied if result.comparison else {}
         lost = {name: normalise(name, before[name]) for name in not_applied if shows(name, before)}
@@ -221,11 +222,14 @@ class Application:
         unknown = [name for name, old in lost.items() if sendable(name, old) is None]
         if unknown:
             return f"{was} (the service returned {unknown[0]} in a form that cannot be sent back)"
+        sent = {one.field for one in result.last.fields}
         expected = Expected({}, lost, result.planned.domain)
 
         def settings_of(record: Record) -> dict[str, Any] | None:
             if expected.compare(record).holds:
                 return None
+            if lost.keys() <= sent:
+                return lost
             names = [name for name in COMPARED if FIELDS[name].on_update and shows(name, record)]
             whole = {name: sendable(name, record[name]) for name in names}
             return {**{name: value for name, value in whole.items() if value not in (None, ())}, **lost}
@@ -290,7 +294,8 @@ class Application:
             read, rows = Read({}, dict.fromkeys(ids, error.text)), None
         left = []
         for result in results:
-            may_change = self._settle_new(result, rows, read) if _is_new(result) else self._settle_read(result, read)
+            is_created = result.planned.action == "create"
+            may_change = self._settle_new(result, rows, read) if is_created else self._settle_read(result, read)
             result.is_doubted = is_canary and bool(result.lost)
             if result.is_doubted:
                 result.set(State.FAILED, f"{describe(result.unexpected)}. Before: {_values(result.before)}")
