@@ -27,7 +27,7 @@ from airflow_provider_analytics.reconcile.plan import Plan, website_of
 from airflow_provider_analytics.reconcile.results import Outcome, Result, State, describe
 from airflow_provider_analytics.reconcile.sending import Sender
 from airflow_provider_analytics.reconcile.websites import Read, Websites
-from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each
+from airflow_provider_analytics.reconcile.workers import Breaker, each
 
 #: Seconds to wait before the changed websites are read back. An update that another process computed earlier may still
 #: arrive.
@@ -67,6 +67,8 @@ class Application:
         self._results = [Result(change) for change in plan.changes]
         #: Canaries that are not as expected, with the risks that they took.
         self._wrong: list[tuple[Result, frozenset[Risk]]] = []
+        #: The canary that is read back. If it lost values, it is doubted, and read until the end of all waits.
+        self._judged: Result | None = None
         self._unfaithful: NotAppliedError | None = None
 
     def run(self) -> Outcome:
@@ -83,22 +85,15 @@ class Application:
         except BaseException as error:
             self._client.stop()
             interrupted = error
-        outcome = self._outcome(interrupted)
+        # Copies, because a request that is still under way may end now.
+        results = [replace(result, sent=list(result.sent)) for result in self._results]
+        outcome = Outcome(results, unfaithful=self._unfaithful, interrupted=interrupted)
         if changed := outcome.unexpected_changes:
             named = first_of(changed, _MAX_NAMED, "; ")
             log.warning("Another process changed websites at the same time, at least these: %s", named)
         self._client.stats.count("changes_applied", outcome.applied)
         self._client.stats.count("changes_failed", sum(not one.is_good for one in outcome.results))
         return outcome
-
-    def _outcome(self, interrupted: BaseException | None) -> Outcome:
-        # Copies, because a request that is still under way may end now.
-        results = [replace(result, sent=list(result.sent)) for result in self._results]
-        if interrupted is None or isinstance(interrupted, AuthenticationError):
-            for result in results:
-                if result.state is State.NOT_TRIED and self._unfaithful is None:
-                    result.why = NOT_TRIED
-        return Outcome(results, unfaithful=self._unfaithful, interrupted=interrupted)
 
     def _run(self) -> None:
         """Change the canaries alone, then the others, and read all of them back."""
@@ -118,7 +113,10 @@ class Application:
         while not breaker.is_open and self._unfaithful is None:
             canary = canaries.next([risks for result, risks in self._wrong if result.is_doubted])
             if canary is None:
-                self._decide_undecided()
+                # If no other website can lose the same, those that lost a part of it are cleared.
+                for result, _ in self._wrong:
+                    if result.comparison and not result.comparison.is_reset:
+                        self._clear(result)
                 return True
             self._send([canary], breaker=breaker)
             if len(self._results) == 1:
@@ -131,8 +129,10 @@ class Application:
         """Read a canary back. If two of them are not as expected, put both back."""
         if canary.state is State.APPLIED:
             canary.set(State.FAILED, _NOT_READ_BACK)  # until it is known, in case of a stop
+        self._judged = canary
         if canary.why == _NOT_READ_BACK or canary.unconfirmed:
-            self._read_back([canary], is_canary=True)
+            self._read_back([canary])
+        self._judged = None
         if canary.is_doubted and self._is_done_by_others(canary.lost):
             self._clear(canary)
         risks = risks_of(canary.planned, canary.before)
@@ -155,12 +155,6 @@ class Application:
             result.set(State.APPLIED)
         result.is_doubted = False
 
-    def _decide_undecided(self) -> None:
-        """Clear the canaries that lost a part of what they could lose, if no other website can lose the same."""
-        for result, _ in self._wrong:
-            if result.is_doubted and result.comparison and not result.comparison.is_reset:
-                self._clear(result)
-
     def _is_done_by_others(self, lost: Record) -> bool:
         """Return whether websites that were not changed here lost the same since they were listed."""
         changed = {result.website_id for result in self._results if result.state is not State.NOT_TRIED}
@@ -182,16 +176,14 @@ class Application:
         """Put the wrong websites back, and note that no others are changed."""
         wrong = [result for result, _ in self._wrong]
         unclear = [one for one in self._results if one.state is State.UNCLEAR]
-        self._read(unclear, is_canary=True, one_by_one=True)
+        self._read(unclear, one_by_one=True)
         outcomes = []
         for result in (*wrong, *(one for one in unclear if one.lost)):
             differences, how = result.differences or result.why.rstrip("."), self._put_back(result)
             result.set(State.FAILED, f"{differences}. {how}")
             result.sent = [] if how == _PUT_BACK else result.sent
             outcomes.append(f"{result.website}: {how}.")
-        left = [one for one in self._results if one.state is State.NOT_TRIED]
-        for one in left:
-            one.why = "Not tried: the service does not do what was requested."
+        left = sum(one.state is State.NOT_TRIED for one in self._results)
         first, second = wrong
         comparison = first.comparison or Comparison()
         fields = ", ".join(one.field for one in first.last.fields) or first.planned.action
@@ -203,7 +195,7 @@ class Application:
             str(first.website_id),
             {**comparison.not_applied, **comparison.unexpected} or {"website": first.why},
             f"Website {second.website} is not as expected, either, so the service does it with each website. "
-            f"Sent: {fields}. {' '.join(outcomes)} {len(left):,} websites were not changed.{advice}",
+            f"Sent: {fields}. {' '.join(outcomes)} {left:,} websites were not changed.{advice}",
             permanent=True,
         )
 
@@ -248,9 +240,9 @@ class Application:
 
     # Reading back
 
-    def _read_back(self, results: Sequence[Result], *, is_canary: bool = False) -> None:
+    def _read_back(self, results: Sequence[Result]) -> None:
         """Read changed websites, wait for those that are not as sent, and change these once more."""
-        left = self._wait_for(results, is_canary=is_canary)
+        left = self._wait_for(results)
         for _ in range(RESENDS):
             differing = [one for one in left if one.is_contradicted and one.comparison]
             again = differing + [one for one in left if one.unconfirmed and one.may_repeat]
@@ -261,20 +253,20 @@ class Application:
             self._client.wait(random.uniform(0, SETTLE_SECONDS))  # noqa: S311
             self._send(again, "Changing once more")
             sent = [one for one in again if one.state is State.APPLIED]
-            left = [one for one in left if one not in again] + self._wait_for(sent, is_canary=is_canary)
+            left = [one for one in left if one not in again] + self._wait_for(sent)
 
-    def _wait_for(self, results: Sequence[Result], *, is_canary: bool) -> list[Result]:
+    def _wait_for(self, results: Sequence[Result]) -> list[Result]:
         """Read these websites until they are as sent; return those that are not."""
-        left = self._read(results, is_canary=is_canary)
+        left = self._read(results)
         # Rows of the list may have fewer fields or be stale. Then the record of the single website decides.
         for seconds in (0, *api_client.CONFIRM_WAITS):
             if not left:
                 break
             self._client.wait(seconds)
-            left = self._read(left, is_canary=is_canary, one_by_one=True)
+            left = self._read(left, one_by_one=True)
         return left
 
-    def _read(self, results: Sequence[Result], *, is_canary: bool, one_by_one: bool = False) -> list[Result]:
+    def _read(self, results: Sequence[Result], *, one_by_one: bool = False) -> list[Result]:
         """Read these websites, set their results, and return those that a later read may show otherwise.
 
         :param one_by_one: read each website, never the list.
@@ -296,7 +288,7 @@ class Application:
         for result in results:
             is_created = result.planned.action == "create"
             may_change = self._settle_new(result, rows, read) if is_created else self._settle_read(result, read)
-            result.is_doubted = is_canary and bool(result.lost)
+            result.is_doubted = result is self._judged and bool(result.lost)
             if result.is_doubted:
                 result.set(State.FAILED, f"{describe(result.unexpected)}. Before: {_values(result.before)}")
             if may_change or result.is_doubted:
