@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -192,6 +193,9 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if (value is None) == (path is None):
             raise refused_together("one of the two", **{self.field: value, f"{self.field}_path": path})
         if path is None:
+            # A parameter may be any word. The person who sets a Variable must not choose a file.
+            if isinstance(value, str) and re.fullmatch(r"([./~]\S*|\S+://\S*|\S+\.txt)", value.strip()):
+                raise refused(self.field, value, f"entries; a file is given by {self.field}_path")
             return value
         texts = read_texts(path, f"{self.field}_path")
         if not texts:
@@ -224,7 +228,6 @@ def _resolved_names(lists: Sequence[Listed], before: Mapping[str, Resolved]) -> 
     """Resolve the host names of lists.
 
     :param before: host name to its last resolution.
-    :raises ValueError: if an address cannot be an entry.
     :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
     """
     from airflow_provider_analytics.hooks.host_names import look_up_all

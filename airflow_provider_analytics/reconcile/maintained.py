@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
@@ -24,7 +24,6 @@ KEEP_UNRESOLVED_DAYS = 7
 
 _KEYS = ("owner", "until")
 _ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 #: Separates the parts of a comment without runs of blanks; people forget the comma before a key.
 _SEPARATOR = re.compile(r",| (?=(?:owner|until) ?=)", re.IGNORECASE)
 #: What people write for a last day: a date after a word such as these, or after any key.
@@ -223,39 +222,33 @@ def resolve(
 ) -> tuple[dict[str, Resolved], list[str]]:
     """Return the resolutions to use for host names, and warnings.
 
-    A name that does not resolve keeps its last resolution for :data:`KEEP_UNRESOLVED_DAYS`.
+    A name that does not resolve to usable addresses keeps its last resolution for :data:`KEEP_UNRESOLVED_DAYS`.
 
     :param names: host name to its addresses, or to the reason why it does not resolve.
     :param last: the last resolutions.
     :param at: the current time.
-    :raises ValueError: if an address cannot be an entry.
     :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
     """
-    parse = Addresses().parser("reject")
     found: dict[str, Resolved] = {}
-    problems, unresolved, warnings = [], [], []
+    unresolved, warnings = [], []
     for name, result in names.items():
-        before = last.get(name)
-        if isinstance(result, (list, tuple)) and result:
-            try:
-                found[name] = Resolved(_checked_addresses(result, parse), at)
-            except ValueError as error:
-                problems.append(f"{name} {error}")
+        try:
+            found[name] = Resolved(_addresses(result), at)
             continue
-        why = f"{name} does not resolve: {result or 'no address'}"
+        except ValueError as error:
+            why = f"{name} {error}"
+        before = last.get(name)
+        until = before.at + timedelta(days=KEEP_UNRESOLVED_DAYS) if before else at
         if before is None:
             unresolved.append(f"{why}; there is no last answer")
-        elif before.at + timedelta(days=KEEP_UNRESOLVED_DAYS) < at:
+        elif until < at:
             unresolved.append(
                 f"{why}; its last answer, of {before.at:%Y-%m-%d}, is older than {KEEP_UNRESOLVED_DAYS} days"
             )
         else:
             found[name] = before
-            until = before.at + timedelta(days=KEEP_UNRESOLVED_DAYS)
             kept = f"Its last answer of {before.at:%Y-%m-%d} stays until {until:%Y-%m-%d}"
             warnings.append(f"{why}. {kept}: {', '.join(before.addresses)}")
-    if problems:
-        raise ValueError(f"{'; '.join(problems)}. Nothing was sent")
     if unresolved:
         raise AnalyticsError(
             f"{'; '.join(unresolved)}.", "Nothing was sent. Correct the host name, or remove it from the list."
@@ -314,11 +307,9 @@ def _comment(comment: str, *, managed: bool) -> EntrySource:
 
 def _day(text: str) -> date:
     try:
-        if _DAY.fullmatch(text):
-            return date.fromisoformat(text)
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
-        pass
-    raise ValueError(f"has the last day {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}")
+        raise ValueError(f"has the last day {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}") from None
 
 
 def _host_name(text: str) -> str | None:
@@ -329,9 +320,13 @@ def _host_name(text: str) -> str | None:
     return name if is_name else None
 
 
-def _checked_addresses(result: Collection[str], parse: Callable[[str], Entries]) -> Entries:
+def _addresses(result: object) -> Entries:
+    """Return the addresses of a host name as entries, or raise why there are none."""
+    if not isinstance(result, (list, tuple)) or not result:
+        raise ValueError(f"does not resolve: {result or 'no address'}")
     if len(set(result)) > MAX_ANSWERS:
         raise ValueError(f"resolves to {len(set(result)):,} addresses; allowed: at most {MAX_ANSWERS}")
+    parse = Addresses().parser("reject")
     addresses: list[str] = []
     for address in sorted(set(result)):
         try:
