@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from distortion import Distortion
 from fixture_types import Execute
+from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import same_setting
@@ -24,10 +25,11 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.reconcile import workers as workers_module
 from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE, Application
 from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan
-from airflow_provider_analytics.reconcile.results import Outcome, State
+from airflow_provider_analytics.reconcile.results import Outcome, Result, State
 from airflow_provider_analytics.reconcile.sending import Sender
 from airflow_provider_analytics.reconcile.websites import Websites, complete_records
 from airflow_provider_analytics.reconcile.workers import GIVE_UP_AFTER
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
@@ -205,6 +207,24 @@ def test_creates_set_the_favourite_and_the_password(analytics_sandbox: SandboxSe
         ("create", "1", ["exclude_ips", "password_from", "privacy"]),
         ("update", "1", ["favorite"]),
     ]
+
+
+@pytest.mark.parametrize("action", ["create", "update", "delete"])
+def test_a_change_is_unclear_while_its_request_is_under_way(analytics_sandbox: Zoo, action: Any) -> None:
+    """If the process gives up waiting for it, nobody sets the result any more."""
+    analytics_sandbox.add_website("1.example")
+    change = Change("create", "2.example", None, (FieldChange("privacy", None, "private"),))
+    result = Result(change if action == "create" else replace(update(1), action=action))
+    seen: list[State] = []
+
+    def look(request: RecordedRequest) -> None:
+        if request.operation == action:
+            seen.append(result.state)
+
+    analytics_sandbox.meanwhile(look)
+    with client_of(analytics_sandbox) as client:
+        Sender(client, lambda record: update(1), lambda change: None).send(result)
+    assert (seen, result.state) == ([State.UNCLEAR], State.APPLIED)
 
 
 def test_progress_is_logged_every_ten_seconds(

@@ -265,6 +265,16 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
     }
 
 
+def test_entries_that_leave_after_their_last_day_are_no_loss(
+    analytics_sandbox: SandboxServer, world: World, sync: Callable[..., Any]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    text = "\n".join(f"192.0.2.{number} # until=2026-11-2{5 if number < 8 else 9}" for number in range(1, 13))
+    assert sync(text)["applied"] == 1
+    world.now += timedelta(days=3)
+    assert (sync(text)["entries_removed"], len(lists(analytics_sandbox)["a.example"])) == (7, 5)
+
+
 @pytest.mark.parametrize("comment", ["it@x until=2026-11-23", "it@x; until=2026-11-23", "it@x,UNTIL = 2026-11-23"])
 def test_a_forgotten_comma_does_not_keep_an_entry_for_ever(
     analytics_sandbox: SandboxServer, sync: Callable[..., Any], comment: str
