@@ -14,6 +14,7 @@ import html
 import json
 import re
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Literal
 from urllib.parse import quote, quote_plus
 
@@ -114,6 +115,15 @@ def readable(
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 website``, ``3 websites``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def first_of(items: Sequence[str], limit: int, separator: str = ", ", show: Callable[[str], str] = str) -> str:
+    """Return the first items as text, with the number of the others: ``a, b and 3 more``.
+
+    :param show: formats an item.
+    """
+    more = f" and {len(items) - limit:,} more" if len(items) > limit else ""
+    return separator.join(map(show, items[:limit])) + more
 
 
 def code_span(text: str, limit: int | None = EXCERPT_LENGTH) -> str:

@@ -231,7 +231,6 @@ def _public_classes(module: str, suffix: str) -> Iterator[tuple[str, str]]:
 def contents() -> Iterator[tuple[Path, str]]:
     """Yield the path and the expected content of each generated file."""
     package = CHECKOUT / "airflow_provider_analytics"
-    yield package / "reconcile" / websites_file.SCHEMA_FILE, _json(websites_file.schema())
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
     yield CHECKOUT / "docs" / "interface.md", contract_table.render()
     yield CHECKOUT / ".airflow-registry.yaml", registry()

@@ -331,8 +331,7 @@ class AnalyticsClient:
             try:
                 return self._create(domain, checked, before)
             except AnalyticsApiError as error:
-                is_taken = error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
-                if error.created or not is_taken:
+                if error.created or not may_mean_taken(error):
                     raise
                 existing = self._find_new(domain, None, before.newest)  # another task created it
                 if existing is None:
@@ -629,6 +628,11 @@ def duplicates(domain: str, website_ids: Iterable[str]) -> DomainError:
 def _has_domain(record: Mapping[str, Any], key: str) -> bool:
     domain = record.get("domain")
     return isinstance(domain, str) and domain_key(domain) == key
+
+
+def may_mean_taken(error: AnalyticsApiError) -> bool:
+    """Return whether the error of a create may mean that the domain already exists."""
+    return error.status in _MAY_MEAN_TAKEN and (not error.errors or "domain" in error.errors)
 
 
 def _single_website(domain: str, websites: Sequence[Record]) -> Record | None:

@@ -71,8 +71,6 @@ class Field:
 
     #: Type of the column in a snapshot; None if the value is never stored.
     column: ClassVar[str | None] = "string"
-    #: Allowed values in a file of websites, as JSON Schema.
-    json_schema: ClassVar[dict[str, Any]] = {"type": "string"}
 
     def parse(self, value: object) -> Any:
         """Normalize a value of a user.
@@ -123,7 +121,6 @@ class Flag(Field):
     """On or off, sent as 0 or 1."""
 
     column = "integer"
-    json_schema: ClassVar = {"type": "boolean"}
 
     def parse(self, value: object) -> Any:
         """Return the flag as bool."""
@@ -145,8 +142,6 @@ class Flag(Field):
 
 class PrivacyFlag(Flag):
     """A :class:`Privacy`, normalized to its label."""
-
-    json_schema: ClassVar = {"enum": [setting.label for setting in Privacy]}
 
     def parse(self, value: object) -> str:
         """Return the label of a privacy given as enum member, number or name, any case.
@@ -194,22 +189,6 @@ class Lines(Field):
     """
 
     entries: EntryType
-
-    json_schema: ClassVar = {
-        "type": ["array", "string"],
-        "items": {
-            "type": ["string", "object"],
-            "additionalProperties": False,
-            "properties": {
-                "entry": {"type": "string", "description": "The entry."},
-                "owner": {"type": "string", "description": "Who asked for it."},
-                "until": {"description": "Its last day, YYYY-MM-DD, for a list in mode managed."},
-                "reason": {"type": "string", "description": "Why it is there, for readers of the file."},
-                "comment": {"type": "string", "description": "A comment that is sent with the entry when it is added."},
-            },
-        },
-        "pattern": r"\S",
-    }
 
     def parse(self, value: object) -> tuple[str, ...]:
         """Return the lines of a list, or of a text with an entry per line, with their comments.

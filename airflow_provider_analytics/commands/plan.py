@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from airflow_provider_analytics.commands.connections import Once, add_connection, connected
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION
@@ -18,11 +16,6 @@ CHANGES = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    add_shared_arguments(parser)
-
-
-def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that plan and drift share."""
     parser.add_argument("path", metavar="PATH", help="YAML file, or folder of *.yaml files")
     add_connection(parser)
     parser.add_argument("--markdown", action=Once, metavar="FILE", help="file for the summary that the approver sees")
@@ -35,7 +28,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         help="limit of the guards (default: %(default)s)",
     )
     parser.add_argument("--accept", action="append", default=[], metavar="GUARD", help="guard to override")
-    parser.add_argument("--state-path", metavar="FOLDER", help="state folder; plan writes only the plan to it")
+    parser.add_argument("--state-path", metavar="FOLDER", help="state folder; only the plan is written to it")
     parser.add_argument("--list-name", metavar="NAME", help="name of the lists of these files in the state folder")
 
 
@@ -44,24 +37,16 @@ def run(args: argparse.Namespace) -> int:
     with connected(args.conn_id) as hook:
         from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 
-        result = PlanWebsitesOperator(task_id="plan", **shared_arguments(args)).result(hook, {})
-    return show(result, args)
-
-
-def shared_arguments(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the operator arguments for the options that :func:`add_shared_arguments` adds."""
-    return {
-        "config_path": absolute(args.path),
-        "prune": args.prune,
-        "max_loss_fraction": args.max_loss_fraction,
-        "accept": args.accept,
-        "state_path": absolute(args.state_path),
-        "list_name": args.list_name,
-    }
-
-
-def show(result: Mapping[str, Any], args: argparse.Namespace) -> int:
-    """Print the result of a planning operator, write its Markdown, and return the exit status."""
+        operator = PlanWebsitesOperator(
+            task_id="plan",
+            config_path=absolute(args.path),
+            prune=args.prune,
+            max_loss_fraction=args.max_loss_fraction,
+            accept=args.accept,
+            state_path=absolute(args.state_path),
+            list_name=args.list_name,
+        )
+        result = operator.planned(hook, {})[1]
     markdown = f"{result['markdown']}\n"
     if args.markdown:
         Path(args.markdown).write_text(markdown, encoding="utf-8")

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
-    from airflow_provider_analytics.reconcile.desired import Problem
+    from airflow_provider_analytics.reconcile.yaml_values import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the problems; return 1 if there are any, and 0 otherwise."""
     # The process ends right after the file is read, and a large file creates millions of objects.
     gc.disable()
-    from airflow_provider_analytics.reconcile.websites_file import ProblemsError, parse_websites_files
+    from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
+    from airflow_provider_analytics.reconcile.yaml_values import ProblemsError
 
     problems: Sequence[Problem] = ()
     try:
@@ -43,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
     except ProblemsError as error:
         problems = error.problems
     sys.stdout.write(FORMATS[args.format](problems))
-    plural = "" if len(problems) == 1 else "s"
-    summary = f"{len(problems):,} problem{plural}" if problems else f"{number:,} websites, no problems"
+    summary = counted(len(problems), "problem") if problems else f"{number:,} websites, no problems"
     sys.stderr.write(f"{readable(args.path)}: {summary}\n")
     return 1 if problems else 0
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.commands.connections import add_connection, connected
 from airflow_provider_analytics.commands.plan import absolute
 
 if TYPE_CHECKING:
-    from airflow_provider_analytics.reconcile.lists import Table
+    from airflow_provider_analytics.reconcile.lists import Scopes, Table
+    from airflow_provider_analytics.reconcile.maintained import EntrySource
 
 #: Exit status if an entry is unknown.
 UNKNOWN = 2
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     state_path = str(absolute(args.state_path)).rstrip("/")
     folders = [f"{state_path}/{name}" for name in names_in(state_path, "state_path")]
-    tables = [table for folder in folders for table in read_tables(folder)]
+    tables = [table for folder in folders for table in read_tables(folder).values()]
     if not tables:
         raise ValueError(f"state_path={state_path!r} has no lists; allowed: the state_path of an operator")
     records = None
@@ -44,67 +46,75 @@ def run(args: argparse.Namespace) -> int:
         with connected(args.conn_id) as hook:
             records = hook.list_websites()
             tables = [one for one in tables if one.identity.service == hook.client.base_url]
-    rows = explain(tables, args.entry, records)
+    rows = [list(map(readable, row)) for row in explain(tables, args.entry, records)]
     if rows:
-        table = [[name.upper() for name in COLUMNS], *rows]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for row in table:
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            sys.stdout.write(f"{line.rstrip()}\n")
+        _print([[name.upper() for name in COLUMNS], *rows])
     elif args.entry:
         where = "no list has it" if records is None else "no list has it, and no website"
         sys.stdout.write(f"{readable(args.entry)}: {where}\n")
     return 0 if rows or not args.entry else UNKNOWN
 
 
+def _print(table: list[list[str]]) -> None:
+    """Print rows of equal length in columns."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(f"{line.rstrip()}\n")
+
+
 def explain(
     tables: Iterable[Table], entry: str | None, records: Sequence[Mapping[str, Any]] | None = None
-) -> list[list[str]]:
-    """Return a row per entry and list (:data:`COLUMNS`).
+) -> Iterator[list[str]]:
+    """Yield a row per entry and list (:data:`COLUMNS`).
 
     :param entry: an entry of any list, a host name, or an address in a listed network; None for all entries.
     :param records: the websites; entries on them that no list has get a row, too.
     """
-    from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
-    from airflow_provider_analytics.readable import counted, readable
-    from airflow_provider_analytics.reconcile.lists import EVERYWHERE
+    from airflow_provider_analytics.api.fields import LINE_FIELDS
+    from airflow_provider_analytics.readable import counted
+    from airflow_provider_analytics.reconcile.lists import entries_of
 
     present: Counter[tuple[str, str]] = Counter()
     for record in records or ():
-        for name in LINE_FIELDS:
-            lines = normalise(name, record.get(name))
-            keys = {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()
-            present.update((name, one) for one in keys - {""})
-    rows, known = [], set()
+        present.update((name, one) for name in LINE_FIELDS for one in entries_of(name, record))
+    known = set()
     for table in tables:
         for name, scopes in table.rows.items():
             for one, source in sorted(table.entries_in(name, scopes).items()):
                 known.add((name, one))
-                if not (entry is None or entry.lower() in source.names or _matches(name, entry, one)):
-                    continue
-                has = (scope for scope, entries in scopes.items() if one in entries)
-                where = [scope for scope in has if bool(scopes[scope][one].left) == bool(source.left)]
-                more = f" and {len(where) - 1:,} more" if len(where) > 1 else ""
-                is_all = where[0].partition(" ")[0] == EVERYWHERE
-                those = f"all websites{where[0][1:]}{more}" if is_all else f"{where[0]}{more}"
-                found = "" if records is None else f", on {present[name, one]:,}"
-                left = f"left the list on {source.left}" if source.left else ""
-                reason = ", ".join(filter(None, (left, source.reason)))
-                cells = [source.owner, source.since, str(source.until or ""), ", ".join(source.names), reason]
-                rows.append([one, f"{table.identity.list} ({name})", f"{those}{found}", *cells])
-    for (name, one), number in sorted(present.items()):
-        if (name, one) not in known and (entry is None or _matches(name, entry, one)):
-            rows.append([one, f"no list ({name})", f"on {counted(number, 'website')}", "", "", "", "", ""])
-    return [[readable(cell) for cell in row] for row in rows]
+                if _matches(name, entry, one, source.names):
+                    found = "" if records is None else f", on {present[name, one]:,}"
+                    where = f"{_where(scopes, one, source)}{found}"
+                    yield [one, f"{table.identity.list} ({name})", where, *_cells(source)]
+    for name, one in sorted(present.keys() - known):
+        if _matches(name, entry, one):
+            yield [one, f"no list ({name})", f"on {counted(present[name, one], 'website')}", *[""] * 5]
 
 
-def _matches(name: str, requested: str, entry: str) -> bool:
-    """Return whether an entry of a list is the requested one, or shares addresses with it."""
-    import ipaddress
+def _cells(source: EntrySource) -> list[str]:
+    left = f"left the list on {source.left}" if source.left else ""
+    reason = ", ".join(filter(None, (left, source.reason)))
+    return [source.owner, source.since, str(source.until or ""), ", ".join(source.names), reason]
 
+
+def _where(scopes: Scopes, entry: str, source: EntrySource) -> str:
+    """Return for which websites a list has an entry, or had it."""
+    from airflow_provider_analytics.readable import first_of
+    from airflow_provider_analytics.reconcile.lists import EVERYWHERE
+
+    def show(scope: str) -> str:
+        return f"all websites{scope[1:]}" if scope.partition(" ")[0] == EVERYWHERE else scope
+
+    has = [scope for scope, rows in scopes.items() if entry in rows and bool(rows[entry].left) == bool(source.left)]
+    return first_of(has, 1, show=show)
+
+
+def _matches(name: str, requested: str | None, entry: str, names: Collection[str] = ()) -> bool:
+    """Return whether an entry of a list is the requested one, shares addresses with it, or has the host name."""
     from airflow_provider_analytics.api.fields import LINE_FIELDS
 
-    if LINE_FIELDS[name].key(requested) == entry:
+    if requested is None or requested.lower() in names or LINE_FIELDS[name].key(requested) == entry:
         return True
     try:
         one, other = (ipaddress.ip_network(text, strict=False) for text in (requested, entry))

@@ -7,16 +7,17 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-if TYPE_CHECKING:
-    from airflow_provider_analytics.readable import Redactor
-    from airflow_provider_analytics.reconcile.plan import Change
-    from airflow_provider_analytics.storage import StoragePath
+from airflow_provider_analytics.api.redaction import without_secrets
+from airflow_provider_analytics.hooks.object_storage import storage_path, writing
+from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.reconcile.plan import Change
+from airflow_provider_analytics.storage import PRIVATE, StoragePath, is_local, make_directory, names, open_own
 
 #: Seconds after which lines are written to storage that cannot append; a killed process loses at most these lines.
 PART_SECONDS = 0.5
@@ -24,29 +25,17 @@ PART_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 #: Returns, for a change, list field to entry to its source.
-SourcesOf = Callable[["Change"], Mapping[str, Mapping[str, str]]]
+SourcesOf = Callable[[Change], Mapping[str, Mapping[str, str]]]
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
-
-
-class Sink(Protocol):
-    """Destination of the lines; ``write`` may be called from several threads."""
-
-    def write(self, lines: bytes) -> None:
-        """Accept lines; they may be written a little later."""
-
-    def close(self) -> None:
-        """Write the lines that were not written yet."""
 
 
 class _File:
     """A file to which lines are appended; each line is flushed immediately."""
 
-    def __init__(self, place: StoragePath, mode: int) -> None:
-        from airflow_provider_analytics.storage import open_own
-
+    def __init__(self, place: StoragePath) -> None:
         # Keep the lines that another process wrote for the same try.
-        self._file = open_own(Path(place.path), os.O_APPEND, mode)
+        self._file = open_own(Path(place.path), os.O_APPEND, PRIVATE)
         self._lock = threading.Lock()
 
     def write(self, lines: bytes) -> None:
@@ -68,8 +57,6 @@ class _Parts:
     """
 
     def __init__(self, folder: StoragePath, stem: str) -> None:
-        from airflow_provider_analytics.storage import names
-
         self._folder = folder
         self._stem = stem
         # Keep the parts that another process wrote for the same try.
@@ -85,13 +72,15 @@ class _Parts:
     def write(self, lines: bytes) -> None:
         with self._lock:
             self._waiting.append(lines)
-            if self._error:
-                raise self._error
+        self._raise_error()
 
     def close(self) -> None:
         self._ended.set()
         self._thread.join()
         self._flush()
+        self._raise_error()
+
+    def _raise_error(self) -> None:
         if self._error:
             raise self._error
 
@@ -107,19 +96,17 @@ class _Parts:
         part = self._folder / f"{self._stem}-{self._number + 1:04}.jsonl"
         try:
             part.fs.pipe_file(part.path, b"".join(lines))
+            self._number, self._error = self._number + 1, None
         except Exception as error:  # every storage library has its own errors
             with self._lock:
                 self._waiting = [*lines, *self._waiting]
-                self._error = error
-        else:
-            self._number += 1
-            self._error = None
+            self._error = error
 
 
 class AuditTrail:
-    """Writer of the lines; without a sink it writes nothing. Thread-safe.
+    """Writer of the lines; without a file it writes nothing. Thread-safe.
 
-    :param sink: destination of the lines, or None.
+    :param file: destination of the lines, or None.
     :param url: URL of its folder, for errors.
     :param who: values in every line: DAG, run, task and try.
     :param secrets: secrets of the connection; a value that contains a secret is not written.
@@ -127,14 +114,9 @@ class AuditTrail:
     """
 
     def __init__(
-        self,
-        sink: Sink | None,
-        url: str,
-        who: Mapping[str, Any],
-        secrets: Redactor,
-        sources_of: SourcesOf,
+        self, file: _File | _Parts | None, url: str, who: Mapping[str, Any], secrets: Redactor, sources_of: SourcesOf
     ) -> None:
-        self._sink = sink
+        self._file = file
         self._url = url
         self._who = who
         self._secrets = secrets
@@ -148,31 +130,27 @@ class AuditTrail:
             {**head, "field": one.field, "before": one.before, "after": one.after, **sources.get(one.field, {})}
             for one in change.fields
         ]
-        self._write(*(lines or [head]))
+        self._write(lines or [head])
 
     def failed(self, failures: Mapping[str, str]) -> None:
         """Write a line per failed website, because an error lists only the first ones.
 
         :param failures: website (domain and id) to why it failed.
         """
-        self._write(*({"action": "failed", "website": website, "reason": why} for website, why in failures.items()))
+        self._write([{"action": "failed", "website": website, "reason": why} for website, why in failures.items()])
 
-    def _write(self, *lines: Mapping[str, Any]) -> None:
-        from airflow_provider_analytics.api.redaction import without_secrets
-
-        if self._sink is None or not lines:
+    def _write(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        if self._file is None or not lines:
             return
         head = {"time": datetime.now(UTC).isoformat(), **self._who}
         text = ""
         for line in lines:
             # The id and the domain identify a website and are always written.
-            names = {name: line[name] for name in ("website_id", "domain") if name in line}
-            text += json.dumps({**head, **without_secrets(line, self._secrets), **names}) + "\n"
-        from airflow_provider_analytics.hooks.object_storage import writing
-
+            names_of = {name: line[name] for name in ("website_id", "domain") if name in line}
+            text += json.dumps({**head, **without_secrets(line, self._secrets), **names_of}) + "\n"
         try:
             with writing(self._url, "state_path"):
-                self._sink.write(text.encode())
+                self._file.write(text.encode())
         except Exception:
             log.error("Not in the audit trail: %s", text.rstrip())  # noqa: TRY400 - the error is raised
             raise
@@ -180,15 +158,12 @@ class AuditTrail:
 
 @contextmanager
 def audit_trail(
-    folder_url: str | None,
-    context: Mapping[str, Any],
-    secrets: Redactor,
-    sources_of: SourcesOf,
+    folder_url: str | None, context: Mapping[str, Any], secrets: Redactor, sources_of: SourcesOf
 ) -> Iterator[AuditTrail]:
     """Yield the audit trail of a try; without a folder, it writes nothing.
 
-    Each try of a task writes its own file, ``<folder>/audit/<day>/<dag>-<run>-<task>-<map index>-<try>.jsonl``. In a
-    loop, ``-loop<index>`` precedes the try. On a local disk, each line is written as soon as its change was sent.
+    Each try of a task writes its own file, ``<folder>/audit/<day>/<dag>-<run>-<task>-<map index>-<try>.jsonl``. On a
+    local disk, each line is written as soon as its change was sent.
 
     Other storage cannot append. There, a try writes parts, ``...-<try>-0001.jsonl`` and so on, one every
     :data:`PART_SECONDS` while changes are sent. The files never contain passwords, because plans do not.
@@ -200,30 +175,23 @@ def audit_trail(
     if not folder_url:
         yield AuditTrail(None, "", {}, secrets, sources_of)
         return
-    from airflow_provider_analytics.hooks.object_storage import storage_path, writing
-    from airflow_provider_analytics.storage import PRIVATE, is_local, make_directory
-
     ti = context["ti"]
     who = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": ti.try_number}
-    # From Airflow 3.4 on, all iterations of a loop have the same task, run and try.
-    loop = context.get("loop")
-    iteration = "" if loop is None else f"-loop{loop.index}"
-    who |= {} if loop is None else {"loop_index": loop.index}
     folder = storage_path(folder_url, "state_path") / "audit" / f"{datetime.now(UTC):%Y-%m-%d}"
-    parts = (ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
-    stem = _NOT_IN_A_NAME.sub("_", f"{'-'.join(map(str, parts))}{iteration}-{ti.try_number}")
-    file = folder / f"{stem}.jsonl"
+    parts = (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number)
+    stem = _NOT_IN_A_NAME.sub("_", "-".join(map(str, parts)))
+    path = folder / f"{stem}.jsonl"
     with writing(folder_url, "state_path"):
         make_directory(folder, PRIVATE)
-        sink: Sink = _File(file, PRIVATE) if is_local(file) else _Parts(folder, stem)
+        file = _File(path) if is_local(path) else _Parts(folder, stem)
     try:
-        yield AuditTrail(sink, folder.url, who, secrets, sources_of)
+        yield AuditTrail(file, folder.url, who, secrets, sources_of)
     except BaseException:
         # Keep the first error.
         try:
-            sink.close()
+            file.close()
         except Exception as error:
             log.warning("The audit trail in %s is not complete: %s", folder, error)
         raise
     with writing(folder_url, "state_path"):
-        sink.close()
+        file.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
-from airflow_provider_analytics.api.checks import names
+from airflow_provider_analytics.api.checks import names, once
 from airflow_provider_analytics.exceptions import (
     MAX_MESSAGE,
     AnalyticsConfigError,
@@ -197,8 +197,6 @@ def how_to_accept(guards: Sequence[str], context: Context) -> str:
 
 def read_once(operator: BaseOperator) -> None:
     """Make every argument of an operator readable more than once, because an iterator is exhausted after one read."""
-    from airflow_provider_analytics.api.checks import once
-
     for name in operator.template_fields:
         setattr(operator, name, once(getattr(operator, name)))
 

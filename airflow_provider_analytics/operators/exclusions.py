@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from airflow_provider_analytics.api.checks import flag, refused, refused_together
+from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import accepted
-from airflow_provider_analytics.operators.reconciling import ReconcilingOperator
+from airflow_provider_analytics.operators.reconciling import ReconcilingOperator, account_of, result_of
+from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.operators.task_arguments import ReconcileArguments, SyncArguments
     from airflow_provider_analytics.reconcile.engine import Planned
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-    from airflow_provider_analytics.reconcile.maintained import Listed
-    from airflow_provider_analytics.reconcile.results import Outcome
+    from airflow_provider_analytics.reconcile.maintained import Listed, Resolved
 
 _FILTERS = ("search", "search_by", "favorite")
+
+log = logging.getLogger(__name__)
 
 
 class _SyncExclusionsOperator(ReconcilingOperator):
@@ -68,28 +69,43 @@ class _SyncExclusionsOperator(ReconcilingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, check the guards, and apply them."""
-        from airflow_provider_analytics.operators.state import read_plan, write_plan
-        from airflow_provider_analytics.reconcile.approval import parse_digest
-
         with self.connected(context) as hook:
-            dry_run, digest = flag("dry_run", self.is_dry_run), parse_digest(self.expected_digest)
-            if dry_run and digest is not None:
-                raise ValueError("dry_run=True with expected_digest is not allowed: one plans, the other applies")
-            folder, file, planned = self._plan(hook, context)
-            if dry_run:
-                planned.raise_unread()
-                whole = write_plan(folder, planned.plan, hook.client.redact) if folder else None
-                return self._report(planned, None, whole)
-            planned = planned.only(digest, lambda digest: read_plan(folder, digest))
-            outcome = self.apply(planned, folder, context, file=file, ignore_gone=True)
-            result = self._report(planned, outcome, None)
+            if flag("dry_run", self.is_dry_run):
+                return self._plan_only(hook, context)
+            planned, outcome = self.applied(hook, context, self.expected_digest, ignore_gone=True)
+            result = result_of(planned, outcome, field=self.field, mode=planned.desired.modes[self.field])
+            if not planned.plan.changes and not outcome.failures:
+                websites = counted(result["websites"], "website")
+                self.log.info("Nothing to sync: %s is as wanted on %s", self.field, websites)
+            else:
+                self.log.info(
+                    "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, "
+                    "%s failed",
+                    self.field,
+                    *_numbers(result, "applied", "updates", "entries_added", "entries_removed", "websites"),
+                    f"{len(outcome.failures):,}",
+                )
             outcome.raise_failures()
         return result
 
-    def _plan(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
-        """Return the state folder, the file of the list, and the planned changes."""
-        from airflow_provider_analytics.operators.reconciling import account_of, resolved_names
+    def _plan_only(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
+        if self.expected_digest != "any":
+            raise ValueError("dry_run=True with expected_digest is not allowed: one plans, the other applies")
+        planned, result = self.planned(hook, context, field=self.field)
+        result["mode"] = planned.desired.modes[self.field]
+        self.log.info("Planned %s:\n%s", self.field, result["markdown"])
+        # Last, because Airflow displays the end of a log first.
+        self.log.info(
+            "Planned %s for %s of %s websites: %s entries to add, %s to remove",
+            self.field,
+            *_numbers(result, "updates", "websites", "entries_added", "entries_removed"),
+        )
+        if result["unsafe"]:
+            self.log.warning("A guard refuses this plan: %s", result["unsafe"])
+        return result
 
+    def prepare(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
+        """Compare the list with the websites that it selects."""
         accept = accepted(self.accept)
         source = self._source(allow_no_match="no_match" in accept)
         everywhere, per_website = self._parse_lists(source.mode, allow_empty="empty" in accept)
@@ -98,87 +114,52 @@ class _SyncExclusionsOperator(ReconcilingOperator):
                 raise ValueError(f"{name} is not allowed with mode={source.mode!r}; allowed: mode='managed'")
         scope: dict[str, Any] = {"service": hook.client.base_url, "field": self.field, "mode": source.mode}
         folder = file = None
+        ti = context.get("ti")
         if self.state_path or source.managed:
             scope["account"] = account_of(hook)
-            folder = self.folder(scope["account"], hook)
+            folder = self.folder(hook, scope["account"])
         if source.managed:
-            ti = context.get("ti")
             file = self.list_file(folder, scope, context, f"{ti.dag_id}.{ti.task_id}" if ti else "")
             scope["list"] = file.table.identity.list
-        resolved = resolved_names([everywhere, *per_website.values()], file.table.names if file else {})
+        resolved = _resolved_names([everywhere, *per_website.values()], file.table.names if file else {})
         source = replace(
             source,
             entries=everywhere.with_answers(resolved),
             per_website={one: found.with_answers(resolved) for one, found in per_website.items()},
-            is_part=getattr(context.get("ti"), "map_index", -1) >= 0,
+            is_part=getattr(ti, "map_index", -1) >= 0,
         )
         lists = file.noting(source.scopes, resolved, context) if file else None
         return folder, file, self.plan(hook, source, scope, lists)
 
     def _source(self, *, allow_no_match: bool) -> ExclusionList:
         """Return the websites that get the list, without its entries."""
-        from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.reconcile.desired import MODES
         from airflow_provider_analytics.reconcile.exclusions import ExclusionList
         from airflow_provider_analytics.reconcile.maintained import Listed
         from airflow_provider_analytics.reconcile.selection import parse_selectors
 
-        mode = self.default_mode if self.mode is None else one_of("mode", self.mode, MODES)
-        filters = self.websites if isinstance(self.websites, Mapping) else {}
+        filters, selected = ({}, self.websites) if not isinstance(self.websites, Mapping) else (self.websites, None)
         for name in filters:
             one_of("websites", name, _FILTERS)
         if filters and self.release:
             raise ValueError("release is not allowed with a filter in websites; allowed: a list of selectors, or None")
-        selected = None if isinstance(self.websites, Mapping) else self.websites
         return ExclusionList(
             self.field,
-            mode,
+            self.default_mode if self.mode is None else one_of("mode", self.mode, MODES),
             Listed(),
             None if selected is None else parse_selectors("websites", selected),
             parse_selectors("except_websites", self.except_websites),
-            {},
-            parse_selectors("release", self.release),
-            dict(filters),
-            allow_no_match,
+            release=parse_selectors("release", self.release),
+            filters=filters,
+            allow_no_match=allow_no_match,
         )
-
-    def _report(self, planned: Planned, outcome: Outcome | None, whole: str | None) -> dict[str, Any]:
-        """Return the result, and log a summary."""
-        from airflow_provider_analytics.operators.reconciling import result_of
-        from airflow_provider_analytics.readable import counted
-
-        plan = planned.plan
-        result = result_of(planned, outcome, whole, field=self.field, mode=planned.desired.modes[self.field])
-        if outcome is None:
-            self.log.info("Planned %s:\n%s", self.field, result["markdown"])
-            # Last, because Airflow displays the end of a log first.
-            self.log.info(
-                "Planned %s for %s of %s websites: %s entries to add, %s to remove",
-                self.field,
-                *(f"{result[name]:,}" for name in ("updates", "websites", "entries_added", "entries_removed")),
-            )
-            if plan.unsafe:
-                self.log.warning("A guard refuses this plan: %s", plan.unsafe)
-        elif not plan.changes and not outcome.failures:
-            self.log.info("Nothing to sync: %s is as wanted on %s", self.field, counted(plan.websites, "website"))
-        else:
-            self.log.info(
-                "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, %s failed",
-                self.field,
-                *(
-                    f"{result[name]:,}"
-                    for name in ("applied", "updates", "entries_added", "entries_removed", "websites")
-                ),
-                f"{len(outcome.failures):,}",
-            )
-        return result
 
     def _parse_lists(self, mode: str, *, allow_empty: bool) -> tuple[Listed, dict[str, Listed]]:
         """Return the list for all websites, and the lists per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
         from airflow_provider_analytics.reconcile.maintained import read_list
 
-        per_website = _json_object("per_website", self.per_website)
+        per_website = _mapping("per_website", self.per_website)
         arguments = {self.field: self._list_value()}
         arguments |= {f"per_website[{one!r}]": entries for one, entries in per_website.items()}
         parsed: list[Listed] = []
@@ -211,32 +192,58 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         value, path = getattr(self, self.field), getattr(self, f"{self.field}_path")
         if (value is None) == (path is None):
             raise refused_together("one of the two", **{self.field: value, f"{self.field}_path": path})
-        if path is not None:
-            texts = read_texts(path, f"{self.field}_path")
-            if not texts:
-                raise ValueError(f"{self.field}_path={path!r}: there is no such file; allowed: a text file")
-            return next(iter(texts.values()))
-        # Otherwise the person who sets the value, for example a Variable, could choose a file that this task reads.
-        if isinstance(value, str) and len(value.split()) == 1 and re.search(r"^[./~]|://|\.txt$", value.strip()):
-            raise refused(self.field, value, f"entries; a file is given by {self.field}_path")
-        return value
+        if path is None:
+            # A parameter may be any word. The person who sets a Variable must not choose a file.
+            if isinstance(value, str) and re.fullmatch(r"([./~]\S*|\S+://\S*|\S+\.txt)", value.strip()):
+                raise refused(self.field, value, f"entries; a file is given by {self.field}_path")
+            return value
+        texts = read_texts(path, f"{self.field}_path")
+        if not texts:
+            raise ValueError(f"{self.field}_path={path!r}: there is no such file; allowed: a text file")
+        return next(iter(texts.values()))
 
 
-def _json_object(argument: str, value: Any) -> Mapping[str, Any]:
+def _numbers(result: Mapping[str, Any], *names: str) -> list[str]:
+    return [f"{result[name]:,}" for name in names]
+
+
+def _mapping(argument: str, value: Any) -> Mapping[str, Any]:
     """Return a dict; it may be given as JSON text, because templates render to text."""
+    from airflow_provider_analytics.reconcile.yaml_values import ProblemsError, Values
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        twice = next((key for key, number in Counter(key for key, _ in pairs).items() if number > 1), None)
-        if twice is not None:
-            raise refused(argument, value, f"each key once; {twice!r} is there twice")
-        return dict(pairs)
-
+    if value is None:
+        return {}
     if isinstance(value, str):
-        with suppress(json.JSONDecodeError):
-            value = json.loads(value, object_pairs_hook=unique)
-    if value is not None and not isinstance(value, Mapping):
+        values = Values(argument, Counter())  # JSON is YAML
+        found = values.read(value)
+        if values.problems:
+            raise ProblemsError(values.problems)
+        value = found if isinstance(found, dict) else value
+    if not isinstance(value, Mapping):
         raise refused(argument, value, "a dict of domains, globs or ids to entries, or the text of a JSON object")
-    return value or {}
+    return value
+
+
+def _resolved_names(lists: Sequence[Listed], before: Mapping[str, Resolved]) -> dict[str, Resolved]:
+    """Resolve the host names of lists.
+
+    :param before: host name to its last resolution.
+    :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
+    """
+    from airflow_provider_analytics.hooks.host_names import look_up_all
+    from airflow_provider_analytics.reconcile.maintained import now, resolve
+
+    names = list(dict.fromkeys(name for one in lists for name in one.names))
+    if not names:
+        return {}
+    found, warnings = resolve(look_up_all(names), before, now())
+    for warning in warnings:
+        log.warning("%s", warning)
+    for name, resolution in found.items():
+        was = before[name].addresses if name in before else resolution.addresses
+        if set(was) != set(resolution.addresses):
+            log.info("%s moved: %s -> %s", name, ", ".join(was), ", ".join(resolution.addresses))
+    return found
 
 
 class SyncExcludedIpsOperator(_SyncExclusionsOperator):
@@ -296,9 +303,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         ``until``, ``owner`` and ``reason``, and ``markdown`` (the plan of a dry run, with at most 100 changes;
         otherwise None).
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, a guard
-        trips, the list is missing in records in mode ``"merge"`` or ``"managed"``, or the connection cannot be used.
+        trips, or the connection cannot be used.
     :raises AnalyticsError: before anything is sent, if a host name has not resolved for longer than 7 days.
-    :raises BulkError: at the end, if websites failed.
+    :raises BulkError: at the end, if websites failed, or in mode ``"merge"`` or ``"managed"`` do not show their list.
     :raises StoppedError: if Airflow stopped the task, or a later run of the list has begun; the next try applies the
         remaining changes.
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from airflow_provider_analytics.api.checks import fraction
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
 from airflow_provider_analytics.operators.base import AnalyticsOperator, require_run
+from airflow_provider_analytics.readable import counted, readable
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
     from airflow_provider_analytics.operators.state import ListFile
     from airflow_provider_analytics.operators.task_arguments import AnalyticsArguments
-    from airflow_provider_analytics.reconcile.engine import Planned, Source
+    from airflow_provider_analytics.reconcile.engine import Planned
+    from airflow_provider_analytics.reconcile.exclusions import ExclusionList
     from airflow_provider_analytics.reconcile.lists import Lists
-    from airflow_provider_analytics.reconcile.maintained import Listed, Resolved
+    from airflow_provider_analytics.reconcile.maintained import Listed
     from airflow_provider_analytics.reconcile.results import Outcome
+    from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
 #: Maximum number of changes in the return value, one line each; the counts include all changes.
 SHOWN_CHANGES = 20
+#: Attributes of an entry in the return value.
+_REPORTED = ("until", "owner", "reason")
 
 log = logging.getLogger(__name__)
 
@@ -54,20 +59,20 @@ class ReconcilingOperator(AnalyticsOperator):
         self.accept = accept
         self.max_loss_fraction = max_loss_fraction
 
+    def prepare(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
+        """Return the state folder, the file of the list, and the planned changes."""
+        raise NotImplementedError
+
     @property
     def default_mode(self) -> str:
         """Mode of lists that name none: ``managed`` with a state folder, otherwise ``merge``."""
         return "managed" if self.state_path else "merge"
 
-    def folder(self, account: str | None, hook: AnalyticsHook) -> str | None:
+    def folder(self, hook: AnalyticsHook, account: str | None) -> str | None:
         """Return the folder of the service and the account in the state folder; None without one."""
-        from airflow_provider_analytics.hooks.object_storage import storage_path
         from airflow_provider_analytics.operators.state import folder_of
 
-        if not self.state_path:
-            return None
-        storage_path(self.state_path, "state_path")  # a bad value is named as it was given
-        return folder_of(self.state_path, hook.client.base_url, account)
+        return folder_of(self.state_path, hook.client.base_url, account) if self.state_path else None
 
     def list_file(self, folder: str | None, scope: Mapping[str, Any], context: Context, name: str) -> ListFile:
         """Return the file of the managed lists.
@@ -84,45 +89,63 @@ class ReconcilingOperator(AnalyticsOperator):
             raise ValueError("list_name is missing: outside a DAG, a managed list needs it; allowed: that of the DAG")
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
-    def plan(self, hook: AnalyticsHook, source: Source, scope: Mapping[str, Any], lists: Lists | None) -> Planned:
+    def plan(
+        self,
+        hook: AnalyticsHook,
+        source: ExclusionList | WebsitesAsCode,
+        scope: Mapping[str, Any],
+        lists: Lists | None,
+    ) -> Planned:
         """Read the websites, and plan the changes."""
         from airflow_provider_analytics.reconcile.engine import plan
 
         limit = fraction("max_loss_fraction", self.max_loss_fraction)
-        planned = plan(
-            hook.client,
-            source,
-            scope={**scope, "max_loss_fraction": limit},
-            max_loss_fraction=limit,
-            accept=accepted(self.accept),
-            lists=lists,
-        )
+        scope = {**scope, "max_loss_fraction": limit}
+        accept = accepted(self.accept)
+        planned = plan(hook.client, source, scope=scope, max_loss_fraction=limit, accept=accept, lists=lists)
         for warning in planned.plan.warnings:
             self.log.warning("%s", warning)
         return planned
 
-    def apply(
-        self,
-        planned: Planned,
-        folder: str | None,
-        context: Context,
-        *,
-        file: ListFile | None,
-        ignore_gone: bool = False,
-        passwords: Mapping[str, str] | None = None,
-    ) -> Outcome:
-        """Apply the plan, with an audit trail if there is a state folder."""
-        from airflow_provider_analytics.operators.audit import audit_trail
+    def planned(self, hook: AnalyticsHook, context: Context, **more: Any) -> tuple[Planned, dict[str, Any]]:
+        """Write the plan to the state folder, and return it and the result of the task.
 
+        :param more: further values of the result.
+        """
+        from airflow_provider_analytics.operators.state import write_plan
+
+        folder, _, planned = self.prepare(hook, context)
+        planned.raise_unread()
+        whole = write_plan(folder, planned.plan, hook.client.redact) if folder else None
+        return planned, result_of(planned, None, whole, **more)
+
+    def applied(
+        self, hook: AnalyticsHook, context: Context, expected_digest: object, *, ignore_gone: bool = False
+    ) -> tuple[Planned, Outcome]:
+        """Plan the changes, check the approval or the guards, and apply them.
+
+        :param expected_digest: the approval, see :func:`~.reconcile.approval.parse_digest`.
+        :param ignore_gone: do not count a website that no longer exists as a failure.
+        """
+        from airflow_provider_analytics.operators.audit import audit_trail
+        from airflow_provider_analytics.operators.passwords import passwords_of
+        from airflow_provider_analytics.operators.state import read_plan
+        from airflow_provider_analytics.reconcile.approval import parse_digest
+
+        digest = parse_digest(expected_digest)
+        folder, file, planned = self.prepare(hook, context)
+        planned = planned.only(digest, lambda digest: read_plan(folder, digest))
+        passwords = passwords_of(planned.plan.password_sources)
         if folder:
             require_run(context, ["ti"], "state_path")
-        client = planned.websites.client
-        return planned.apply(
-            audit_trail(folder if planned.plan.changes else None, context, client.redact, planned.sources_of),
-            write=file.write if file else None,
-            passwords=passwords,
-            ignore_gone=ignore_gone,
-        )
+        url = folder if planned.plan.changes else None
+        with audit_trail(url, context, hook.client.redact, planned.sources_of) as trail:
+            if file and planned.desired.tables:
+                file.write(planned.desired.tables)
+            outcome = planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone)
+            trail.failed(outcome.failures)
+        outcome.raise_interruption()
+        return planned, outcome
 
 
 def account_of(hook: AnalyticsHook) -> str | None:
@@ -132,50 +155,28 @@ def account_of(hook: AnalyticsHook) -> str | None:
     return account_id(hook.get_account())
 
 
-def resolved_names(lists: Sequence[Listed], before: Mapping[str, Resolved]) -> dict[str, Resolved]:
-    """Resolve the host names of lists.
-
-    :param before: host name to its last resolution.
-    :raises ValueError: if an address cannot be an entry.
-    :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
-    """
-    from airflow_provider_analytics.hooks.host_names import look_up_all
-    from airflow_provider_analytics.reconcile.maintained import now, resolve
-
-    names = list(dict.fromkeys(name for one in lists for name in one.names))
-    if not names:
-        return {}
-    found, warnings = resolve(look_up_all(names), before, now())
-    for warning in warnings:
-        log.warning("%s", warning)
-    for name, resolution in found.items():
-        was = before[name].addresses if name in before else resolution.addresses
-        if set(was) != set(resolution.addresses):
-            log.info("%s moved: %s -> %s", name, ", ".join(was), ", ".join(resolution.addresses))
-    return found
-
-
 def _report_expiry(parts: Mapping[str, Sequence[Listed]]) -> dict[str, Any]:
     """Return the expired and expiring entries for a result, and log them.
 
     :param parts: list field to the lists of this run.
     """
-    from airflow_provider_analytics.readable import counted, readable
     from airflow_provider_analytics.reconcile.maintained import now
 
-    today = now().date()
     lists = [one for listed in parts.values() for one in listed]
-    expired = list(dict.fromkeys(one for listed in lists for one in listed.expired.items()))
-    expiring = list(dict.fromkeys(one for listed in lists for one in listed.expiring(today).items()))
-    for what, found in (("Expired", expired), ("Will expire soon", expiring)):
+    expired = [one for listed in lists for one in listed.expired.items()]
+    expiring = [one for listed in lists for one in listed.expiring(now().date()).items()]
+    report: dict[str, Any] = {}
+    for name, what, entries in (("expired", "Expired", expired), ("expiring", "Will expire soon", expiring)):
+        found = list(dict.fromkeys(entries))
+        report[name] = [
+            {"entry": entry, **{key: str(value) for key in _REPORTED if (value := getattr(source, key))}}
+            for entry, source in found
+        ]
         if found:
             named = "".join(f"\n{readable(f'{entry}: {source.text}')}" for entry, source in found[:SHOWN_CHANGES])
             more = f"\nand {len(found) - SHOWN_CHANGES:,} more" if len(found) > SHOWN_CHANGES else ""
             log.info("%s: %s of the list%s%s", what, counted(len(found), "line"), named, more)
-    return {
-        name: [{"entry": entry, **source.to_dict()} for entry, source in found]
-        for name, found in (("expired", expired), ("expiring", expiring))
-    }
+    return report
 
 
 def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = None, **more: Any) -> dict[str, Any]:
@@ -190,12 +191,12 @@ def result_of(planned: Planned, outcome: Outcome | None, whole: str | None = Non
 
     plan, dry_run = planned.plan, outcome is None
     outcome = outcome or Outcome()
-    if not planned.records:
+    if not planned.websites.records:
         log.warning("The account has no websites, so nothing was compared.")
     result = {
         **more,
         "dry_run": dry_run,
-        **plan.to_dict(SHOWN_CHANGES),
+        **plan.report(SHOWN_CHANGES),
         **_report_expiry(planned.source.parts),
         "unchanged": len(planned.compared) - sum(change.action != "create" for change in plan.changes),
         "applied": outcome.applied,

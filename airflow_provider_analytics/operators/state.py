@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
-from airflow_provider_analytics.hooks.object_storage import (
-    SharedFile,
-    names_in,
-    storage_path,
-    write_text,
-)
+from airflow_provider_analytics.hooks.object_storage import SharedFile, names_in, storage_path, write_text
 from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table
 from airflow_provider_analytics.reconcile.maintained import now
 from airflow_provider_analytics.reconcile.markdown import to_markdown
@@ -48,8 +43,9 @@ def folder_of(state_path: str, service: str, account: str | None) -> str:
 
     Names of different services may be equal; each file in it has the exact ones.
     """
-    name = _NOT_IN_A_NAME.sub("_", service.partition("://")[2])
-    return f"{state_path.rstrip('/')}/{name}-{_NOT_IN_A_NAME.sub('_', account or 'account')}"
+    storage_path(state_path, "state_path")  # a bad value is named as it was given
+    name = f"{service.partition('://')[2]}-{account or 'account'}"
+    return f"{state_path.rstrip('/')}/{_NOT_IN_A_NAME.sub('_', name)}"
 
 
 class ListFile:
@@ -62,11 +58,14 @@ class ListFile:
 
     def __init__(self, folder: str, identity: Identity) -> None:
         self._identity = identity
-        name = f"{quote(identity.list, safe='')}.json"
-        self._file = SharedFile(f"{folder}/lists/{name}", "state_path")
+        self._file = SharedFile(f"{folder}/lists/{quote(identity.list, safe='')}.json", "state_path")
         #: The table as it was read.
         self.table = self._parse()
-        self._others = [one for one in read_tables(folder, identity) if one.identity.list != identity.list]
+        self._others = [
+            table.checked(replace(identity, list=table.identity.list), path)
+            for path, table in read_tables(folder).items()
+            if table.identity.list != identity.list
+        ]
 
     def noting(self, scopes: Rows, names: Mapping[str, Resolved], context: Context) -> Lists:
         """Return the tables with this run; the file is written later.
@@ -77,7 +76,7 @@ class ListFile:
         at, ti = now(), context.get("ti")  # a command has none, and writes nothing
         # The scheduler's clock is one clock; those of the workers differ.
         began = getattr(context.get("dag_run"), "start_date", None) or at
-        run = Run(f"{ti.dag_id}/{ti.run_id}" if ti else "", ti.task_id if ti else "", began.isoformat())
+        run = Run(f"{ti.dag_id}/{ti.run_id}" if ti else "", ti.task_id if ti else "", began)
         table = self.table.noting(scopes, names, run, at.date())
         return Lists(self.table, table, self._others, at.date(), scopes, run)
 
@@ -88,12 +87,12 @@ class ListFile:
         :raises ValueError: if another task of this run has the same list.
         :raises StorageError: if other tasks write the file again and again.
         """
-        place = storage_path(self._file.url, "state_path")
-        if not has_conditional_writes(place):
+        name = self._identity.list
+        if not has_conditional_writes(storage_path(self._file.url, "state_path")):
             log.warning(
                 "The storage of state_path has no conditional writes. If two tasks write the list %r at the same time, "
                 "entries that left it may stay on websites.",
-                self._identity.list,
+                name,
             )
         for seconds in WRITE_WAITS:
             mine = self._merged(lists)
@@ -102,48 +101,36 @@ class ListFile:
             time.sleep(random.uniform(seconds / 2, seconds))  # noqa: S311 - spreads the tasks
             self._file.read()
             self.table = self._parse()
-        raise StorageError(
-            f"Other tasks write the list {self._identity.list!r} again and again. File: {self._file.url}"
-        )
+        raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.url}")
 
     def _merged(self, lists: Lists) -> Table | None:
         """Return the table to write; None if the file has it already."""
-        run, found = lists.run, self.table.run
-        if found and found.name == run.name and found.task != run.task:
+        name, run, found = self._identity.list, lists.run, self.table.run
+        is_same_run = found is not None and found.name == run.name
+        if found and is_same_run and found.task != run.task:
             raise ValueError(
-                f"The tasks {found.task} and {run.task} of this run have the same list {self._identity.list!r}; give "
-                "each list its own list_name"
+                f"The tasks {found.task} and {run.task} of this run have the same list {name!r}; give each list its "
+                "own list_name"
             )
-        if found and found.name != run.name and found.began > run.began:
-            raise StoppedError(
-                f"Stopped: a later run of the list {self._identity.list!r} began at {found.began} ({found.name}).",
-                "Nothing was sent.",
-            )
+        if found and not is_same_run and found.began > run.began:
+            problem = f"Stopped: a later run of the list {name!r} began at {found.began} ({found.name})."
+            raise StoppedError(problem, "Nothing was sent.")
         both = lists.before.with_rows_of(self.table)
         table = both.noting(lists.scopes, lists.table.names, run, lists.today)
-        is_there = found and found.name == run.name and replace(self.table, run=run) == table
-        return None if is_there else table
+        return None if is_same_run and replace(self.table, run=run) == table else table
 
     def _parse(self) -> Table:
         if self._file.text is None:
             return Table(self._identity)
-        return Table.parse(self._file.text, self._file.url, self._identity)
+        return Table.parse(self._file.text, self._file.url).checked(self._identity, self._file.url)
 
 
-def read_tables(folder: str, identity: Identity | None = None) -> list[Table]:
-    """Return the tables of all lists in a folder.
-
-    :param identity: service and account that they must belong to; None: any.
-    """
-    tables = []
-    for name in names_in(f"{folder}/lists", "state_path"):
-        path = f"{folder}/lists/{name}"
-        text = SharedFile(path, "state_path").text if name.endswith(".json") and not name.startswith(".") else None
-        if text is not None:
-            table = Table.parse(text, path)
-            expected = identity and replace(identity, list=table.identity.list)
-            tables.append(Table.parse(text, path, expected))
-    return tables
+def read_tables(folder: str) -> dict[str, Table]:
+    """Return the tables of all lists in a folder, by their paths."""
+    names = names_in(f"{folder}/lists", "state_path")
+    files = [f"{folder}/lists/{name}" for name in names if name.endswith(".json") and not name.startswith(".")]
+    texts = {file: SharedFile(file, "state_path").text for file in files}
+    return {file: Table.parse(text, file) for file, text in texts.items() if text is not None}
 
 
 def write_plan(folder: str, plan: Plan, secrets: Redactor) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow_provider_analytics.api.checks import refused, refused_together
+from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together, whole_number
+from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.readable import readable
 
@@ -68,8 +69,6 @@ class ListWebsitesOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Read the list; fail if it is too long."""
-        from airflow_provider_analytics.api.checks import whole_number
-
         filters = ("search", "search_by", "favorite", "sort_by", "sort", "per_page")
         with self.connected(context) as hook:
             limit = whole_number("max_records", self.max_records, at_least=1)
@@ -204,9 +203,7 @@ class CreateWebsiteOperator(_SettingsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look up the domain, and create the website if it is missing."""
-        from airflow_provider_analytics.api.checks import one_of
         from airflow_provider_analytics.api.fields import CREATE_FIELDS, check_create, differing_fields
-        from airflow_provider_analytics.exceptions import AnalyticsError
 
         with self.connected(context) as hook:
             one_of("if_exists", self.if_exists, IF_EXISTS)
@@ -231,13 +228,15 @@ class CreateWebsiteOperator(_SettingsOperator):
                     "change if_exists or the domain",
                 )
             elif self.if_exists == "update" and differing:
-                self.log.info("Website %s exists, with id %s. Updating: %s.", self.domain, website_id, _list(differing))
+                self.log.info(
+                    "Website %s exists, with id %s. Updating: %s.", self.domain, website_id, ", ".join(differing)
+                )
                 changes = {name: settings[name] for name in differing}
                 updated = hook.client.update_website(website_id, expected_domain=self.domain, **changes)
                 return _result(hook, updated, updated=differing if updated.sent else ())
             else:
                 # A warning if the settings differ, because the website is left unchanged.
-                details = f"Settings that differ or are not shown: {_list(differing) or 'none'}."
+                details = f"Settings that differ or are not shown: {', '.join(differing) or 'none'}."
                 log = self.log.warning if differing else self.log.info
                 log("Website %s exists, with id %s, and was left unchanged. %s", self.domain, website_id, details)
             return _result(hook, written, created=written.created, differing=differing)
@@ -310,7 +309,7 @@ class UpdateWebsiteOperator(_SettingsOperator):
             website_id = _find_id(hook, self.website_id, self.domain)
             updated = hook.client.update_website(website_id, expected_domain=self.domain, **settings)
             did = "Updated" if updated.sent else "Nothing to update on"
-            self.log.info("%s website %s: %s.", did, _name(updated.record), _list(settings))
+            self.log.info("%s website %s: %s.", did, _name(updated.record), ", ".join(settings))
             return _result(hook, updated, updated=settings if updated.sent else ())
 
 
@@ -350,9 +349,6 @@ class DeleteWebsiteOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the website."""
-        from airflow_provider_analytics.api.checks import flag
-        from airflow_provider_analytics.exceptions import DomainError
-
         with self.connected(context) as hook:
             ignore_missing = flag("ignore_missing", self.ignore_missing)
             website_id: int | str | None = None
@@ -361,25 +357,22 @@ class DeleteWebsiteOperator(AnalyticsOperator):
             except DomainError as error:  # a list that is "not found" is none
                 if error.website_ids or not ignore_missing:
                     raise
-            deleted = website_id is not None and self._delete(hook, website_id, ignore_missing=ignore_missing)
+            deleted = website_id is not None
+            try:
+                if website_id is not None:
+                    hook.delete_website(website_id)
+                    self.log.info(
+                        "Deleted website %s.", f"{self.domain} (id {website_id})" if self.domain else website_id
+                    )
+            except NotFoundError:
+                deleted = False
+                if not ignore_missing:
+                    raise
             if not deleted:
                 # With a wrong base URL every website is "not found", and none would ever be deleted.
                 hook.get_account()
                 self.log.info("Deleted nothing: there is no website %s.", self.website_id or self.domain)
         return {"website_id": self.website_id, "domain": self.domain, "deleted": deleted}
-
-    def _delete(self, hook: AnalyticsHook, website_id: int | str, *, ignore_missing: bool) -> bool:
-        """Delete a website, and return whether it existed."""
-        from airflow_provider_analytics.exceptions import NotFoundError
-
-        try:
-            hook.delete_website(website_id)
-        except NotFoundError:
-            if not ignore_missing:
-                raise
-            return False
-        self.log.info("Deleted website %s.", f"{self.domain} (id {website_id})" if self.domain else website_id)
-        return True
 
 
 def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | None) -> int | str:
@@ -389,19 +382,14 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
     :raises DomainError: if no website has the domain, or several have it.
     """
     from airflow_provider_analytics.api.fields import check_website_id
-    from airflow_provider_analytics.exceptions import DomainError
 
-    if website_id is None and domain is None:
-        raise refused_together("exactly one of the two", website_id=website_id, domain=domain)
-    if website_id is not None and domain is not None:
+    if (website_id is None) == (domain is None):
         raise refused_together("exactly one of the two", website_id=website_id, domain=domain)
     if website_id is not None:
         return check_website_id(website_id)
     website = hook.find_website(str(domain))
     if website is None:
-        error = DomainError(f"No website has the domain {str(domain)!r}. The complete list was read.")
-        error.where = hook.client.settings.where
-        raise error
+        raise DomainError(f"No website has the domain {str(domain)!r}. The complete list was read.")
     found: int | str = website["id"]
     return found
 
@@ -409,10 +397,6 @@ def _find_id(hook: AnalyticsHook, website_id: int | str | None, domain: str | No
 def _name(website: Mapping[str, Any]) -> str:
     domain = website.get("domain")
     return f"{readable(domain)} (id {website['id']})" if isinstance(domain, str) else f"{website['id']}"
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def _result(

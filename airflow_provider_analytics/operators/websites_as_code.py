@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.api.checks import flag, refused_together
+from airflow_provider_analytics.api.checks import flag, one_of, refused_together
 from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
-from airflow_provider_analytics.operators.reconciling import ReconcilingOperator
+from airflow_provider_analytics.operators.reconciling import (
+    SHOWN_CHANGES,
+    ReconcilingOperator,
+    account_of,
+    result_of,
+)
+from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -24,8 +31,7 @@ if TYPE_CHECKING:
         ReconcileArguments,
     )
     from airflow_provider_analytics.reconcile.engine import Planned
-    from airflow_provider_analytics.reconcile.plan import Plan
-    from airflow_provider_analytics.reconcile.websites_file import WebsitesFile
+    from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
 ON_DRIFT = ("fail", "skip", "report")
 
@@ -51,36 +57,24 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         self.prune = prune
         self.only_missing = only_missing
 
-    @property
-    def _source(self) -> str:
-        """The file, for logs and errors."""
-        return self.config_path or "config"
-
-    def _plan(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
-        """Compare the file with the complete list of websites.
-
-        :return: the state folder, the file of the managed lists, and the planned changes.
-        """
-        from airflow_provider_analytics.operators.reconciling import account_of
-        from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
-
-        source = WebsitesAsCode(self._file(), flag("prune", self.prune), flag("only_missing", self.only_missing))
+    def prepare(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
+        """Compare the file with the complete list of websites."""
+        prune, only_missing = flag("prune", self.prune), flag("only_missing", self.only_missing)
+        source = replace(self._file(), prune=prune, only_missing=only_missing)
         # A plan for another service or account is a different plan.
-        scope = {"service": hook.client.base_url, "account": account_of(hook)}
-        folder = self.folder(scope["account"], hook)
-        settings: dict[str, Any] = {"prune": source.prune, "only_missing": source.only_missing}
-        file = None
-        ti = context.get("ti")
+        scope: dict[str, Any] = {"service": hook.client.base_url, "account": account_of(hook)}
+        folder, file, ti = self.folder(hook, scope["account"]), None, context.get("ti")
         if source.managed or (folder and ti):
             file = self.list_file(folder, scope, context, ti.dag_id if ti else "")
+        scope |= {"prune": prune, "only_missing": only_missing}
         if file and source.managed:
-            settings["list"] = file.table.identity.list
+            scope["list"] = file.table.identity.list
         elif file and file.table.run is None:  # no list has left this file
             file = None
         lists = file.noting(source.scopes, {}, context) if file else None
-        return folder, file, self.plan(hook, source, {**scope, **settings}, lists)
+        return folder, file, self.plan(hook, source, scope, lists)
 
-    def _file(self) -> WebsitesFile:
+    def _file(self) -> WebsitesAsCode:
         from airflow_provider_analytics.hooks.object_storage import read_texts
         from airflow_provider_analytics.reconcile.websites_file import (
             in_a_folder,
@@ -89,10 +83,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         )
 
         if (self.config_path is None) == (self.config is None):
-            raise ValueError(
-                f"config_path={self.config_path!r} with config {'missing' if self.config is None else 'given'} is not "
-                "allowed; allowed: one of the two"
-            )
+            raise refused_together("one of the two", config_path=self.config_path, config=self.config)
         if self.config_path is None:
             return parse_websites(self.config, default_mode=self.default_mode)
         texts = read_texts(self.config_path, "config_path", in_a_folder)
@@ -103,8 +94,9 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
     def _log_plan(self, what: str, result: Mapping[str, Any]) -> None:
         """Log a plan, with its counts at the end, because Airflow displays the end of a log first."""
         counts = ", ".join(f"{result[f'{action}s']:,} to {action}" for action in ("create", "update", "delete"))
-        self.log.info("%s:\n%s", what, result["markdown"])
-        self.log.info("%s: %s", what, counts)
+        source = self.config_path or "config"
+        self.log.info("%s %s:\n%s", what, source, result["markdown"])
+        self.log.info("%s %s: %s", what, source, counts)
 
 
 class PlanWebsitesOperator(_WebsitesAsCodeOperator):
@@ -143,18 +135,9 @@ class PlanWebsitesOperator(_WebsitesAsCodeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the changes, and write the plan to the state folder."""
         with self.connected(context) as hook:
-            result = self.result(hook, context)
-        self._log_plan(f"Planned {self._source}", result)
+            result = self.planned(hook, context)[1]
+        self._log_plan("Planned", result)
         return result
-
-    def result(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
-        """Return the result of the task; the command ``plan`` prints it."""
-        from airflow_provider_analytics.operators.reconciling import result_of
-        from airflow_provider_analytics.operators.state import write_plan
-
-        folder, _, planned = self._plan(hook, context)
-        whole = write_plan(folder, planned.plan, hook.client.redact) if folder else None
-        return result_of(planned, None, whole)
 
 
 class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
@@ -193,8 +176,8 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         whether all changes were read again and are in effect, and nothing else changed.
     :raises AirflowFailException: without a retry and before anything is sent, if an argument is not allowed, the file
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
-    :raises BulkError: if websites could not be read; or at the end, if websites failed. A retry applies the remaining
-        changes.
+    :raises BulkError: at the end, if websites failed or could not be read; with ``expected_digest``, before anything is
+        sent if websites could not be read. A retry applies the remaining changes.
     :raises StoppedError: if Airflow stopped the task, or a later run of the list has begun; a retry applies the
         remaining changes.
     """
@@ -207,18 +190,10 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan again, check the approval or the guards, and apply the plan."""
-        from airflow_provider_analytics.operators.passwords import passwords_of
-        from airflow_provider_analytics.operators.reconciling import result_of
-        from airflow_provider_analytics.operators.state import read_plan
-        from airflow_provider_analytics.reconcile.approval import parse_digest
         from airflow_provider_analytics.reconcile.markdown import to_markdown
 
         with self.connected(context) as hook:
-            digest = parse_digest(self.expected_digest)
-            folder, file, planned = self._plan(hook, context)
-            planned = planned.only(digest, lambda digest: read_plan(folder, digest))
-            passwords = passwords_of(planned.plan.password_sources)
-            outcome = self.apply(planned, folder, context, file=file, passwords=passwords)
+            planned, outcome = self.applied(hook, context, self.expected_digest)
             result = result_of(planned, outcome)
             self.log.info("The plan is:\n%s", to_markdown(planned.plan))
             # Last, because Airflow displays the end of a log first.
@@ -260,20 +235,18 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare the websites with the file."""
-        from airflow_provider_analytics.api.checks import one_of
-        from airflow_provider_analytics.operators.reconciling import SHOWN_CHANGES
-        from airflow_provider_analytics.readable import counted
         from airflow_provider_analytics.reconcile.markdown import effect_lines
 
         with self.connected(context) as hook:
             one_of("on_drift", self.on_drift, ON_DRIFT)
-            plan, result = self._compare(hook, context)
-        self._log_plan(f"Compared the websites with {self._source}", result)
+            planned, result = self.planned(hook, context)
+        self._log_plan("Compared the websites with", result)
+        plan = planned.plan
         if plan.changes and self.on_drift != "report":
             effects = [line for action in ("delete", "create", "update") for line in effect_lines(plan, action)]
             differ = "differs" if len(plan.changes) == 1 else "differ"
             message = (
-                f"{counted(len(plan.changes), 'website')} {differ} from {self._source}: "
+                f"{counted(len(plan.changes), 'website')} {differ} from {self.config_path or 'config'}: "
                 f"{result['creates']:,} to create, {result['updates']:,} to update, {result['deletes']:,} to delete.\n"
                 + "\n".join(effects[:SHOWN_CHANGES])
             )
@@ -281,16 +254,6 @@ class CheckDriftOperator(_WebsitesAsCodeOperator):
                 raise AirflowSkipException(message)
             raise permanent_failure(message, "on_drift='fail' is set")
         return result
-
-    def result(self, hook: AnalyticsHook, context: Context) -> dict[str, Any]:
-        """Return the result of the task; the command ``drift`` prints it."""
-        return self._compare(hook, context)[1]
-
-    def _compare(self, hook: AnalyticsHook, context: Context) -> tuple[Plan, dict[str, Any]]:
-        from airflow_provider_analytics.operators.reconciling import result_of
-
-        planned = self._plan(hook, context)[2]
-        return planned.plan, result_of(planned, None)
 
 
 class ExportWebsitesOperator(AnalyticsOperator):
@@ -305,9 +268,6 @@ class ExportWebsitesOperator(AnalyticsOperator):
         ExportWebsitesOperator(task_id="export", config_path="s3://analytics-state/websites.yaml")
 
     :param config_path: where to write the YAML file (URL or absolute path). (templated)
-    :param groups: write a folder of files to ``config_path`` instead: file name without ``.yaml`` to the domains, or
-        patterns such as ``*.customer.example``, of its websites. The first match counts; ``websites.yaml`` gets the
-        other websites. (templated)
     :param base_path: ``base_path`` of :class:`SnapshotWebsitesOperator`; None exports the current state. (templated)
     :param snapshot_date: day of the snapshot, YYYY-MM-DD; only with ``base_path``. (templated)
     :param dataset: ``dataset`` of :class:`SnapshotWebsitesOperator`; default ``websites``. (templated)
@@ -325,7 +285,6 @@ class ExportWebsitesOperator(AnalyticsOperator):
         self,
         *,
         config_path: str,
-        groups: Mapping[str, Sequence[str]] | None = None,
         base_path: str | None = None,
         snapshot_date: str | None = None,
         dataset: str = "websites",
@@ -334,7 +293,6 @@ class ExportWebsitesOperator(AnalyticsOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.config_path = config_path
-        self.groups = groups
         self.base_path = base_path
         self.snapshot_date = snapshot_date
         self.dataset = dataset
@@ -342,37 +300,22 @@ class ExportWebsitesOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the file."""
-        from airflow_provider_analytics.hooks.object_storage import names_in, write_text
-        from airflow_provider_analytics.operators.reconciling import SHOWN_CHANGES
-        from airflow_provider_analytics.reconcile.selection import choose, parse_selectors
-        from airflow_provider_analytics.reconcile.websites_export import export_folder, export_websites
+        from airflow_provider_analytics.hooks.object_storage import write_text
+        from airflow_provider_analytics.reconcile.selection import parse_selectors, raise_unmatched, select
+        from airflow_provider_analytics.reconcile.websites_export import export_websites
 
         with self.connected(context) as hook:
             if (self.base_path is None) != (self.snapshot_date is None):
-                raise refused_together(
-                    "both, or neither for the current state",
-                    base_path=self.base_path,
-                    snapshot_date=self.snapshot_date,
-                )
+                allowed = "both, or neither for the current state"
+                raise refused_together(allowed, base_path=self.base_path, snapshot_date=self.snapshot_date)
             selectors = None if self.websites is None else parse_selectors("websites", self.websites)
             records, origin = self._read_snapshot() if self.base_path else self._read_current(hook)
-            records, restore = choose(records, selectors, ()), bool(self.base_path)
-            if self.groups is None:
-                text, left_out = export_websites(records, origin=origin, restore=restore)
-                texts = {self.config_path: text}
-            else:
-                files, left_out = export_folder(records, self.groups, origin=origin, restore=restore)
-                texts = {f"{self.config_path.rstrip('/')}/{name}": text for name, text in files.items()}
-                others = {one for one in names_in(self.config_path, "config_path") if one.endswith(".yaml")} - set(
-                    files
-                )
-                if others:
-                    raise ValueError(
-                        f"config_path={self.config_path!r}: there are other files of websites: "
-                        f"{', '.join(sorted(others))}; allowed: a folder without, as a domain may be in one file only"
-                    )
-            for path, text in texts.items():
-                write_text(path, "config_path", text)
+            if selectors is not None:
+                chosen, unmatched = select(records, selectors)
+                raise_unmatched([f"websites: {one!r}" for one in unmatched])
+                records = [record for record in records if str(record["id"]) in chosen]
+            text, left_out = export_websites(records, origin=origin, restore=bool(self.base_path))
+            write_text(self.config_path, "config_path", text)
         self.log.info("Exported %d websites of %s to %s", len(records), origin, self.config_path)
         if left_out:
             listed = "\n".join(left_out[:SHOWN_CHANGES])
@@ -388,7 +331,9 @@ class ExportWebsitesOperator(AnalyticsOperator):
         from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
         from airflow_provider_analytics.reconcile.websites import complete_records
 
-        records, unread = complete_records(hook.client, hook.list_websites(), SETTABLE_FIELDS)
+        records, unread = complete_records(
+            hook.client, hook.list_websites(), lambda record: not record.keys() >= set(SETTABLE_FIELDS)
+        )
         if unread:
             raise BulkError(unread)
         return hook.client.for_output(records), hook.client.base_url

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.api.verification import COMPARED, Expected
+from airflow_provider_analytics.api.verification import COMPARED, Expected, Record
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, short, website_of
+from airflow_provider_analytics.readable import first_of
+from airflow_provider_analytics.reconcile.plan import Change, Plan, short, website_of
 
 #: Approved action and an action that may be planned now. After a crash, an update may follow an approved create.
 _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"), ("delete", "delete")}
@@ -22,6 +22,9 @@ _MAY_FOLLOW = {("create", "create"), ("create", "update"), ("update", "update"),
 #: Value of ``expected_digest`` that applies any plan within the guards, without an approval.
 ANY_PLAN = "any"
 _MAX_NAMED = 5
+
+#: Id and domain key of a website; None and the domain key of one that is created.
+_Website = tuple[str | None, str]
 
 
 def parse_digest(value: object) -> str | None:
@@ -34,19 +37,16 @@ def parse_digest(value: object) -> str | None:
     """
     if value == ANY_PLAN:
         return None
-    if value is None or value in ("", "None"):
+    if value in (None, "", "None"):
         raise GuardError("The plan was not approved: expected_digest is empty.", "Nothing was sent.")
-    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value.strip()):
-        return value.strip()
-    allowed = "the digest of a plan, or the output of an ApprovalOperator whose form has the digest as a param"
-    if not isinstance(value, Mapping) or not isinstance(value.get("chosen_options"), list):
+    if isinstance(value, Mapping) and isinstance(value.get("chosen_options"), list):
+        if value["chosen_options"] != ["Approve"]:
+            raise GuardError(f"The plan was not approved. Response: {short(value['chosen_options'])}.")
+        value = (value.get("params_input") or {}).get("digest")
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value.strip()):
+        allowed = "the digest of a plan, or the output of an ApprovalOperator whose form has the digest as a param"
         raise refused("expected_digest", value, allowed)
-    if value["chosen_options"] != ["Approve"]:
-        raise GuardError(f"The plan was not approved. Response: {short(value['chosen_options'])}.")
-    digest = (value.get("params_input") or {}).get("digest")
-    if not isinstance(digest, str):
-        raise refused("expected_digest", value, allowed)
-    return digest
+    return value.strip()
 
 
 class ApprovedPlan:
@@ -57,39 +57,36 @@ class ApprovedPlan:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._by_website = _by_website(plan)
+        self._changes = {_website(change): change for change in plan.changes}
 
-    def raise_unless_whole(self, planned: Plan, records: Iterable[Mapping[str, Any]]) -> None:
+    def raise_unless_whole(self, planned: Plan, records: Iterable[Record]) -> None:
         """Raise :class:`GuardError` unless the current plan is exactly the remainder of the approved plan.
 
         :param planned: the current plan.
         :param records: the current records of all websites in the approved plan.
         """
-        problems = [problem for change in planned.changes if (problem := self._not_approved(change))]
-        if problems:
-            raise GuardError(_mismatch("Planned now, but not approved", problems))
-        now = _by_website(planned)
-        shown: dict[_Website, Mapping[str, Any]] = {}
+        more = [problem for change in planned.changes if (problem := self._not_approved(change))]
+        if more:
+            raise _mismatch("Planned now, but not approved", more)
+        now: dict[_Website, Change] = {}
+        for change in planned.changes:
+            now[_website(change)] = now[None, domain_key(change.domain)] = change
+        shown: dict[_Website, Record] = {}
         for record in records:
             domain, website_id = website_of(record)
             shown[website_id, domain_key(domain)] = shown[None, domain_key(domain)] = record
-        dropped = []
-        for change in self.plan.changes:
-            found = shown.get(_website(change))
-            again = now.get(_website(change)) or now.get(
-                (str(found["id"]) if found else None, domain_key(change.domain))
-            )
-            if not _is_settled(change, again, found):
-                dropped.append(change.summary)
+        dropped = [
+            change.summary
+            for website, change in self._changes.items()
+            if not _is_settled(change, now.get(website), shown.get(website))
+        ]
         if dropped:
-            raise GuardError(_mismatch("Approved, and no longer planned", dropped))
+            raise _mismatch("Approved, and no longer planned", dropped)
 
-    def only_approved(
-        self, change_of: Callable[[Mapping[str, Any]], Change | None]
-    ) -> Callable[[Mapping[str, Any]], Change | None]:
+    def only_approved(self, change_of: Callable[[Record], Change | None]) -> Callable[[Record], Change | None]:
         """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved."""
 
-        def approved(record: Mapping[str, Any]) -> Change | None:
+        def approved(record: Record) -> Change | None:
             change = change_of(record)
             problem = self._not_approved(change) if change else None
             if problem:
@@ -100,36 +97,21 @@ class ApprovedPlan:
 
     def _not_approved(self, change: Change) -> str | None:
         """Return what was not approved of a change, as text; None if all of it was."""
-        approved = self._by_website.get(_website(change)) or self._by_website.get((None, domain_key(change.domain)))
+        approved = self._changes.get(_website(change)) or self._changes.get((None, domain_key(change.domain)))
         if approved is None or (approved.action, change.action) not in _MAY_FOLLOW:
             return change.summary
-        known = {one.field: one for one in approved.fields}
-        more: list[str] = []
-        for one in change.fields:
-            was = known.get(one.field, FieldChange(one.field, None, None))
-            if one.field in LINE_FIELDS:
-                more += [f"add {one.field} {short(entry)}" for entry in one.added if entry not in was.added]
-                more += [f"remove {one.field} {short(entry)}" for entry in one.removed if entry not in was.removed]
-            elif one.after != was.after or (approved.action == "update" and one.before != was.before):
-                # If the current value is not the one that was displayed, it is another change.
-                before = "" if one.before is None else f"{short(one.before)} -> "
-                more.append(f"{one.field} {before}{short(one.after)}")
-        return f"{change.website}: {', '.join(more)}" if more else None
-
-
-#: Id and domain key of a website; None and the domain key of one that is created.
-_Website = tuple[str | None, str]
+        known = set(approved.effects)
+        # What a new website has before was not known. Any other value than the displayed one is another change.
+        is_new = approved.action == "create"
+        more = [one for one in change.effects if (one._replace(before=None) if is_new else one) not in known]
+        return f"{change.website}: {', '.join(f'{one.field} {one.text()}' for one in more)}" if more else None
 
 
 def _website(change: Change) -> _Website:
     return change.website_id, domain_key(change.domain)
 
 
-def _by_website(plan: Plan) -> dict[_Website, Change]:
-    return {_website(change): change for change in plan.changes}
-
-
-def _is_settled(change: Change, again: Change | None, record: Mapping[str, Any] | None) -> bool:
+def _is_settled(change: Change, again: Change | None, record: Record | None) -> bool:
     """Return whether an approved change is planned again, or already in effect.
 
     :param again: the current change of the same website.
@@ -145,9 +127,8 @@ def _is_settled(change: Change, again: Change | None, record: Mapping[str, Any] 
     return not Expected(before, wanted, shared=frozenset(LINE_FIELDS)).compare(final).not_applied
 
 
-def _mismatch(what: str, changes: list[str]) -> str:
-    more = f"; and {len(changes) - _MAX_NAMED:,} more" if len(changes) > _MAX_NAMED else ""
-    return (
+def _mismatch(what: str, changes: list[str]) -> GuardError:
+    return GuardError(
         "The plan is not the approved one: the file, the list or the websites changed since. Nothing was sent. Plan "
-        f"again. {what}: {'; '.join(changes[:_MAX_NAMED])}{more}."
+        f"again. {what}: {first_of(changes, _MAX_NAMED, '; ')}."
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
-from airflow_provider_analytics.api.verification import COMPARED, default_of, shows
+from airflow_provider_analytics.api.verification import COMPARED, Record, default_of, shows
 from airflow_provider_analytics.reconcile.plan import Change
 from airflow_provider_analytics.reconcile.results import Result, State
 
@@ -20,7 +19,7 @@ MAX_TRIES = 3
 Risk = tuple[str, ...]
 
 
-def risks_of(change: Change, record: Mapping[str, Any], *, is_row: bool = False) -> frozenset[Risk]:
+def risks_of(change: Change, record: Record, *, is_row: bool = False) -> frozenset[Risk]:
     """Return what may go wrong if a change is sent to a website.
 
     :param record: its record before the change.
@@ -32,15 +31,15 @@ def risks_of(change: Change, record: Mapping[str, Any], *, is_row: bool = False)
     risks: set[Risk] = {(change.action,), *((change.action, name) for name in sent)}
     for name in COMPARED if change.action == "update" else ():
         risk = (name, "sent" if name in sent else "not sent")
-        if not shows(name, record):
-            risks |= {risk} if is_row else set()
-            continue
-        value = normalise(name, record[name])
-        if name in LINE_FIELDS:
-            risks |= {risk} if value else set()
+        value = normalise(name, record[name]) if shows(name, record) else None
+        if value is None:
+            may_lose = is_row
+        elif name in LINE_FIELDS:
+            may_lose = bool(value)
             risks |= {(*risk, "comment")} if any("#" in line for line in value) else set()
-        elif name not in sent and value != default_of(name):
-            risks.add(risk)
+        else:
+            may_lose = name not in sent and value != default_of(name)
+        risks |= {risk} if may_lose else set()
     return frozenset(risks)
 
 
@@ -51,7 +50,7 @@ class Canaries:
     :param records: website id to record, as the plan was made from it.
     """
 
-    def __init__(self, results: Iterable[Result], records: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, results: Iterable[Result], records: Mapping[str, Record]) -> None:
         self._left = [
             (result, risks_of(result.planned, records.get(str(result.website_id), {}), is_row=True))
             for result in results

@@ -7,9 +7,9 @@ computes the change of a website.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Entries
@@ -22,11 +22,12 @@ from airflow_provider_analytics.api.fields import (
     normalise,
     raw_lines,
 )
-from airflow_provider_analytics.api.verification import shows
+from airflow_provider_analytics.api.verification import Record, shows
 from airflow_provider_analytics.readable import readable
 from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.maintained import Listed
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_of
+from airflow_provider_analytics.reconcile.plan import Change, FieldChange, Plan, website_name, website_of
+from airflow_provider_analytics.reconcile.yaml_values import Place, Problem, ProblemsError
 
 MODES = ("merge", "replace", "managed")
 #: Characters of a line in an error.
@@ -34,29 +35,7 @@ _MAX_LINE = 60
 #: Fields that can be set and that a record can contain.
 SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.column)
 
-
-class Place(NamedTuple):
-    """The place of a definition, for messages.
-
-    :param source: a file such as ``websites.yaml``, or ``config websites.www.example.com``.
-    :param line: line of the file, from 1; 0 if there is no file.
-    :param column: column of the line, from 1.
-    """
-
-    source: str
-    line: int = 0
-    column: int = 0
-
-    @property
-    def text(self) -> str:
-        """The place in messages, such as ``websites.yaml:12``."""
-        return f"{self.source}:{self.line}" if self.line else self.source
-
-
 _NOWHERE = Place("")
-Problem = tuple[Place, str]
-#: Returns the error for websites that cannot be planned.
-Refusal = Callable[[Sequence[Problem]], Exception]
 
 
 @dataclass(frozen=True)
@@ -65,7 +44,7 @@ class Wanted:
 
     :param settings: field to normalized value; only the fields that are given.
     :param domain: domain, as written in the file; empty if the website was selected from the records.
-    :param place: place of the definition, for messages.
+    :param place: place of the definition, for messages; empty if the website was selected from the records.
     :param ignored: fields that are sent when the website is created, and not changed afterwards.
     :param listed: list field to the list with its sources and comments.
     """
@@ -75,6 +54,43 @@ class Wanted:
     place: Place = _NOWHERE
     ignored: frozenset[str] = frozenset()
     listed: Mapping[str, Listed] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> list[str]:
+        """Fields that are compared with the record of an existing website."""
+        return [name for name in self.settings if name != PASSWORD_FROM and name not in self.ignored]
+
+    def creation(self) -> Change:
+        """Return the change that creates the website.
+
+        :raises ValueError: if the privacy or the password is missing.
+        """
+        privacy = self.settings.get("privacy")
+        if privacy is None:
+            raise ValueError(
+                f"{self.domain} is new and has no privacy: set it here, in a group or in defaults; the default of the "
+                "service is a public statistics page"
+            )
+        lists = {name: one.new_lines(one.entries) for name, one in self.listed.items()}
+        changes = [
+            FieldChange(name, None, value)
+            for name, value in {**self.settings, **lists}.items()
+            # Omit the defaults of a new website: an empty list, and a False that a create request cannot set.
+            if name != PASSWORD_FROM and value != () and (value or FIELDS[name].on_create)
+        ]
+        if privacy == "password":
+            changes.append(self.password_change(self.domain))
+        return Change("create", self.domain, None, tuple(changes))
+
+    def password_change(self, domain: str) -> FieldChange:
+        """Return the change that sets the password of the statistics page."""
+        reference = self.settings.get(PASSWORD_FROM)
+        if reference is None:
+            raise ValueError(
+                f"{domain} has privacy: password but no {PASSWORD_FROM}: set it, or once in defaults, to "
+                "variable:page_password_NAME or connection:page_password_NAME, or use privacy: private"
+            )
+        return FieldChange(PASSWORD_FROM, None, reference)
 
 
 # Cached, because many websites have the same list and get the same list.
@@ -95,131 +111,32 @@ def reconcile(name: str, current: Entries, desired: Entries, mode: str, owned: E
     key = LINE_FIELDS[name].key
     keys = [key(line) for line in current]
     present = set(keys)
-    if mode == "replace":
-        unwanted = present - set(desired) - {""}
-    elif mode == "managed":
-        unwanted = (present & set(owned)) - set(desired)
-    else:
-        unwanted = set()
+    removable = {"merge": set(), "managed": set(owned), "replace": present - {""}}[mode]
+    unwanted = (present & removable) - set(desired)
     kept = tuple(
         line
         for line, entry in zip(current, keys, strict=True)
         # A line with a comment belongs to people.
         if entry not in unwanted or (mode == "managed" and "#" in line)
     )
-    new = tuple(entry for entry in desired if entry not in present)
-    after = kept + new
+    after = kept + tuple(entry for entry in desired if entry not in present)
     if mode == "replace" and not any(key(line) for line in after):
         # The comments belong to the removed entries. A list with only comments is not changed.
-        after = () if unwanted else current
+        return () if unwanted else current
     return after
 
 
-def change(
-    record: Mapping[str, Any], wanted: Wanted, modes: Mapping[str, str], lists: Lists | None = None
-) -> Change | None:
-    """Return the change of a website, or None if it already has the desired state.
-
-    A field that is missing in the record is sent. A password is sent when ``privacy`` becomes ``password``. Records do
-    not contain passwords, so a changed password cannot be detected.
-
-    :param modes: list field to its mode (:func:`reconcile`); default ``merge``.
-    :param lists: the tables of managed lists.
-    :raises ValueError: if a list that is not replaced is missing in the record, or has an unknown form. Its current
-        entries would be lost.
-    """
-    domain, website_id = website_of(record)
-    changes = []
-    for name, value in wanted.settings.items():
-        if name == PASSWORD_FROM or name in wanted.ignored:
-            continue
-        before = normalise(name, record[name]) if shows(name, record) else None
-        after = value
-        if name in LINE_FIELDS:
-            mode = modes.get(name, "merge")
-            if mode == "replace" and name in record:
-                before = raw_lines(name, record[name])  # so that guards count the lost lines
-            if before is not None:
-                owned = lists.owned(name, record) if lists and mode == "managed" else ()
-                after = reconcile(name, before, value, mode, owned)
-            elif mode != "replace":
-                raise ValueError(_unreadable(name, mode, record))
-            lines = wanted.listed[name].lines if name in wanted.listed else {}
-            if lines and before:
-                after = tuple(line if line in before else lines.get(line, (line,))[-1] for line in after)
-            elif lines and after:
-                after = _lines(after, lines)
-        if before is None or before != after:
-            changes.append(FieldChange(name, before, after))
-    if any(one.field == "privacy" and one.after == "password" for one in changes):
-        changes.append(_password(wanted, domain))
-    return Change("update", domain, website_id, tuple(changes)) if changes else None
-
-
-def creation(wanted: Wanted) -> Change:
-    """Return the change that creates a website.
-
-    :raises ValueError: if the privacy or the password is missing.
-    """
-    privacy = wanted.settings.get("privacy")
-    if privacy is None:
-        raise ValueError(
-            f"{wanted.domain} is new and has no privacy: set it here, in a group or in defaults; the default of the "
-            "service is a public statistics page"
-        )
-    settings = {
-        name: _lines(value, wanted.listed[name].lines) if name in wanted.listed else value
-        for name, value in wanted.settings.items()
-    }
-    changes = [
-        FieldChange(name, None, value)
-        for name, value in settings.items()
-        # Omit the defaults of a new website: an empty list, and a False that a create request cannot set.
-        if name != PASSWORD_FROM and value != () and (value or FIELDS[name].on_create)
-    ]
-    if privacy == "password":
-        changes.append(_password(wanted, wanted.domain))
-    return Change("create", wanted.domain, None, tuple(changes))
-
-
-def _lines(entries: Entries, lines: Mapping[str, Entries]) -> Entries:
-    """Return the lines of a new list, with comment lines in their original places."""
-    return tuple(line for entry in entries for line in lines.get(entry, (entry,))) + tuple(lines.get("", ()))
-
-
-def deletion(record: Mapping[str, Any]) -> Change:
+def deletion(record: Record) -> Change:
     """Return the change that deletes a website, with all fields of its record."""
-    domain, website_id = website_of(record)
     names = (name for name in SETTABLE_FIELDS if name in record)
     fields = tuple(FieldChange(name, normalise(name, record[name]), None) for name in names)
-    return Change("delete", domain, website_id, fields)
-
-
-def _unreadable(name: str, mode: str, record: Mapping[str, Any]) -> str:
-    line = invalid_line(name, record.get(name))
-    if line is None:
-        return f"The record does not show {name} as one entry per line, so mode={mode!r} would lose its current entries"
-    return (
-        f"{name} has the line '{readable(line, _MAX_LINE)}', which is not one entry, so mode={mode!r} could lose it. "
-        "Correct it on the website: one entry per line, and a comment after ' # '"
-    )
-
-
-def _password(wanted: Wanted, domain: str) -> FieldChange:
-    reference = wanted.settings.get(PASSWORD_FROM)
-    if reference is None:
-        raise ValueError(
-            f"{domain} has privacy: password but no {PASSWORD_FROM}: set it, or once in defaults, to "
-            "variable:page_password_NAME or connection:page_password_NAME, or use privacy: private"
-        )
-    return FieldChange(PASSWORD_FROM, None, reference)
+    return Change("delete", *website_of(record), fields)
 
 
 @dataclass(frozen=True)
 class Desired:
     """The desired state of each website.
 
-    :param refusal: returns the error for websites that cannot be planned.
     :param by_id: website id to desired state.
     :param by_domain: domain key (:func:`domains.domain_key`) to desired state; used if the id is not in ``by_id``.
     :param created: websites to create.
@@ -227,11 +144,10 @@ class Desired:
     :param spared: websites that are not deleted because they are protected, as text for people.
     :param warnings: information for the approver, one sentence each.
     :param problems: websites that cannot be planned, found while the list was compared.
-    :param modes: list field to its mode; default ``merge``.
+    :param modes: list field to its mode (:func:`reconcile`).
     :param tables: the tables of managed lists.
     """
 
-    refusal: Refusal
     by_id: Mapping[str, Wanted] = field(default_factory=dict)
     by_domain: Mapping[str, Wanted] = field(default_factory=dict)
     created: Sequence[Wanted] = ()
@@ -242,12 +158,12 @@ class Desired:
     modes: Mapping[str, str] = field(default_factory=dict)
     tables: Lists | None = None
 
-    def of(self, record: Mapping[str, Any]) -> Wanted | None:
+    def of(self, record: Record) -> Wanted | None:
         """Return the desired state of a website; None if it is left unchanged, or deleted."""
         domain, website_id = website_of(record)
         return self.by_id.get(website_id) or self.by_domain.get(domain_key(domain))
 
-    def is_compared(self, record: Mapping[str, Any]) -> bool:
+    def is_compared(self, record: Record) -> bool:
         """Return whether a website has a desired state, or is to be deleted."""
         return str(record["id"]) in self.doomed or self.of(record) is not None
 
@@ -256,52 +172,87 @@ class Desired:
         """List fields in which entries of others stay."""
         return frozenset(name for name in LINE_FIELDS if self.modes.get(name) != "replace")
 
-    def unreadable(self, record: Mapping[str, Any]) -> str:
-        """Return why the lists of a website cannot be changed, such as two entries in one line; empty if they can."""
+    def unreadable(self, record: Record) -> str:
+        """Return why a list of a website cannot be changed without losing its entries; empty if all can."""
         wanted = self.of(record)
-        for name in sorted(self.shared.intersection(wanted.settings if wanted else ())):
-            if record.get(name) and not shows(name, record):
-                return _unreadable(name, self.modes.get(name, "merge"), record)
+        for name in wanted.compared if wanted else ():
+            if name not in self.shared or shows(name, record):
+                continue
+            line = invalid_line(name, record.get(name))
+            if line is None:
+                return (
+                    f"The record does not show {name} as one entry per line, so mode={self.modes[name]!r} would lose "
+                    "its current entries. Exclude the website, or use mode='replace'"
+                )
+            return (
+                f"{name} has the line '{readable(line, _MAX_LINE)}', which is not one entry, so mode="
+                f"{self.modes[name]!r} could lose it. Correct it on the website: one entry per line, and a comment "
+                "after ' # '"
+            )
         return ""
 
-    def change(self, record: Mapping[str, Any]) -> Change | None:
+    def change(self, record: Record) -> Change | None:
         """Return the change of an existing website, or None if it needs no change.
 
-        :raises ValueError: see :func:`change`.
+        A field that is missing in the record is sent. A password is sent when ``privacy`` becomes ``password``. Records
+        do not contain passwords, so a changed password cannot be detected.
+
+        :raises ValueError: if a list cannot be changed (:meth:`unreadable`), or the password is missing.
         """
         wanted = self.of(record)
-        return None if wanted is None else change(record, wanted, self.modes, self.tables)
+        if wanted is None:
+            return None
+        if why := self.unreadable(record):
+            raise ValueError(why)
+        domain, website_id = website_of(record)
+        changes = []
+        for name in wanted.compared:
+            before = normalise(name, record[name]) if shows(name, record) else None
+            after = wanted.settings[name]
+            if name in LINE_FIELDS:
+                if self.modes[name] == "replace" and name in record:
+                    before = raw_lines(name, record[name])  # so that guards count the lost lines
+                after = self._lines_after(name, before, wanted, record)
+            if before is None or before != after:
+                changes.append(FieldChange(name, before, after))
+        if any(one.field == "privacy" and one.after == "password" for one in changes):
+            changes.append(wanted.password_change(domain))
+        return Change("update", domain, website_id, tuple(changes)) if changes else None
 
-    def plan(self, records: Iterable[Mapping[str, Any]], scope: Mapping[str, Any] | None = None) -> Plan:
+    def _lines_after(self, name: str, before: Entries | None, wanted: Wanted, record: Record) -> Entries:
+        entries: Entries = wanted.settings[name]
+        owned = self.tables.owned(name, record) if self.tables and self.modes[name] == "managed" else ()
+        after = entries if before is None else reconcile(name, before, entries, self.modes[name], owned)
+        listed = wanted.listed.get(name)
+        if not listed or not listed.lines or not after:
+            return after
+        if not before:
+            return listed.new_lines(after)
+        return tuple(line if line in before else listed.lines.get(line, (line,))[-1] for line in after)
+
+    def plan(self, records: Sequence[Record], scope: Mapping[str, Any] | None = None) -> Plan:
         """Return the plan for these websites.
 
         :param scope: what the plan is bound to.
-        :raises Exception: the :attr:`refusal` with every website that cannot be planned.
+        :raises ProblemsError: with every website that cannot be planned.
         """
         compared = [record for record in records if self.is_compared(record)]
         problems = list(self.problems)
-        changes: list[Change | None] = []
+        changes: list[Change] = []
         for record in compared:
-            if str(record["id"]) in self.doomed:
-                changes.append(deletion(record))
-                continue
             try:
-                changes.append(self.change(record))
+                change = deletion(record) if str(record["id"]) in self.doomed else self.change(record)
+                changes += [change] if change else []
             except ValueError as error:
                 wanted = self.of(record)
-                place = wanted.place if wanted and wanted.place is not _NOWHERE else Place(_name(record))
+                place = wanted.place if wanted else _NOWHERE
+                place = Place(website_name(*website_of(record))) if place is _NOWHERE else place
                 problems.append((place, str(error)))
         for wanted in self.created:
             try:
-                changes.append(creation(wanted))
+                changes.append(wanted.creation())
             except ValueError as error:
                 problems.append((wanted.place, str(error)))
         if problems:
-            raise self.refusal(problems)
-        made = [one for one in changes if one is not None]
-        return Plan.of(made, compared, self.spared, scope, self.warnings)
-
-
-def _name(record: Mapping[str, Any]) -> str:
-    domain, website_id = website_of(record)
-    return readable(domain) or website_id
+            raise ProblemsError(problems)
+        return Plan(tuple(changes), len(compared), tuple(self.spared), tuple(self.warnings), scope or {})

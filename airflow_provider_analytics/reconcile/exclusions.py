@@ -7,21 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.desired import Desired, Problem, Wanted
+from airflow_provider_analytics.api.domains import is_pattern
+from airflow_provider_analytics.api.verification import Record
+from airflow_provider_analytics.reconcile.desired import Desired, Wanted
 from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Rows, scope_of
 from airflow_provider_analytics.reconcile.maintained import Listed, together
-from airflow_provider_analytics.reconcile.selection import (
-    Selectors,
-    choose,
-    exact_selectors,
-    further_lists,
-    raise_unless_found,
-    raise_unmatched,
-)
+from airflow_provider_analytics.reconcile.selection import Selectors, raise_unless_found, raise_unmatched, select
 from airflow_provider_analytics.reconcile.websites import Websites, read_websites
-
-_MAX_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -77,61 +69,48 @@ class ExclusionList:
         """The list for all websites, and those for some of them."""
         return {self.name: [self.entries, *self.per_website.values()]}
 
-    @property
-    def fields(self) -> Sequence[str]:
-        """Fields that a record must contain."""
-        return [self.name]
-
     def read(self, client: AnalyticsClient) -> Websites:
         """Read the websites, with the fewest requests."""
-        if self.filters:
-            records = client.list_websites(**self.filters)
-            if self.filters.get("search"):
-                raise_unless_found(records, str(self.filters["search"]))
-            raise_unmatched(
-                [] if records else [f"websites: {dict(self.filters)!r}"], allow_no_match=self.allow_no_match
-            )
-            return Websites(client, records, complete=False)
-        part = None if self.websites is None else exact_selectors(self.websites, self.except_websites, self.release)
-        return read_websites(client, part)
+        if not self.filters:
+            selectors = (*(self.websites or ()), *self.except_websites, *self.release)
+            needs_all = self.websites is None or any(map(is_pattern, selectors))
+            return read_websites(client, None if needs_all else selectors)
+        records = client.list_websites(**self.filters)
+        if self.filters.get("search"):
+            raise_unless_found(records, str(self.filters["search"]))
+        if not self.allow_no_match:
+            raise_unmatched([] if records else [f"websites: {dict(self.filters)!r}"])
+        return Websites(client, records, complete=False)
 
-    def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
+    def resolve(self, records: Sequence[Record]) -> Desired:
         """Return the desired state of each website.
 
-        :param again: whether the selectors were checked before; websites may have been deleted since.
-        :raises ValueError: if a selector matches no website, unless ``allow_no_match``.
+        :raises GuardError: if a selector matches no website, or ``websites`` is empty, unless ``allow_no_match``.
         """
-        allow_no_match = self.allow_no_match or again
-        chosen = choose(records, self.websites, self.except_websites, allow_no_match=allow_no_match)
-        released: set[str] = set()
-        if self.release:
-            given_back = choose(records, self.release, (), allow_no_match=allow_no_match, argument="release")
-            released = {str(record["id"]) for record in given_back}
-        chosen = [record for record in chosen if str(record["id"]) not in released]
-        extra = further_lists(chosen, self.per_website, allow_no_match=allow_no_match)
-        common = self._wanted([self.entries])
-        wanted = {
-            website_id: self._wanted([self.entries, *extra[website_id]]) if website_id in extra else common
-            for website_id in (str(record["id"]) for record in chosen)
-        }
-        nothing = Wanted({self.name: ()})
-        return Desired(
-            self._refusal,
-            by_id={**wanted, **dict.fromkeys(released, nothing)},
-            modes={self.name: self.mode},
-        )
+        unmatched = [] if self.websites is None or self.websites else ["websites: an empty list"]
+
+        def find(argument: str, selectors: Selectors, among: Sequence[Record]) -> set[str]:
+            found, missing = select(among, selectors)
+            unmatched.extend(f"{argument}: {one!r}" for one in missing)
+            return found
+
+        chosen = {str(record["id"]) for record in records}
+        if self.websites is not None:
+            chosen = find("websites", self.websites, records)
+        released = find("release", self.release, records)
+        chosen -= find("except_websites", self.except_websites, records) | released
+        remaining = [record for record in records if str(record["id"]) in chosen]
+        extra: dict[str, list[Listed]] = {}
+        for selector, listed in self.per_website.items():
+            for website_id in find("per_website", (selector.strip(),), remaining):
+                extra.setdefault(website_id, []).append(listed)
+        if not self.allow_no_match:
+            raise_unmatched(unmatched)
+        wanted = dict.fromkeys(chosen, self._wanted([self.entries]))
+        wanted |= {website_id: self._wanted([self.entries, *lists]) for website_id, lists in extra.items()}
+        wanted |= dict.fromkeys(released, self._wanted([]))
+        return Desired(by_id=wanted, modes={self.name: self.mode})
 
     def _wanted(self, lists: Sequence[Listed]) -> Wanted:
         listed = together(lists)
         return Wanted({self.name: listed.entries}, listed={self.name: listed})
-
-    def _refusal(self, problems: Sequence[Problem]) -> GuardError:
-        by_reason: dict[str, list[str]] = {}
-        for place, problem in problems:
-            by_reason.setdefault(problem, []).append(place.text)
-        lines = []
-        for reason, names in by_reason.items():
-            more = ", ..." if len(names) > _MAX_NAMED else ""
-            lines.append(f"{len(names):,} websites: {reason}: {', '.join(names[:_MAX_NAMED])}{more}.")
-        remedy = "Nothing was sent. Exclude these websites with except_websites, or use mode='replace'."
-        return GuardError("\n".join(lines), remedy)

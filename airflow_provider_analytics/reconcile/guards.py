@@ -6,125 +6,122 @@ Each guard has a name (:data:`guards.GUARDS`). A person who has checked its find
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from airflow_provider_analytics.api.checks import fraction
-from airflow_provider_analytics.api.fields import LINE_FIELDS
+from airflow_provider_analytics.api.fields import LINE_FIELDS, Privacy, count_entries, normalise, raw_lines
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.guards import loses_too_much
+from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.plan import Change, Plan, short
 
 #: Maximum number of websites, and of entries per website, in the message of a guard.
 _MAX_WORST = 5
 
-#: The problem, and the worst websites.
-_Tripped = tuple[str, list[str]]
-
 
 def guarded(
     plan: Plan,
-    max_loss_fraction: float,
+    compared: Sequence[Record],
+    limit: float,
     *,
     accept: Collection[str] = (),
     managed: Collection[str] = (),
     lists: Lists | None = None,
-    expired: Mapping[str, Collection[str]] | None = None,
 ) -> Plan:
     """Return the plan with the findings of the guards that are not accepted.
 
     The guards check these fractions:
 
-    * ``delete``: deleted websites, of all compared websites;
+    * ``delete``: deleted websites, of all compared websites; ``empty`` refuses to delete all of them;
     * ``public``: statistics pages that become public, of the pages of remaining websites that are not public;
-    * ``loss``: of a managed list, the entries that left it, of the distinct entries that it had in its last run;
-      otherwise, the entries by which lists get shorter, of all entries on remaining websites.
+    * ``loss``: of a managed list, the entries that left it before their last day, of the distinct entries that it had
+      in its last run; otherwise, the entries by which lists get shorter, of all entries on remaining websites.
 
-    Totals below :data:`guards.MIN_COUNTED` are not checked.
+    Totals below :data:`guards.MIN_COUNTED` are not checked, but ``empty``.
 
-    :param max_loss_fraction: largest fraction allowed, 0 to 1.
+    :param compared: the records that the plan compares.
+    :param limit: largest fraction allowed, 0 to 1.
     :param accept: names of the guards that are overridden.
     :param managed: list fields that are managed.
     :param lists: their tables.
-    :param expired: list field to the entries whose last day is over; these are no loss.
-    :raises ValueError: if ``max_loss_fraction`` is not between 0 and 1.
     """
-    limit = fraction("max_loss_fraction", max_loss_fraction)
-    others = [_lost(plan, name, limit) for name in LINE_FIELDS if name not in managed]
-    may_be_empty = "empty" in accept
-    own = [
-        _left(lists, name, limit, (expired or {}).get(name, ()), may_be_empty=may_be_empty) for name in managed if lists
-    ]
-    found = {
-        "empty": [_emptied(plan, limit)],
-        "delete": [_deleted(plan, limit)],
-        "public": [_opened(plan, limit)],
-        "loss": [*own, *others],
+    deleted = {change.website_id for change in plan.changes if change.action == "delete"}
+    # The entries of deleted websites would hide losses on the others.
+    kept = [record for record in compared if str(record["id"]) not in deleted]
+    found = {**_deleted(plan, compared, limit), "public": _opened(plan, kept, limit), "loss": list[str]()}
+    for name in LINE_FIELDS:
+        if name not in managed:
+            found["loss"] += _lost(plan, name, kept, limit)
+        elif lists:
+            found["loss"] += _left(lists, name, limit, may_be_empty="empty" in accept)
+    # The problems first, because a task log cuts off.
+    findings = {
+        guard: "\n".join(sorted(lines, key=lambda line: line.startswith("- ")))
+        for guard, lines in found.items()
+        if lines
     }
-    findings = {guard: _text([one for one in tripped if one]) for guard, tripped in found.items() if any(tripped)}
-    refused = {guard: text for guard, text in findings.items() if guard not in accept}
-    accepted = [f"Accepted ({guard}): {text}" for guard, text in findings.items() if guard in accept]
-    warnings = (*plan.warnings, *accepted)
-    return replace(plan, findings=refused, accept=tuple(sorted(accept)), warnings=warnings)
+    return replace(
+        plan,
+        findings={guard: text for guard, text in findings.items() if guard not in accept},
+        accept=tuple(sorted(accept)),
+        warnings=(*plan.warnings, *(f"Accepted ({one}): {text}" for one, text in findings.items() if one in accept)),
+    )
 
 
-def _text(tripped: Collection[_Tripped]) -> str:
-    """Return the findings of a guard, one line each: a task log cuts off after about ninety characters."""
-    problems = [f"{problem}." for problem, _ in tripped]
-    worst = [f"- {name}" for _, names in tripped for name in names]
-    return "\n".join([*problems, *worst])
+def _finding(lost: int, total: int, limit: float, what: str, worst: Sequence[str]) -> list[str]:
+    """Return the lines of a finding, with the worst cases; none if it is within the limit."""
+    if not loses_too_much(lost, total, limit):
+        return []
+    problem = f"{lost:,} of {total:,} {what} ({lost / total:.0%}, allowed {limit:.0%})."
+    return [problem, *(f"- {one}" for one in worst[:_MAX_WORST])]
 
 
-def _emptied(plan: Plan, limit: float) -> _Tripped | None:
-    """Trip if all websites would be deleted, even if there are few; an empty query result would do that."""
+def _deleted(plan: Plan, compared: Sequence[Record], limit: float) -> dict[str, list[str]]:
+    """Return the finding if too many websites, or all of them, would be deleted."""
     deleted = [change.website for change in plan.changes if change.action == "delete"]
-    if limit == 1 or not deleted or len(deleted) < plan.websites:
-        return None
-    those = "The only website" if plan.websites == 1 else f"All {plan.websites:,} websites"
-    return f"{those} would be deleted", deleted[:_MAX_WORST]
+    if len(deleted) < len(compared):
+        return {"delete": _finding(len(deleted), len(compared), limit, "websites would be deleted", deleted)}
+    if not deleted or limit == 1:
+        return {}
+    those = "The only website" if len(deleted) == 1 else f"All {len(deleted):,} websites"
+    return {"empty": [f"{those} would be deleted.", *(f"- {one}" for one in deleted[:_MAX_WORST])]}
 
 
-def _deleted(plan: Plan, limit: float) -> _Tripped | None:
-    deleted = [change.website for change in plan.changes if change.action == "delete"]
-    if len(deleted) == plan.websites or not loses_too_much(len(deleted), plan.websites, limit):
-        return None
-    share = f"{len(deleted) / plan.websites:.0%}, allowed {limit:.0%}"
-    return f"{len(deleted):,} of {plan.websites:,} websites would be deleted ({share})", deleted[:_MAX_WORST]
+def _opened(plan: Plan, kept: Sequence[Record], limit: float) -> list[str]:
+    """Return the finding if too many statistics pages would become public."""
+    closed = sum(normalise("privacy", one.get("privacy")) != Privacy.PUBLIC.label for one in kept)
+    opened = [change.website for change in plan.opened if change.action == "update"]
+    what = "statistics pages that are not public would become public"
+    return _finding(len(opened), closed, limit, what, opened)
 
 
-def _opened(plan: Plan, limit: float) -> _Tripped | None:
-    opened = [change for change in plan.opened if change.action == "update"]
-    if not loses_too_much(len(opened), plan.closed, limit):
-        return None
-    share = f"{len(opened) / plan.closed:.0%}, allowed {limit:.0%}"
-    problem = f"{len(opened):,} of {plan.closed:,} statistics pages that are not public would become public ({share})"
-    return problem, [change.website for change in opened[:_MAX_WORST]]
-
-
-def _left(lists: Lists, name: str, limit: float, expired: Collection[str], *, may_be_empty: bool) -> _Tripped | None:
-    """Trip if too much left a managed list."""
+def _left(lists: Lists, name: str, limit: float, *, may_be_empty: bool) -> list[str]:
+    """Return the finding if too much left a managed list."""
     before, now = lists.before.items(name), lists.table.items(name)
-    left = sorted(before - now - set(expired))
-    if (may_be_empty and not now) or not loses_too_much(len(left), len(before), limit):
-        return None
-    share = f"{len(left) / len(before):.0%}, allowed {limit:.0%}"
-    problem = f"{len(left):,} of {len(before):,} entries left the list {lists.table.identity.list!r} ({share})"
-    return problem, [", ".join(map(short, left[:_MAX_WORST])) + _more(len(left))]
+    if may_be_empty and not now:
+        return []
+    left = sorted(
+        item
+        for item, source in before.items()
+        if item not in now and (source.until is None or source.until >= lists.today)
+    )
+    what = f"entries left the list {lists.table.identity.list!r}"
+    return _finding(len(left), len(before), limit, what, [first_of(left, _MAX_WORST, show=short)])
 
 
-def _lost(plan: Plan, name: str, limit: float) -> _Tripped | None:
-    lost = plan.lost_entries(name)
-    there, fewer = plan.entries.get(name, 0), sum(number for _, number in lost)
-    if not loses_too_much(fewer, there, limit):
-        return None
-    problem = f"{fewer:,} of {there:,} {name} entries would be lost ({fewer / there:.0%}, allowed {limit:.0%})"
-    return problem, [_describe_losses(website, name) for website, _ in lost[:_MAX_WORST]]
+def _lost(plan: Plan, name: str, kept: Sequence[Record], limit: float) -> list[str]:
+    """Return the finding if lists get too short. Replacing an entry is not a loss."""
+    there = sum(count_entries(name, raw_lines(name, record.get(name))) for record in kept)
+    shorter: list[tuple[int, Change]] = []
+    for change in plan.changes:
+        if change.action != "delete":
+            shorter += [(one.fewer, change) for one in change.fields if one.field == name and one.fewer > 0]
+    shorter.sort(key=lambda one: -one[0])
+    worst = [_describe_loss(change, name) for _, change in shorter[:_MAX_WORST]]
+    return _finding(sum(fewer for fewer, _ in shorter), there, limit, f"{name} entries would be lost", worst)
 
 
-def _describe_losses(website: Change, name: str) -> str:
-    removed = next(change.removed for change in website.fields if change.field == name)
-    return f"{website.website} loses {', '.join(map(short, removed[:_MAX_WORST]))}{_more(len(removed))}"
-
-
-def _more(number: int) -> str:
-    return f" and {number - _MAX_WORST:,} more" if number > _MAX_WORST else ""
+def _describe_loss(change: Change, name: str) -> str:
+    removed = [entry for one in change.fields if one.field == name for entry in one.removed]
+    return f"{change.website} loses {first_of(removed, _MAX_WORST, show=short)}"

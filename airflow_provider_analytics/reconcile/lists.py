@@ -11,20 +11,22 @@ removed, too.
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Any, Self
+
+from pydantic import AwareDatetime, TypeAdapter
 
 from airflow_provider_analytics.api.domains import domain_key, is_pattern, matches
 from airflow_provider_analytics.api.entries import Entries
 from airflow_provider_analytics.api.fields import LINE_FIELDS, normalise
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import readable
-from airflow_provider_analytics.reconcile.maintained import Resolved, Source
+from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolved
 from airflow_provider_analytics.reconcile.plan import website_of
 
 VERSION = 2
@@ -38,7 +40,7 @@ KEPT_DAYS = 90
 SPARING_DAYS = 30
 
 #: Scope to entry to its source.
-Scopes = Mapping[str, Mapping[str, Source]]
+Scopes = Mapping[str, Mapping[str, EntrySource]]
 #: List field to scopes.
 Rows = Mapping[str, Scopes]
 
@@ -80,12 +82,40 @@ class Run:
 
     :param name: ``<dag id>/<run id>``.
     :param task: task id.
-    :param began: when the try began, as ISO 8601.
+    :param began: when the try began.
     """
 
     name: str
     task: str
-    began: str
+    began: AwareDatetime
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Scopes with equal rows.
+
+    :param entries: entry to the number of its source.
+    """
+
+    scopes: tuple[str, ...]
+    entries: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A table as it is stored: equal sources, and scopes with equal rows, stand once."""
+
+    version: int
+    service: str
+    account: str | None
+    list: str
+    run: Run | None
+    names: Mapping[str, Resolved]
+    sources: tuple[EntrySource, ...]
+    rows: Mapping[str, tuple[_Group, ...]]
+
+
+_FILE = TypeAdapter(_File)
 
 
 @dataclass(frozen=True)
@@ -104,59 +134,61 @@ class Table:
     run: Run | None = None
 
     @classmethod
-    def parse(cls, text: str, path: str, identity: Identity | None = None) -> Self:
+    def parse(cls, text: str, path: str) -> Self:
         """Parse a table.
 
         :param path: path of the file, for messages.
-        :param identity: what it must belong to; None: anything.
-        :raises GuardError: if the text is not a table, has another version, or belongs to something else.
+        :raises GuardError: if the text is not a table, or has another version.
         """
         try:
-            data = json.loads(text)
-            version = data["version"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise _no_table(path, error) from error
-        if version != VERSION:
-            newer = isinstance(version, int) and version > VERSION
-            remedy = "Upgrade airflow-provider-analytics." if newer else "Delete it: the list owns its entries again."
-            problem = f"The table has version {version!r}; supported: {VERSION}. File: {path}."
-            raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
-        try:
-            found = cls(
-                Identity(str(data["service"]), data["account"], str(data["list"])),
-                _parse_rows(data["rows"], [Source.from_dict(one) for one in data["sources"]]),
-                {name: _resolved(one) for name, one in data["names"].items()},
-                Run(str(data["run"]["name"]), str(data["run"]["task"]), _moment(data["run"]["began"]).isoformat()),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise _no_table(path, error) from error
-        if identity is not None and found.identity != identity:
-            mine, its = asdict(identity), asdict(found.identity)
-            differing = [name for name in mine if its[name] != mine[name]]
-            details = "; ".join(f"{name} is {its[name]!r}, here it is {mine[name]!r}" for name in differing)
-            problem = f"The table belongs to another service, account or list: {details}. File: {path}."
+            version = json.loads(text)["version"]
+            if version != VERSION:
+                problem = f"The table has version {version!r}; supported: {VERSION}. File: {path}."
+                remedy = "Upgrade airflow-provider-analytics, or delete it: the list owns its entries again."
+                raise GuardError(problem, f"{_NOTHING_SENT} {remedy}")
+            file = _FILE.validate_json(text)
+            rows = {
+                name: {
+                    scope: {entry: file.sources[number] for entry, number in group.entries.items()}
+                    for group in groups
+                    for scope in group.scopes
+                }
+                for name, groups in file.rows.items()
+            }
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise GuardError(
+                f"This is not the table of a list: {path} ({error!r}).",
+                f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its "
+                "entries again, and what left it before is not removed.",
+            ) from error
+        return cls(Identity(file.service, file.account, file.list), rows, file.names, file.run)
+
+    def checked(self, identity: Identity, path: str) -> Self:
+        """Return the table, if it belongs to a service, an account and a list.
+
+        :raises GuardError: if it belongs to something else.
+        """
+        mine, its = asdict(identity), asdict(self.identity)
+        differing = [f"{name} is {its[name]!r}, here it is {mine[name]!r}" for name in mine if its[name] != mine[name]]
+        if differing:
+            problem = f"The table belongs to another service, account or list: {'; '.join(differing)}. File: {path}."
             raise GuardError(problem, f"{_NOTHING_SENT} Give each service a state folder, or move the file away.")
-        return found
+        return self
 
     def render(self) -> str:
-        """Return the table as JSON text; equal sources, and scopes with equal rows, stand once."""
-        sources: dict[Source, int] = {}
-        rows: dict[str, list[dict[str, Any]]] = {}
+        """Return the table as JSON text."""
+        sources: dict[EntrySource, int] = {}
+        rows: dict[str, tuple[_Group, ...]] = {}
         for name, scopes in sorted(self.rows.items()):
             groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
             for scope, entries in sorted(scopes.items()):
                 key = tuple((entry, sources.setdefault(one, len(sources))) for entry, one in sorted(entries.items()))
                 groups.setdefault(key, []).append(scope)
-            rows[name] = [{"scopes": group, "entries": dict(key)} for key, group in groups.items() if key]
-        data = {
-            "version": VERSION,
-            **asdict(self.identity),
-            "run": asdict(self.run) if self.run else None,
-            "names": {name: asdict(one) for name, one in sorted(self.names.items())},
-            "sources": [source.to_dict() for source in sources],
-            "rows": rows,
-        }
-        return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+            rows[name] = tuple(_Group(tuple(group), dict(key)) for key, group in groups.items() if key)
+        file = _File(
+            VERSION, **asdict(self.identity), run=self.run, names=self.names, sources=tuple(sources), rows=rows
+        )
+        return _FILE.dump_json(file, indent=1, exclude_defaults=True).decode() + "\n"
 
     def noting(self, scopes: Rows, names: Mapping[str, Resolved], run: Run, today: date) -> Self:
         """Return the table to write before changes are sent.
@@ -185,7 +217,7 @@ class Table:
         }
         return replace(self, rows=rows, run=other.run)
 
-    def scopes_of(self, name: str, record: Mapping[str, Any]) -> tuple[str, ...]:
+    def scopes_of(self, name: str, record: Record) -> tuple[str, ...]:
         """Return the scopes of a list field that a website is in."""
         scopes, (domain, website_id) = self.rows.get(name, {}), website_of(record)
         exact = (one for one in (EVERYWHERE, domain_key(domain), website_id) if one in scopes)
@@ -199,30 +231,29 @@ class Table:
             name: [one for one in scopes if is_pattern(one) or _EXCEPT in one] for name, scopes in self.rows.items()
         }
 
-    def entries_in(self, name: str, scopes: Iterable[str]) -> dict[str, Source]:
+    def entries_in(self, name: str, scopes: Iterable[str]) -> dict[str, EntrySource]:
         """Return the rows of some scopes of a list field; an entry has left if it has left all of them."""
-        found: dict[str, Source] = {}
+        found: dict[str, EntrySource] = {}
         for scope in scopes:
             for entry, source in self.rows[name][scope].items():
                 if entry not in found or not source.left:
                     found[entry] = source
         return found
 
-    def entries_of(self, name: str, record: Mapping[str, Any]) -> dict[str, Source]:
+    def entries_of(self, name: str, record: Record) -> dict[str, EntrySource]:
         """Return the rows of a list field for a website, those that left included."""
         return self.entries_in(name, self.scopes_of(name, record))
 
-    def items(self, name: str) -> set[str]:
+    def items(self, name: str) -> dict[str, EntrySource]:
         """Return what the list has, in all scopes: entries, and host names in place of their addresses."""
         present = [
             (entry, one) for rows in self.rows.get(name, {}).values() for entry, one in rows.items() if not one.left
         ]
-        return {item for entry, one in present for item in (one.names or (entry,))}
+        return {item: one for entry, one in present for item in (one.names or (entry,))}
 
     def protects(self, today: date) -> bool:
         """Return whether other lists spare the entries of this one: it ran in the last :data:`SPARING_DAYS`."""
-        began = _moment(self.run.began).date() if self.run else date.min
-        return today - began <= timedelta(days=SPARING_DAYS)
+        return self.run is not None and today - self.run.began.date() <= timedelta(days=SPARING_DAYS)
 
 
 @dataclass(frozen=True)
@@ -245,51 +276,50 @@ class Lists:
     run: Run
 
     @cached_property
-    def _sparing(self) -> list[Table]:
+    def _sparing(self) -> Sequence[Table]:
         return [one for one in self.others if one.protects(self.today)]
 
-    def owned(self, name: str, record: Mapping[str, Any]) -> Entries:
+    def owned(self, name: str, record: Record) -> Entries:
         """Return the entries that the list may remove from a website."""
         return self._settle(name, record)[0]
 
-    def kept(self, name: str, record: Mapping[str, Any]) -> Mapping[str, str]:
+    def kept(self, name: str, record: Record) -> Mapping[str, str]:
         """Return the entries that the list may not remove, because other lists have them, and the names of these."""
         return self._settle(name, record)[1]
 
-    def _settle(self, name: str, record: Mapping[str, Any]) -> tuple[Entries, Mapping[str, str]]:
-        scopes = self.table.scopes_of(name, record)
-        others = tuple(other.scopes_of(name, record) for other in self._sparing)
-        return self._settled(name, scopes, others)
-
     # Cached, because most websites are in the same scopes.
     @cached_property
-    def _settled(self) -> Callable[..., tuple[Entries, Mapping[str, str]]]:
-        @functools.cache
-        def settled(
-            name: str, scopes: Sequence[str], others: Sequence[Sequence[str]]
-        ) -> tuple[Entries, Mapping[str, str]]:
+    def _settled(self) -> dict[Any, tuple[Entries, Mapping[str, str]]]:
+        return {}
+
+    def _settle(self, name: str, record: Record) -> tuple[Entries, Mapping[str, str]]:
+        scopes = self.table.scopes_of(name, record)
+        theirs = tuple(other.scopes_of(name, record) for other in self._sparing)
+        if (name, scopes, theirs) not in self._settled:
             kept = {
                 entry: table.identity.list
-                for table, theirs in zip(self._sparing, others, strict=True)
-                for entry, source in table.entries_in(name, theirs).items()
+                for table, its in zip(self._sparing, theirs, strict=True)
+                for entry, source in table.entries_in(name, its).items()
                 if not source.left
             }
             rows = self.table.entries_in(name, scopes)
-            return tuple(one for one in rows if one not in kept), {one: kept[one] for one in rows if one in kept}
+            owned = tuple(one for one in rows if one not in kept)
+            self._settled[name, scopes, theirs] = owned, {one: kept[one] for one in rows if one in kept}
+        return self._settled[name, scopes, theirs]
 
-        return settled
-
-    def doubts(self, record: Mapping[str, Any]) -> bool:
+    def doubts(self, record: Record) -> bool:
         """Return whether an entry that leaves with this run is missing in a row: the row may be stale or shortened."""
         for name in self.before.rows:
             before, now = (table.entries_of(name, record) for table in (self.before, self.table))
             leaving = {entry for entry, one in before.items() if not one.left and now[entry].left}
-            if not leaving <= _entries_of(name, record):
+            if not leaving <= entries_of(name, record):
                 return True
         return False
 
 
-def _noted(before: Mapping[str, Source], now: Mapping[str, Source], today: str, forgotten: str) -> dict[str, Source]:
+def _noted(
+    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: str, forgotten: str
+) -> dict[str, EntrySource]:
     gone = {entry: replace(one, left=one.left or today) for entry, one in before.items() if entry not in now}
     kept = {entry: one for entry, one in gone.items() if one.left >= forgotten}
     listed = {
@@ -306,39 +336,7 @@ def _noted(before: Mapping[str, Source], now: Mapping[str, Source], today: str, 
     return {**kept, **listed}
 
 
-def _parse_rows(data: Mapping[str, Any], sources: Sequence[Source]) -> Rows:
-    unknown = data.keys() - LINE_FIELDS.keys()
-    if unknown:
-        raise ValueError(f"{sorted(unknown)} are no lists")
-    return {
-        name: {
-            str(scope): {str(entry): sources[number] for entry, number in group["entries"].items()}
-            for group in groups
-            for scope in group["scopes"]
-        }
-        for name, groups in data.items()
-    }
-
-
-def _no_table(path: str, error: Exception) -> GuardError:
-    return GuardError(
-        f"This is not the table of a list: {path} ({error!r}).",
-        f"{_NOTHING_SENT} Restore its last good version, or delete it. Without a table, the list owns its entries "
-        "again, and what left it before is not removed.",
-    )
-
-
-def _resolved(data: Mapping[str, Any]) -> Resolved:
-    return Resolved(tuple(map(str, data["addresses"])), _moment(data["at"]).isoformat())
-
-
-def _moment(text: object) -> datetime:
-    moment = datetime.fromisoformat(str(text))
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment
-
-
-def _entries_of(name: str, record: Mapping[str, Any]) -> set[str]:
+def entries_of(name: str, record: Record) -> set[str]:
+    """Return the entries of a website's list; none if it is not shown."""
     lines = normalise(name, record.get(name))
-    return {LINE_FIELDS[name].key(line) for line in lines} if isinstance(lines, tuple) else set()
+    return {LINE_FIELDS[name].key(line) for line in lines} - {""} if isinstance(lines, tuple) else set()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
 
-import idna
+from pydantic import AwareDatetime
 
-from airflow_provider_analytics.api.checks import nearest
+from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Addresses, Entries, EntryType, each_line, entry_of, stripped
 from airflow_provider_analytics.exceptions import AnalyticsError
 
@@ -24,13 +24,10 @@ KEEP_UNRESOLVED_DAYS = 7
 
 _KEYS = ("owner", "until")
 _ITEM_KEYS = ("entry", *_KEYS, "reason", "comment")
-_WORD = re.compile(r"\w+")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 #: Separates the parts of a comment without runs of blanks; people forget the comma before a key.
 _SEPARATOR = re.compile(r",| (?=(?:owner|until) ?=)", re.IGNORECASE)
-#: Words that people write for a last day.
-_LOOKS_LIKE_UNTIL = re.compile(r"until|expir|valid", re.IGNORECASE)
-_UNTIL_IN_WORDS = re.compile(r"\b(until|expir\w*|valid\w*)\b\W*\d", re.IGNORECASE)
+#: What people write for a last day: a date after a word such as these, or after any key.
+_LIKE_A_LAST_DAY = re.compile(r"\b(until|expir\w*|valid\w*)\b\W*\d|=\s*\d{4}-", re.IGNORECASE)
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 #: Text that the system's resolver accepts as an address: 2130706433, 0x7f.1, 127.1.
 _NUMERIC = re.compile(r"\d+|0x[0-9a-f]*")
@@ -38,7 +35,7 @@ _DAY_ALLOWED = "until=YYYY-MM-DD, such as until=2027-01-31"
 
 
 @dataclass(frozen=True)
-class Source:
+class EntrySource:
     """The source of a list entry.
 
     :param owner: who requested it; empty if unknown.
@@ -59,34 +56,19 @@ class Source:
     @property
     def text(self) -> str:
         """The source as text for people, such as ``until 2027-01-31, owner it@example.com, office Berlin``."""
-        until = f"until {self.until}" if self.until else ""
+        is_expired = self.until is not None and str(self.until) < self.left
+        until = f"{'expired, ' if is_expired else ''}until {self.until}" if self.until else ""
         owner = f"owner {self.owner}" if self.owner else ""
         names = f"from {', '.join(self.names)}" if self.names else ""
         return ", ".join(filter(None, (until, owner, self.reason, names)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values that are known, JSON-safe."""
-        known = {name: value for name, value in asdict(self).items() if value}
-        return {name: str(value) if name == "until" else value for name, value in known.items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Source:
-        """Return the source from the result of :meth:`to_dict`."""
-        texts = {name: data.get(name, "") for name in ("owner", "reason", "since", "left")}
-        names = tuple(data.get("names", ()))
-        until = date.fromisoformat(data["until"]) if "until" in data else None
-        if not all(isinstance(one, str) for one in (*texts.values(), *names)):
-            raise TypeError(f"{data!r} is not the source of an entry")
-        return cls(until=until, names=names, **texts)
-
-    def beside(self, other: Source | None) -> Source:
+    def beside(self, other: EntrySource | None) -> EntrySource:
         """Return the combined source of an entry that is on the list twice."""
         if other is None:
             return self
         until = max(self.until, other.until) if self.until and other.until else None
         names = tuple(dict.fromkeys((*self.names, *other.names)))
-        since = min(filter(None, (self.since, other.since)), default="")
-        return Source(self.owner or other.owner, until, self.reason or other.reason, names, since)
+        return EntrySource(self.owner or other.owner, until, self.reason or other.reason, names)
 
 
 @dataclass(frozen=True)
@@ -94,11 +76,11 @@ class Resolved:
     """The last resolution of a host name.
 
     :param addresses: its addresses.
-    :param at: when it was resolved, as ISO 8601.
+    :param at: when it was resolved.
     """
 
     addresses: Entries
-    at: str
+    at: AwareDatetime
 
 
 @dataclass(frozen=True)
@@ -112,15 +94,15 @@ class Listed:
         comment lines at the end.
     """
 
-    sources: Mapping[str, Source] = field(default_factory=dict)
-    names: Mapping[str, Source] = field(default_factory=dict)
-    expired: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, EntrySource] = field(default_factory=dict)
+    names: Mapping[str, EntrySource] = field(default_factory=dict)
+    expired: Mapping[str, EntrySource] = field(default_factory=dict)
     lines: Mapping[str, Entries] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: Entries) -> Self:
         """Return a list of entries without sources."""
-        return cls(dict.fromkeys(entries, Source()))
+        return cls(dict.fromkeys(entries, EntrySource()))
 
     # Cached, because many websites share a list.
     @functools.cached_property
@@ -130,20 +112,17 @@ class Listed:
 
     def with_answers(self, resolved: Mapping[str, Resolved]) -> Listed:
         """Return the list with the addresses of its host names."""
-        sources = dict(self.sources)
-        for name, source in self.names.items():
-            for address in resolved[name].addresses:
-                sources[address] = replace(source, names=(name,)).beside(sources.get(address))
-        expired = {one: source for one, source in self.expired.items() if one not in sources}
-        return replace(self, sources=sources, expired=expired)
+        answers = [
+            Listed(dict.fromkeys(resolved[name].addresses, replace(source, names=(name,))))
+            for name, source in self.names.items()
+        ]
+        return together([self, *answers])
 
-    def source_of(self, entry: str) -> str:
-        """Return the source of an entry as text; empty if unknown."""
-        if entry in self.expired:
-            return f"expired, {self.expired[entry].text}"
-        return self.sources[entry].text if entry in self.sources else ""
+    def new_lines(self, entries: Entries) -> Entries:
+        """Return the lines of a new list with these entries, with comment lines in their original places."""
+        return tuple(line for entry in entries for line in self.lines.get(entry, (entry,))) + self.lines.get("", ())
 
-    def expiring(self, today: date) -> dict[str, Source]:
+    def expiring(self, today: date) -> dict[str, EntrySource]:
         """Return the entries and host names whose last day is near."""
         last = today + timedelta(days=EXPIRING_DAYS)
         # The addresses of a host name expire with it, so report only the name.
@@ -153,7 +132,7 @@ class Listed:
 
 def together(lists: Iterable[Listed]) -> Listed:
     """Merge several lists; an entry has expired only if it has expired in all of them."""
-    parts: dict[str, dict[str, Source]] = {"sources": {}, "names": {}, "expired": {}}
+    parts: dict[str, dict[str, EntrySource]] = {"sources": {}, "names": {}, "expired": {}}
     lines: dict[str, Entries] = {}
     for one in lists:
         last = (*lines.get("", ()), *one.lines.get("", ()))
@@ -198,42 +177,44 @@ def read_list(
     parse = entry_type.parser(networks)
     today = now().date()
 
-    def read(line: object) -> tuple[Entries, str | None, Source, str]:
+    def read(line: object) -> tuple[Listed, str]:
         text, source, comment = _line(line, managed=managed)
-        try:
-            return (parse(text) if text else ()), None, source, comment
-        except ValueError:
-            name = _host_name(text)
-            if name is None:
-                raise
-        if not host_names:
-            raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'")
-        return (), name, source, ""
+        entries, is_name = _entries(text, parse, host_names=host_names)
+        found = dict.fromkeys(entries, source)
+        if source.until is not None and source.until < today:
+            return Listed(expired=found), comment
+        return Listed(names=found) if is_name else Listed(found), comment
 
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
-    sources: dict[str, Source] = {}
-    names: dict[str, Source] = {}
-    expired: dict[str, Source] = {}
-    lines: dict[str, Entries] = {}
+    found: list[Listed] = []
     above: Entries = ()
-    for entries, name, source, comment in each_line(argument, value, read, allowed):
-        is_over = source.until is not None and source.until < today
-        place = expired if is_over else sources if name is None else names
-        for one in entries if name is None else [name]:
-            place[one] = source.beside(place.get(one))
+    for one, comment in each_line(argument, value, read, allowed):
         written = f"#{'' if comment.startswith('#') else ' '}{comment}" if comment else ""
-        if written and not entries:
+        if written and not one.sources:
             above = (*above, written)
-        elif not is_over:
-            for one in entries:
-                if above or written:
-                    lines[one] = (*above, f"{one} {written}".strip())
-                above = ()
-    if above:
-        lines[""] = above
-    if len(names) > MAX_NAMES:
-        raise ValueError(f"{argument} has {len(names):,} host names; allowed: at most {MAX_NAMES}")
-    return together([Listed(sources, names, expired, lines)])
+        lines = {}
+        for entry in one.sources:
+            if above or written:
+                lines[entry] = (*above, f"{entry} {written}".strip())
+            above = ()
+        found.append(replace(one, lines=lines))
+    listed = together([*found, Listed(lines={"": above} if above else {})])
+    if len(listed.names) > MAX_NAMES:
+        raise ValueError(f"{argument} has {len(listed.names):,} host names; allowed: at most {MAX_NAMES}")
+    return listed
+
+
+def _entries(text: str, parse: Callable[[str], Entries], *, host_names: bool) -> tuple[Entries, bool]:
+    """Return the entries of a line, or its host name, and whether it is one."""
+    try:
+        return (parse(text) if text else ()), False
+    except ValueError:
+        name = _host_name(text)
+        if name is None:
+            raise
+    if not host_names:
+        raise ValueError("is not an IP address; a host name needs resolve_names=True and mode='managed'")
+    return (name,), True
 
 
 def resolve(
@@ -241,41 +222,33 @@ def resolve(
 ) -> tuple[dict[str, Resolved], list[str]]:
     """Return the resolutions to use for host names, and warnings.
 
-    A name that does not resolve keeps its last resolution for :data:`KEEP_UNRESOLVED_DAYS`.
+    A name that does not resolve to usable addresses keeps its last resolution for :data:`KEEP_UNRESOLVED_DAYS`.
 
     :param names: host name to its addresses, or to the reason why it does not resolve.
     :param last: the last resolutions.
     :param at: the current time.
-    :raises ValueError: if an address cannot be an entry.
     :raises AnalyticsError: if a name does not resolve and its last resolution is missing or too old.
     """
-    parse = Addresses().parser("reject")
     found: dict[str, Resolved] = {}
-    problems, unresolved, warnings = [], [], []
+    unresolved, warnings = [], []
     for name, result in names.items():
-        before = last.get(name)
-        if isinstance(result, (list, tuple)) and result:
-            try:
-                found[name] = Resolved(_checked_addresses(result, parse), at.isoformat())
-            except ValueError as error:
-                problems.append(f"{name} {error}")
+        try:
+            found[name] = Resolved(_addresses(result), at)
             continue
-        why = f"does not resolve: {result or 'no address'}"
-        until = datetime.fromisoformat(before.at) + timedelta(days=KEEP_UNRESOLVED_DAYS) if before else None
-        if before is None or until is None:
-            unresolved.append(f"{name} {why}; there is no last answer")
+        except ValueError as error:
+            why = f"{name} {error}"
+        before = last.get(name)
+        until = before.at + timedelta(days=KEEP_UNRESOLVED_DAYS) if before else at
+        if before is None:
+            unresolved.append(f"{why}; there is no last answer")
         elif until < at:
             unresolved.append(
-                f"{name} {why}; its last answer, of {before.at[:10]}, is older than {KEEP_UNRESOLVED_DAYS} days"
+                f"{why}; its last answer, of {before.at:%Y-%m-%d}, is older than {KEEP_UNRESOLVED_DAYS} days"
             )
         else:
             found[name] = before
-            addresses = ", ".join(before.addresses)
-            warnings.append(
-                f"{name} {why}. Its last answer of {before.at[:10]} stays until {until:%Y-%m-%d}: {addresses}"
-            )
-    if problems:
-        raise ValueError(f"{'; '.join(problems)}. Nothing was sent")
+            kept = f"Its last answer of {before.at:%Y-%m-%d} stays until {until:%Y-%m-%d}"
+            warnings.append(f"{why}. {kept}: {', '.join(before.addresses)}")
     if unresolved:
         raise AnalyticsError(
             f"{'; '.join(unresolved)}.", "Nothing was sent. Correct the host name, or remove it from the list."
@@ -283,7 +256,7 @@ def resolve(
     return found, warnings
 
 
-def _line(line: object, *, managed: bool) -> tuple[str, Source, str]:
+def _line(line: object, *, managed: bool) -> tuple[str, EntrySource, str]:
     """Return the entry of a line, its source, and the comment to send."""
     sent = ""
     if isinstance(line, Mapping):
@@ -291,7 +264,7 @@ def _line(line: object, *, managed: bool) -> tuple[str, Source, str]:
     else:
         text = entry_of(line)
         comment = stripped(str(line)).removeprefix(text).strip().lstrip("#") if text else ""
-        source = _comment(comment, managed=managed) if comment else Source()
+        source = _comment(comment, managed=managed) if comment else EntrySource()
     if source.until and not managed:
         raise ValueError("has a last day: until needs mode='managed', which records the entries that it adds")
     if sent and managed:
@@ -299,7 +272,7 @@ def _line(line: object, *, managed: bool) -> tuple[str, Source, str]:
     return text, source, sent
 
 
-def _item(item: Mapping[Any, Any]) -> tuple[str, Source, str]:
+def _item(item: Mapping[Any, Any]) -> tuple[str, EntrySource, str]:
     unknown = sorted(map(str, item.keys() - set(_ITEM_KEYS)))
     if unknown or item.keys().isdisjoint(("entry", "comment")):
         problem = f"{unknown[0]} is not known" if unknown else "entry is missing"
@@ -309,54 +282,51 @@ def _item(item: Mapping[Any, Any]) -> tuple[str, Source, str]:
         if not isinstance(value, str) or len(value.splitlines()) > 1:
             raise ValueError(f"cannot be read: {name} is not a text of one line")
     until = item.get("until")
-    source = Source(texts["owner"], None if until is None else _day(str(until)), texts["reason"])
+    source = EntrySource(texts["owner"], None if until is None else _day(str(until)), texts["reason"])
     return entry_of(item.get("entry", "")), source, texts["comment"]
 
 
-def _comment(comment: str, *, managed: bool) -> Source:
+def _comment(comment: str, *, managed: bool) -> EntrySource:
     settings: dict[str, str] = {}
     rest = []
     # Each part is searched a fixed number of times, however many blanks it has.
     for part in _SEPARATOR.split(" ".join(comment.split())):
-        name, is_setting, value = (piece.strip() for piece in part.partition("="))
-        key = name.lower() if is_setting and _WORD.fullmatch(name) else ""
-        if managed and _UNTIL_IN_WORDS.search(value if key else part):
+        key, is_setting, value = (piece.strip() for piece in part.partition("="))
+        is_setting = is_setting and key.lower() in _KEYS
+        if managed and _LIKE_A_LAST_DAY.search(value if is_setting else part):
             raise ValueError(f"has a last day that cannot be read; allowed: {_DAY_ALLOWED}, after a comma")
-        if key in _KEYS:
-            if key in settings:
-                raise ValueError(f"has {key}= twice")
-            settings[key] = value
-        elif key and managed and (near := "until" if _LOOKS_LIKE_UNTIL.search(key) else nearest(key, _KEYS)):
-            raise ValueError(f"has {key}=, which is not known; did you mean {near}=?")
+        if is_setting and key.lower() in settings:
+            raise ValueError(f"has {key}= twice")
+        if is_setting:
+            settings[key.lower()] = value
         elif part.strip():
             rest.append(part.strip())
     until = _day(settings["until"]) if "until" in settings else None
-    return Source(settings.get("owner", ""), until, ", ".join(rest))
+    return EntrySource(settings.get("owner", ""), until, ", ".join(rest))
 
 
 def _day(text: str) -> date:
     try:
-        if _DAY.fullmatch(text):
-            return date.fromisoformat(text)
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
-        pass
-    raise ValueError(f"has the last day {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}")
+        raise ValueError(f"has the last day {text!r}, which cannot be read; allowed: {_DAY_ALLOWED}") from None
 
 
 def _host_name(text: str) -> str | None:
     """Return a host name in A-labels and lower case; None if the text is not a host name."""
-    try:
-        name = idna.encode(text.removesuffix("."), uts46=True).decode() if not text.isascii() else text.lower()
-    except idna.IDNAError:
-        return None
-    labels = name.removesuffix(".").split(".")
+    name = "" if ":" in text or "/" in text else domain_key(text)
+    labels = name.split(".")
     is_name = len(name) < 254 and all(map(_LABEL.fullmatch, labels)) and not _NUMERIC.fullmatch(labels[-1])
-    return ".".join(labels) if is_name else None
+    return name if is_name else None
 
 
-def _checked_addresses(result: Collection[str], parse: Callable[[str], Entries]) -> Entries:
+def _addresses(result: object) -> Entries:
+    """Return the addresses of a host name as entries, or raise why there are none."""
+    if not isinstance(result, (list, tuple)) or not result:
+        raise ValueError(f"does not resolve: {result or 'no address'}")
     if len(set(result)) > MAX_ANSWERS:
         raise ValueError(f"resolves to {len(set(result)):,} addresses; allowed: at most {MAX_ANSWERS}")
+    parse = Addresses().parser("reject")
     addresses: list[str] = []
     for address in sorted(set(result)):
         try:

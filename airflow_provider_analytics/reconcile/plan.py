@@ -8,29 +8,46 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from airflow_provider_analytics.api.domains import domain_key
-from airflow_provider_analytics.api.fields import (
-    LINE_FIELDS,
-    PASSWORD_FROM,
-    Privacy,
-    count_entries,
-    normalise,
-    raw_lines,
-)
+from airflow_provider_analytics.api.fields import LINE_FIELDS, PASSWORD_FROM, Privacy, count_entries
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.readable import readable
+from airflow_provider_analytics.readable import first_of, readable
 
 Action = Literal["create", "update", "delete"]
 
 _MAX_CHARACTERS = 120
-#: Maximum number of list entries in one line.
-_MAX_ENTRIES = 3
-#: Order of changes in the output: deletions and pages that become public come first.
-_OUTPUT_ORDER = ("delete", "open", "create", "update")
+#: Maximum number of effects in the summary of a change.
+_MAX_EFFECTS = 3
+
+
+class Effect(NamedTuple):
+    """What happens to a field or to a website; equal for websites with the same effect.
+
+    :param field: name of the field; empty for the website.
+    :param verb: ``add``, ``remove`` or ``comments only`` for a list; ``create`` or ``delete`` for a website; otherwise
+        empty.
+    :param value: the entry, or the new value.
+    :param before: the current value of a field that is no list; None if it is unknown.
+    """
+
+    field: str
+    verb: str
+    value: Any = None
+    before: Any = None
+
+    def text(self, show: Callable[[str], str] = str) -> str:
+        """Return the effect as text of bounded length, without the field.
+
+        :param show: formats a value, which may come from the service.
+        """
+        before = f"{show(short(self.before))} →" if self.before is not None else ""
+        value = show(short(self.value)) if self.value is not None else ""
+        return " ".join(filter(None, (self.verb, before, value)))
 
 
 @dataclass(frozen=True)
@@ -95,10 +112,7 @@ class Change:
     @property
     def settings(self) -> dict[str, Any]:
         """Values to send, by field name."""
-        return {
-            change.field: list(change.after) if isinstance(change.after, tuple) else change.after
-            for change in self.fields
-        }
+        return {change.field: _listed(change.after) for change in self.fields}
 
     @property
     def opens(self) -> bool:
@@ -106,23 +120,24 @@ class Change:
         return self.action != "delete" and any(change.opens for change in self.fields)
 
     @property
-    def summary(self) -> str:
-        """The change as one line of bounded length."""
-        return ": ".join(filter(None, (f"{self.action} {self.website}", self.what)))
+    def effects(self) -> Iterator[Effect]:
+        """What happens to the website and to its fields."""
+        if self.action != "update":
+            yield Effect("", self.action)
+        for one in self.fields if self.action != "delete" else ():
+            if one.field not in LINE_FIELDS:
+                yield Effect(one.field, "", one.after, one.before)
+                continue
+            yield from (Effect(one.field, "add", entry) for entry in one.added)
+            yield from (Effect(one.field, "remove", entry) for entry in one.removed)
+            if not one.added and not one.removed:
+                yield Effect(one.field, "comments only")
 
     @property
-    def what(self) -> str:
-        """The changed fields as text of bounded length; empty for a deletion."""
-        parts = []
-        for change in self.fields if self.action != "delete" else ():
-            if change.field in LINE_FIELDS:
-                found = [*_signed("+", change.added), *_signed("-", change.removed)]
-                parts.append(" ".join([change.field, *(found or ["comments only"])]))
-            elif self.action == "create" or change.field == "password_from":
-                parts.append(f"{change.field} {short(change.after)}")
-            else:
-                parts.append(f"{change.field} {short(change.before)} -> {short(change.after)}")
-        return ", ".join(parts)
+    def summary(self) -> str:
+        """The change as one line of bounded length."""
+        effects = [f"{effect.field} {effect.text()}" for effect in self.effects if effect.field]
+        return f"{self.action} {self.website}" + (f": {first_of(effects, _MAX_EFFECTS)}" if effects else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-safe values, for :meth:`from_dict`."""
@@ -150,8 +165,6 @@ class Plan:
 
     :param changes: the changes, sorted by domain.
     :param websites: number of websites compared, including unchanged ones.
-    :param entries: list field to the total number of distinct entries on each compared website that is not deleted.
-    :param closed: number of compared websites that are not deleted and whose record does not have a public page.
     :param protected: websites that are not in the file and are not deleted, and why.
     :param warnings: further information for the approver, one sentence each.
     :param scope: what the plan is bound to, such as service, account and settings; part of the digest.
@@ -161,8 +174,6 @@ class Plan:
 
     changes: tuple[Change, ...]
     websites: int = field(default=0, compare=False)
-    entries: Mapping[str, int] = field(default_factory=dict, compare=False)
-    closed: int = field(default=0, compare=False)
     protected: tuple[str, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     scope: Mapping[str, Any] = field(default_factory=dict)
@@ -171,29 +182,6 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changes", tuple(sorted(self.changes, key=_order)))
-
-    @classmethod
-    def of(
-        cls,
-        changes: Iterable[Change],
-        compared: Iterable[Mapping[str, Any]],
-        protected: Iterable[str] = (),
-        scope: Mapping[str, Any] | None = None,
-        warnings: Iterable[str] = (),
-    ) -> Plan:
-        """Return the plan of these changes, with the counts of the compared records."""
-        changes = tuple(changes)
-        deleted = {change.website_id for change in changes if change.action == "delete"}
-        websites = closed = 0
-        entries = dict.fromkeys(LINE_FIELDS, 0)
-        for record in compared:
-            websites += 1
-            if str(record["id"]) in deleted:  # its entries would hide losses on the other websites
-                continue
-            closed += normalise("privacy", record.get("privacy")) != Privacy.PUBLIC.label
-            for name in LINE_FIELDS:
-                entries[name] += count_entries(name, raw_lines(name, record.get(name)))
-        return cls(changes, websites, entries, closed, tuple(protected), tuple(warnings), scope or {})
 
     @property
     def digest(self) -> str:
@@ -212,46 +200,13 @@ class Plan:
         return found
 
     @property
-    def opened(self) -> tuple[Change, ...]:
+    def opened(self) -> list[Change]:
         """The changes by which a statistics page becomes public."""
-        return tuple(change for change in self.changes if change.opens)
-
-    @property
-    def shown(self) -> list[Change]:
-        """The changes in output order: deletions and pages that become public come first."""
-        return sorted(self.changes, key=lambda change: _OUTPUT_ORDER.index("open" if change.opens else change.action))
+        return [change for change in self.changes if change.opens]
 
     def count(self, action: Action) -> int:
         """Return the number of changes with this action."""
         return sum(change.action == action for change in self.changes)
-
-    def removed_entries(self, name: str) -> int:
-        """Return the number of entries removed from a list field, not counting deleted websites."""
-        return sum(
-            len(change.removed)
-            for website in self.changes
-            if website.action != "delete"
-            for change in website.fields
-            if change.field == name
-        )
-
-    def added_entries(self, name: str) -> int:
-        """Return the number of entries added to a list field."""
-        return sum(len(change.added) for website in self.changes for change in website.fields if change.field == name)
-
-    def lost_entries(self, name: str) -> list[tuple[Change, int]]:
-        """Return the changes after which a list field has fewer entries, and how many fewer; the worst first.
-
-        Replacing an entry is not a loss. Deleted websites do not count.
-        """
-        lost = [
-            (website, change.fewer)
-            for website in self.changes
-            if website.action != "delete"
-            for change in website.fields
-            if change.field == name
-        ]
-        return sorted(((website, fewer) for website, fewer in lost if fewer > 0), key=lambda item: -item[1])
 
     @property
     def unsafe(self) -> str | None:
@@ -263,13 +218,13 @@ class Plan:
         if self.findings:
             raise GuardError(self.unsafe or "", "Nothing was sent.", ", ".join(self.findings))
 
-    def to_dict(self, limit: int | None = None) -> dict[str, Any]:
-        """Return the plan as JSON-safe values.
+    def report(self, limit: int) -> dict[str, Any]:
+        """Return what the plan does, as JSON-safe values of bounded size.
 
-        :param limit: maximum number of changes, one line each, so that the size is bounded. None includes all changes
-            in full, for :meth:`from_dict`.
+        :param limit: maximum number of changes, one line each. Deletions and pages that become public come first.
         """
-        shown = self.changes if limit is None else self.shown[:limit]
+        shown = sorted(self.changes, key=lambda change: (change.action != "delete", not change.opens))[:limit]
+        fields = [one for change in self.changes if change.action != "delete" for one in change.fields]
         return {
             "digest": self.digest,
             "scope": dict(self.scope),
@@ -282,31 +237,35 @@ class Plan:
             "deletes": self.count("delete"),
             "opened": len(self.opened),
             "protected": len(self.protected),
-            "entries_added": sum(self.added_entries(name) for name in LINE_FIELDS),
-            "entries_removed": sum(self.removed_entries(name) for name in LINE_FIELDS),
-            "changes": [change.to_dict() if limit is None else change.summary for change in shown],
+            "entries_added": sum(len(one.added) for one in fields),
+            "entries_removed": sum(len(one.removed) for one in fields),
+            "changes": [change.summary for change in shown],
             "changes_left_out": len(self.changes) - len(shown),
         }
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON-safe values, for :meth:`from_dict`."""
+        changes = [change.to_dict() for change in self.changes]
+        return {"digest": self.digest, "scope": dict(self.scope), "accept": list(self.accept), "changes": changes}
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """Return the plan from the result of :meth:`to_dict`, without the counts that guards need.
+        """Return the plan from the result of :meth:`to_dict`.
 
         :raises ValueError: if ``data`` is not a complete plan, or was edited.
         """
         try:
             changes = tuple(Change.from_dict(change) for change in data["changes"])
-            plan = cls(changes, data["websites"], scope=data["scope"], accept=tuple(data["accept"]))
-            digest = data["digest"]
-            found = plan.digest
+            plan = cls(changes, scope=data["scope"], accept=tuple(data["accept"]))
+            is_as_written = plan.digest == data["digest"]
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"this is not a complete plan: {error!r}. Plan again") from error
-        if found != digest:
-            raise ValueError(f"the plan was edited: its digest is {found}, recorded is {digest}. Plan again")
+        if not is_as_written:
+            raise ValueError(f"the plan was edited: its digest is {plan.digest}, not {data['digest']}. Plan again")
         return plan
 
 
-def website_of(record: Mapping[str, Any]) -> tuple[str, str]:
+def website_of(record: Record) -> tuple[str, str]:
     """Return the domain (empty if missing) and the id of a record."""
     return str(record.get("domain") or ""), str(record["id"])
 
@@ -316,12 +275,6 @@ def website_name(domain: str, website_id: str | None) -> str:
     if not website_id:
         return readable(domain)
     return f"{readable(domain)} (id {website_id})" if domain else f"id {website_id}"
-
-
-def _signed(sign: str, entries: tuple[str, ...]) -> list[str]:
-    """Return the first added or removed entries of a list, as text with a sign."""
-    more = f", and {len(entries) - _MAX_ENTRIES:,} more" if len(entries) > _MAX_ENTRIES else ""
-    return [f"{sign} {', '.join(map(short, entries[:_MAX_ENTRIES]))}{more}"] if entries else []
 
 
 def _order(change: Change) -> tuple[str, str, str]:
@@ -350,4 +303,4 @@ def _tupled(value: Any) -> Any:
 
 def short(value: Any) -> str:
     """Return a value as readable text of bounded length."""
-    return readable("not shown" if value is None else str(value), _MAX_CHARACTERS)
+    return readable(str(value), _MAX_CHARACTERS)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from airflow_provider_analytics.api.verification import Comparison, Differences, Expected
-from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, NotAppliedError
+from airflow_provider_analytics.api.verification import Comparison, Differences, Expected, Record
+from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, NotAppliedError, StoppedError
+from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.plan import Change
 
 #: Why a website is not tried, if the work ended before.
 NOT_SENT = "Not tried: the work ended before its turn."
-#: Maximum number of websites with unexpected changes in a result.
-_MAX_NAMED = 20
+#: Maximum number of websites with unexpected changes in a result, and of websites in the error of a stop.
+_MAX_NAMED, _MAX_IN_A_STOP = 20, 10
+
+log = logging.getLogger(__name__)
 
 
 class State(StrEnum):
@@ -34,7 +37,7 @@ class State(StrEnum):
     NOT_TRIED = "not tried"
 
 
-@dataclass
+@dataclass(eq=False)
 class Result:
     """The result of one website. Its state is correct at any time: it is *unclear* while a write is under way.
 
@@ -45,10 +48,8 @@ class Result:
     :param unconfirmed: a change that failed, but may have been applied.
     :param may_repeat: whether that change is a create that was refused, and may be sent again once it is known that the
         website does not exist.
-    :param before: its record immediately before the first update; None if it was not updated.
     :param expected: the expected record; None if nothing was sent.
-    :param record: the record that was read last.
-    :param comparison: the record compared with the expected one; None if it was not read back.
+    :param comparison: the record that was read last, compared with the expected one; None if it was not read back.
     :param is_contradicted: whether the service returned something else than what was sent.
     :param is_doubted: whether values were lost, and it is not known whether the service or someone else lost them.
     """
@@ -59,9 +60,7 @@ class Result:
     sent: list[Change] = field(default_factory=list)
     unconfirmed: Change | None = None
     may_repeat: bool = False
-    before: Mapping[str, Any] | None = None
     expected: Expected | None = None
-    record: Mapping[str, Any] | None = None
     comparison: Comparison | None = None
     is_contradicted: bool = False
     is_doubted: bool = False
@@ -86,6 +85,11 @@ class Result:
         return self.last.website_id
 
     @property
+    def before(self) -> Record:
+        """Its record immediately before the first update; empty for a new website."""
+        return self.expected.before if self.expected and self.planned.action == "update" else {}
+
+    @property
     def unverified(self) -> tuple[str, ...]:
         """Sent fields that were not read back, or that the record does not contain."""
         if self.comparison is None:
@@ -98,9 +102,24 @@ class Result:
         return self.comparison.unexpected if self.comparison else {}
 
     @property
+    def lost(self) -> Record:
+        """Unexpected changes that services cause: field to the value before."""
+        return self.comparison.lost if self.comparison else {}
+
+    @property
+    def differences(self) -> str:
+        """What is not as expected, as text."""
+        return describe({**self.comparison.not_applied, **self.unexpected}) if self.comparison else ""
+
+    @property
     def is_good(self) -> bool:
         """Whether the website is as desired, in all fields that its record contains."""
         return self.state in (State.UNCHANGED, State.APPLIED)
+
+
+def describe(differences: Differences) -> str:
+    """Return differences as text."""
+    return "; ".join(f"{name} {how}" for name, how in differences.items())
 
 
 @dataclass(frozen=True)
@@ -137,8 +156,7 @@ class Outcome:
         After a stop, websites that were not tried do not count as failed.
         """
         is_stopped = self.interrupted is not None and not isinstance(self.interrupted, AuthenticationError)
-        spared = State.NOT_TRIED if is_stopped else None
-        failed = [one for one in self.results if not one.is_good and one.state is not spared]
+        failed = [one for one in self.results if not one.is_good and not (is_stopped and one.state is State.NOT_TRIED)]
         return {**self.unread, **{one.website: one.why for one in failed}}
 
     @property
@@ -149,17 +167,34 @@ class Outcome:
     @property
     def unexpected_changes(self) -> list[str]:
         """Changed websites on which others changed something during the run, with a phrase each; at most twenty."""
-        return [
-            f"{one.website}: {'; '.join(f'{name} {how}' for name, how in one.unexpected.items())}"
-            for one in self.results
-            if one.unexpected and one.is_good
-        ][:_MAX_NAMED]
+        changed = [one for one in self.results if one.unexpected and one.is_good]
+        return [f"{one.website}: {describe(one.unexpected)}" for one in changed[:_MAX_NAMED]]
 
     @property
     def is_verified(self) -> bool:
         """Whether all planned changes were applied and verified, and nothing else changed."""
-        incomplete = self.failures or self.unverified or self.unexpected_changes
-        return not incomplete and self.interrupted is None
+        return not (self.failures or self.unverified or self.unexpected_changes or self.interrupted)
+
+    def raise_interruption(self) -> None:
+        """Raise the exception that ended the work, with what was done.
+
+        :raises StoppedError: if the task was stopped before all was done and verified.
+        """
+        if self.interrupted is None:
+            return
+        unclear = self.states[State.UNCLEAR]
+        changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in self.results)
+        also = f", {unclear:,} may have been" if unclear else ""
+        summary = f"Stopped: {changed:,} of {len(self.results):,} websites changed{also}"
+        failed = [f"{website}: {why.rstrip('.')}" for website, why in self.failures.items()]
+        summary += f". Not as expected: {first_of(failed, _MAX_IN_A_STOP, '; ')}" if failed else ""
+        log.warning("%s", summary)
+        if isinstance(self.interrupted, StoppedError):
+            raise StoppedError(f"{summary}.", "The next try does the rest.") from None
+        if isinstance(self.interrupted, AuthenticationError):
+            self.interrupted.so_far = f"{summary}."
+        # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
+        raise self.interrupted from None
 
     def raise_failures(self) -> None:
         """Raise an error if any website is not as desired.
@@ -169,10 +204,9 @@ class Outcome:
         """
         if self.unfaithful is not None:
             raise self.unfaithful
-        failures = self.failures
-        if failures:
+        if self.failures:
             failed = [one for one in self.results if not one.is_good]
             is_refused = not self.unread and all(one.state is State.REFUSED for one in failed)
             # A retry would find nothing to do, and hide what was lost.
             permanent = is_refused or any(one.is_doubted for one in failed)
-            raise BulkError(failures, self.applied, self.states[State.NOT_TRIED], permanent)
+            raise BulkError(self.failures, self.applied, self.states[State.NOT_TRIED], permanent)

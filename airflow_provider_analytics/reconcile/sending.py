@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
-from airflow_provider_analytics.api.client import other_domain
+from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_taken, other_domain
 from airflow_provider_analytics.api.domains import same_domain
-from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM, normalise
+from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM
 from airflow_provider_analytics.api.transport import may_have_been_applied
-from airflow_provider_analytics.api.verification import Expected
+from airflow_provider_analytics.api.verification import Expected, Record
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -21,46 +21,34 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
-from airflow_provider_analytics.reconcile.plan import Change, FieldChange, website_of
+from airflow_provider_analytics.reconcile.desired import deletion
+from airflow_provider_analytics.reconcile.plan import Change
 from airflow_provider_analytics.reconcile.results import NOT_SENT, Result, State
-from airflow_provider_analytics.reconcile.websites import Websites
 from airflow_provider_analytics.reconcile.workers import reason
-
-#: Computes the change of a website from its record; None if there is nothing to change.
-ChangeOf = Callable[[Mapping[str, Any]], Change | None]
 
 log = logging.getLogger(__name__)
 
 _UNDER_WAY = "Stopped while its change was under way: it may have been applied."
 
 
-class Recorder(Protocol):
-    """Records changes while they are made; called from several threads."""
-
-    def sent(self, change: Change) -> None:
-        """Note a change that was sent and not refused; a create has the id of the new website."""
-
-
+@dataclass(frozen=True)
 class Sender:
-    """Sends single changes, each computed from a record that is fetched immediately before."""
+    """Sends single changes, each computed from a record that is fetched immediately before.
 
-    def __init__(
-        self,
-        websites: Websites,
-        change_of: ChangeOf,
-        passwords: Mapping[str, str],
-        recorder: Recorder,
-        shared: frozenset[str],
-        *,
-        ignore_gone: bool,
-    ) -> None:
-        self._client = websites.client
-        self._change_of = change_of
-        self._passwords = passwords
-        self._recorder = recorder
-        self._shared = shared
-        self._ignore_gone = ignore_gone
+    :param change_of: computes the change of a website from its record; None if there is nothing to change.
+    :param record: records a change that was sent and not refused, a create with the id of the new website; called from
+        several threads.
+    :param shared: list fields in which entries of others stay.
+    :param passwords: ``password_from`` reference to password.
+    :param ignore_gone: do not count a website that no longer exists as a failure.
+    """
+
+    client: AnalyticsClient
+    change_of: Callable[[Record], Change | None]
+    record: Callable[[Change], None]
+    shared: frozenset[str] = frozenset()
+    passwords: Mapping[str, str] = field(default_factory=dict)
+    ignore_gone: bool = False
 
     def note(self, result: Result, change: Change) -> None:
         """Note a change that was sent and not refused; it is not read again yet."""
@@ -68,16 +56,17 @@ class Sender:
         result.comparison = None
         result.is_contradicted = False
         result.sent.append(change)
-        self._recorder.sent(change)
+        self.record(change)
 
-    def still_wanted(self, record: Mapping[str, Any]) -> dict[str, str]:
+    def still_wanted(self, record: Record) -> dict[str, str]:
         """Return what a record needs again: field to a phrase. Another process may have changed what was as wanted."""
         try:
-            change = self._change_of(record)
+            change = self.change_of(record)
         except ValueError:  # the change is not approved, or the lists cannot be read any more
             return {}
-        sent = self._settings(change) if change else {}
-        return Expected(record, sent, shared=self._shared).compare(record).not_applied
+        return (
+            Expected(record, self._settings(change), shared=self.shared).compare(record).not_applied if change else {}
+        )
 
     def send(self, result: Result) -> None:
         """Send the change of a website, and set its result."""
@@ -98,8 +87,11 @@ class Sender:
         except StorageError:  # the change was sent, and cannot be recorded
             raise
         except (AnalyticsError, ValueError) as error:
-            is_refused = isinstance(error, AnalyticsApiError) and error.status in (403, 422) and not error.is_blocked
-            state = State.REFUSED if is_refused else State.UNCLEAR if result.unconfirmed else State.FAILED
+            state = State.UNCLEAR if result.unconfirmed else State.FAILED
+            if isinstance(error, AnalyticsApiError) and error.status in (403, 422) and not error.is_blocked:
+                # Another process may have created the website: the next try finds it.
+                is_taken = result.website_id is None and may_mean_taken(error)
+                state = State.FAILED if is_taken else State.REFUSED
             result.set(state, self._missing(result) + reason(error))
             raise
 
@@ -119,7 +111,7 @@ class Sender:
         result.unconfirmed = None
         result.set(State.UNCLEAR, _UNDER_WAY)
         try:
-            created = self._client.send_create(change.domain, at_once)
+            created = self.client.send_create(change.domain, at_once)
         except AmbiguousWriteError as error:
             result.unconfirmed = change
             # Of other requests, a part may still be under way.
@@ -136,24 +128,21 @@ class Sender:
             result.is_contradicted = True
             raise other_domain(change.domain, created)
         if later:
-            self._client.until_found(lambda: self._update(result))
+            self.client.until_found(lambda: self._update(result))
 
     def _update(self, result: Result) -> None:
-        website_id = str(result.website_id)
         computed: Change | None = None
         lost: list[Change] = []
 
-        def compute(record: dict[str, Any]) -> Mapping[str, Any] | None:
+        def compute(record: Record) -> Record | None:
             nonlocal computed
-            self._check_domain(result.planned, record, "not changed")
-            computed = self._change_of(record)
+            _check_domain(result.planned, record, "not changed")
+            computed = self.change_of(record)
             if computed is None:
-                result.record = record
                 return None
             settings = self._settings(computed)
-            expected = Expected(record, settings, result.planned.domain, shared=self._shared)
+            expected = Expected(record, settings, result.planned.domain, shared=self.shared)
             result.expected = expected.following(result.expected)
-            result.before = result.before or record
             result.set(State.UNCLEAR, _UNDER_WAY)
             return settings
 
@@ -162,9 +151,9 @@ class Sender:
                 lost.append(computed)
 
         try:
-            self._client.change_website(website_id, compute, may_be_applied)
+            self.client.change_website(str(result.website_id), compute, may_be_applied)
         except NotFoundError:
-            if not self._ignore_gone or not self._is_gone(website_id):
+            if not self.ignore_gone or not self._is_gone(str(result.website_id)):
                 raise
             log.info("Not changed: website %s does not exist any more.", result.website)
             computed = None
@@ -179,21 +168,17 @@ class Sender:
 
     def _is_gone(self, website_id: str) -> bool:
         """Return whether a website is gone after a "not found" response: a single response may be wrong."""
-        self._client.get_account()  # with a wrong base URL, everything is "not found"
-        return self._client.is_gone(website_id)
+        self.client.get_account()  # with a wrong base URL, everything is "not found"
+        return self.client.is_gone(website_id)
 
     def _delete(self, result: Result) -> None:
         website_id = str(result.website_id)
         try:
-            record = self._client.get_website(website_id)
-            self._check_domain(result.planned, record, "not deleted")
-            # Record the website as it is now, not as it was when the plan was made.
-            fields = tuple(
-                FieldChange(name, normalise(name, record[name]), None) for name in SETTABLE_FIELDS if name in record
-            )
+            record = self.client.get_website(website_id)
+            _check_domain(result.planned, record, "not deleted")
             result.set(State.UNCLEAR, _UNDER_WAY)
             try:
-                self._client.send_delete(website_id)
+                self.client.send_delete(website_id)
             except AnalyticsError as error:
                 result.unconfirmed = result.planned if may_have_been_applied(error) else None
                 raise
@@ -202,15 +187,17 @@ class Sender:
                 raise
             result.set(State.UNCHANGED)
             return
-        self.note(result, replace(result.planned, fields=fields))
-
-    def _check_domain(self, planned: Change, record: Mapping[str, Any], verb: str) -> None:
-        """Raise :class:`ValueError` if the id in the plan no longer belongs to the domain in the plan."""
-        domain = record.get("domain")
-        if planned.domain and isinstance(domain, str) and not same_domain(domain, planned.domain):
-            raise ValueError(f"{verb}: id {website_of(record)[1]} now belongs to {domain!r}")
+        # Record the website as it is now, not as it was when the plan was made.
+        self.note(result, replace(result.planned, fields=deletion(record).fields))
 
     def _settings(self, change: Change) -> dict[str, Any]:
         settings = change.settings
         reference = settings.pop(PASSWORD_FROM, None)
-        return {**settings, "password": self._passwords[reference]} if reference else settings
+        return {**settings, "password": self.passwords[reference]} if reference else settings
+
+
+def _check_domain(planned: Change, record: Record, verb: str) -> None:
+    """Raise :class:`ValueError` if the id in the plan no longer belongs to the domain in the plan."""
+    domain = record.get("domain")
+    if planned.domain and isinstance(domain, str) and not same_domain(domain, planned.domain):
+        raise ValueError(f"{verb}: id {record['id']} now belongs to {domain!r}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.domains import domain_key, spellings
+from airflow_provider_analytics.api.domains import spellings
 from airflow_provider_analytics.api.listing import requests_of_a_list
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.exceptions import NotFoundError
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
-from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Progress, each, reason
+from airflow_provider_analytics.reconcile.workers import NOT_TRIED, Breaker, each, reason
 
 log = logging.getLogger(__name__)
 
@@ -21,42 +21,33 @@ log = logging.getLogger(__name__)
 class Read:
     """Websites that were read one by one, or with the list.
 
-    :param found: website id to current record, without websites that no longer exist.
-    :param failures: website id to why it cannot be read.
+    :param found: id, or selector, to current record, without websites that no longer exist.
+    :param failures: id, or selector, to why it cannot be read.
     :param listed: the complete list, if it was read.
     """
 
-    found: Mapping[str, Mapping[str, Any]]
+    found: Mapping[str, Record]
     failures: Mapping[str, str] = field(default_factory=dict)
-    listed: Sequence[Mapping[str, Any]] | None = None
+    listed: Sequence[Record] | None = None
 
 
+@dataclass(frozen=True)
 class Websites:
-    """The listed websites of the service; reads some of them again with the fewest requests.
+    """The listed websites of the service.
 
     :param records: the complete list, or the requested part.
     :param complete: whether this is the list of all websites.
     """
 
-    def __init__(self, client: AnalyticsClient, records: Sequence[Mapping[str, Any]], *, complete: bool) -> None:
-        self.client = client
-        self.records = records
-        self.complete = complete
+    client: AnalyticsClient
+    records: Sequence[Record]
+    complete: bool
 
     @property
     def newest(self) -> str | None:
         """Id of the newest listed website; None if the list is empty."""
         numbers = [website_id for record in self.records if (website_id := str(record["id"])).isdecimal()]
         return max(numbers, key=int, default=None)
-
-    def with_fields(
-        self,
-        records: Sequence[Mapping[str, Any]],
-        fields: Collection[str],
-        doubts: Callable[[Mapping[str, Any]], bool] | None = None,
-    ) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
-        """Return these records with all of ``fields``, and failures by website; see :func:`complete_records`."""
-        return complete_records(self.client, records, fields, doubts)
 
     def read_again(self, ids: Sequence[str], fields: Collection[str], *, one_by_one: bool = False) -> Read:
         """Return current records of these websites.
@@ -68,25 +59,28 @@ class Websites:
         """
         rows_show = all(name in record for record in self.records for name in fields)
         if not one_by_one and self.complete and rows_show and len(ids) > requests_of_a_list(len(self.records)):
-            wanted = set(ids)
             listed = self.client.list_websites()
-            return Read({str(one["id"]): one for one in listed if str(one["id"]) in wanted}, listed=listed)
-        read = show_each(self.client, ids, "Checking")
+            by_id = {str(record["id"]): record for record in listed}
+            return Read({one: by_id[one] for one in ids if one in by_id}, listed=listed)
+        read = _show_each(self.client, ids, "Checking", self.client.get_website)
         if len(read.found) + len(read.failures) < len(ids):
             self.client.get_account()  # with a wrong base URL, everything is "not found"
         return read
 
 
-def show_each(client: AnalyticsClient, ids: Sequence[str], verb: str) -> Read:
-    """Read websites one by one, and return their records."""
+def _show_each(client: AnalyticsClient, ids: Sequence[str], verb: str, show: Callable[[str], Record | None]) -> Read:
+    """Read websites one by one.
 
-    def work(website_id: str) -> Mapping[str, Any] | None:
+    :param show: returns the record of an id or selector; None, or :class:`NotFoundError`, if there is none.
+    """
+
+    def work(website_id: str) -> Record | None:
         try:
-            return client.get_website(website_id)
+            return show(website_id)
         except NotFoundError:
             return None
 
-    done = list(each(client, ids, work, progress=Progress(len(ids), verb)))
+    done = list(each(client, ids, work, verb, Breaker()))
     failures = {one.item: reason(one.error) for one in done if one.error}
     failures |= dict.fromkeys(set(ids) - {one.item for one in done}, NOT_TRIED)
     return Read({one.item: one.result for one in done if one.result is not None}, failures)
@@ -101,7 +95,7 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> W
     :param selectors: ids and domains, no globs; None for all websites.
     :raises IncompleteListError: if the list cannot be proven complete.
     """
-    listed: Sequence[Mapping[str, Any]] | None = None
+    listed: Sequence[Record] | None = None
     if selectors is not None:
         selectors = list(dict.fromkeys(selectors))
         requests = sum(1 if _is_an_id(one) else len(spellings(one)) + 1 for one in selectors)
@@ -111,31 +105,22 @@ def read_websites(client: AnalyticsClient, selectors: Sequence[str] | None) -> W
             found = _look_up(client, selectors)
             if found is not None:
                 return Websites(client, found, complete=False)
-    if listed is None:
-        listed = client.list_websites()
-    return Websites(client, listed, complete=True)
+    return Websites(client, client.list_websites() if listed is None else listed, complete=True)
 
 
-def _look_up(client: AnalyticsClient, selectors: Sequence[str]) -> list[Mapping[str, Any]] | None:
+def _look_up(client: AnalyticsClient, selectors: Sequence[str]) -> list[Record] | None:
     """Return the websites of ids and domains; None if the complete list is needed to find them."""
-    unknown: list[str] = []
 
-    def work(selector: str) -> list[Mapping[str, Any]]:
-        if not _is_an_id(selector):
-            found = client.search_website(selector)
-            if found is None:
-                unknown.append(selector)
-            return [found] if found else []
-        found = client.website_or_none(selector)
-        return [found] if found else []
+    def show(selector: str) -> Record | None:
+        return client.website_or_none(selector) if _is_an_id(selector) else client.search_website(selector)
 
-    looked_up = list(each(client, selectors, work, progress=Progress(len(selectors), "Looking up")))
-    if unknown or len(looked_up) < len(selectors) or any(one.error for one in looked_up):
+    read = _show_each(client, selectors, "Looking up", show)
+    missing = [one for one in selectors if one not in read.found]
+    if read.failures or not all(map(_is_an_id, missing)):
         return None
-    found = [record for one in looked_up for record in one.result or ()]
-    if not all(one.result for one in looked_up):
+    if missing:
         client.get_account()  # with a wrong base URL, everything is "not found"
-    return list({str(record["id"]): record for record in found}.values())
+    return list({str(record["id"]): record for record in read.found.values()}.values())
 
 
 def _is_an_id(selector: str) -> bool:
@@ -143,21 +128,15 @@ def _is_an_id(selector: str) -> bool:
 
 
 def complete_records(
-    client: AnalyticsClient,
-    records: Sequence[Mapping[str, Any]],
-    fields: Collection[str],
-    doubts: Callable[[Mapping[str, Any]], bool] | None = None,
-) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
-    """Return the records with all of ``fields``, and failures by website.
+    client: AnalyticsClient, records: Sequence[Record], is_incomplete: Callable[[Record], bool]
+) -> tuple[list[Record], dict[str, str]]:
+    """Return the records with all fields, and failures by website.
 
-    Each website whose record has a missing field is fetched. Websites that were deleted since the list was read, and
-    websites that failed, are left out.
+    Websites that were deleted since the list was read, and websites that failed, are left out.
 
-    :param doubts: returns whether a record may be stale; then the website is fetched, too.
+    :param is_incomplete: returns whether a record has a missing field, or may be stale. Then the website is fetched.
     """
-    incomplete = [
-        record for record in records if any(name not in record for name in fields) or (doubts and doubts(record))
-    ]
+    incomplete = {str(record["id"]): record for record in records if is_incomplete(record)}
     if not incomplete:
         return list(records), {}
     log.info(
@@ -165,27 +144,13 @@ def complete_records(
         f"{len(incomplete):,}",
         f"{len(records):,}",
     )
-
-    def work(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        fetched = client.website_or_none(str(record["id"]))
-        if fetched is None:
-            return None
-        listed, current = website_of(record)[0], website_of(fetched)[0]
-        if listed and current and domain_key(listed) != domain_key(current):
-            raise ValueError(f"its domain is {listed!r} in the list, but {current!r} in its record")
-        return {**record, **fetched}
-
-    progress = Progress(len(incomplete), "Fetching")
-    done = list(each(client, incomplete, work, progress=progress))
-    progress.log()
-    names = {str(record["id"]): website_name(*website_of(record)) for record in incomplete}
-    fetched = {str(one.item["id"]): one for one in done}
-    failures = {names[key]: reason(one.error) for key, one in fetched.items() if one.error}
-    failures |= {name: NOT_TRIED for key, name in names.items() if key not in fetched}
-    completed = [
-        (fetched[str(record["id"])].result if str(record["id"]) in fetched else None)
-        if str(record["id"]) in names
-        else record
-        for record in records
-    ]
-    return [record for record in completed if record is not None], failures
+    read = _show_each(client, list(incomplete), "Fetching", client.website_or_none)
+    completed: list[Record] = []
+    for record in records:
+        fetched = read.found.get(str(record["id"]))
+        if fetched:
+            # The plan is for the domain in the list. Before a change, the domain is checked.
+            completed.append({**record, **fetched, "domain": record.get("domain") or fetched.get("domain")})
+        elif str(record["id"]) not in incomplete:
+            completed.append(record)
+    return completed, {website_name(*website_of(incomplete[one])): why for one, why in read.failures.items()}

@@ -1,35 +1,54 @@
-"""Websites as code: a file as the source of the desired state."""
+"""Websites as code: files as the source of the desired state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from airflow_provider_analytics.api.checks import refused_together
-from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.domains import domain_key, matches, may_become
+from airflow_provider_analytics.api.domains import check_domain, domain_key, matches, may_become
 from airflow_provider_analytics.api.fields import LINE_FIELDS
-from airflow_provider_analytics.reconcile.desired import Desired, Place, Problem
+from airflow_provider_analytics.api.verification import Record
+from airflow_provider_analytics.reconcile.desired import Desired, Wanted
 from airflow_provider_analytics.reconcile.lists import Rows
 from airflow_provider_analytics.reconcile.maintained import Listed
 from airflow_provider_analytics.reconcile.plan import website_name, website_of
-from airflow_provider_analytics.reconcile.websites import Websites
-from airflow_provider_analytics.reconcile.websites_file import WebsitesFile, check_key, problems_error
+from airflow_provider_analytics.reconcile.yaml_values import Problem
 
-_NOWHERE = Place("the websites")
+if TYPE_CHECKING:
+    from airflow_provider_analytics.api.client import AnalyticsClient
+    from airflow_provider_analytics.reconcile.websites import Websites
 
 
-@dataclass(frozen=True)
+def check_key(domain: str) -> None:
+    """Raise :class:`ValueError` if a website of this domain is not allowed in a file."""
+    check_domain(domain)
+    if is_pattern(domain):
+        raise ValueError(f"domain={domain!r} is a pattern in a file; allowed: a domain name without * and ?")
+
+
+def is_pattern(domain: str) -> bool:
+    """Return whether a key of a file is a pattern."""
+    return "*" in domain or "?" in domain
+
+
+@dataclass
 class WebsitesAsCode:
-    """A file, and how to handle websites that are not in it.
+    """The content of one or several files, and how to handle websites that are not in it.
 
-    :param file: the file.
+    :param by_domain: domain key (:func:`domains.domain_key`) to website, with defaults and groups applied.
+    :param modes: list field to its mode (see :func:`desired.reconcile`).
+    :param protected: domains, or patterns, of websites that are never deleted.
+    :param parts: list field to the lists of defaults, groups and websites.
     :param prune: also delete the websites that are not in the file, unless they are protected.
     :param only_missing: only create websites, and leave existing ones unchanged.
     """
 
-    file: WebsitesFile
+    by_domain: dict[str, Wanted] = field(default_factory=dict)
+    modes: Mapping[str, str] = field(default_factory=dict)
+    protected: list[str] = field(default_factory=list)
+    parts: dict[str, list[Listed]] = field(default_factory=dict)
     prune: bool = False
     only_missing: bool = False
 
@@ -38,84 +57,81 @@ class WebsitesAsCode:
             raise refused_together("one of the two", prune=True, only_missing=True)
 
     @property
-    def managed(self) -> Sequence[str]:
-        """List fields that need a table."""
-        return self.file.managed
+    def websites(self) -> list[Wanted]:
+        """The websites, in the order of the files."""
+        return list(self.by_domain.values())
+
+    @property
+    def managed(self) -> list[str]:
+        """List fields that need a table: those that a website sets, in mode ``managed``."""
+        return [name for name, mode in self.modes.items() if mode == "managed" and name in self.parts]
 
     @property
     def scopes(self) -> Rows:
         """List field to domain to the entries of this run; none for a field that is not managed, or not any more."""
         return {
             name: {
-                domain_key(website.domain): website.listed[name].sources
-                for website in self.file.websites
+                key: website.listed[name].sources
+                for key, website in self.by_domain.items()
                 if name in self.managed and name in website.listed
             }
             for name in LINE_FIELDS
         }
 
-    @property
-    def parts(self) -> Mapping[str, Sequence[Listed]]:
-        """List field to the lists of defaults, groups and websites."""
-        return self.file.parts
-
-    @property
-    def fields(self) -> Sequence[str]:
-        """Fields that a record must contain."""
-        return self.file.fields
-
     def read(self, client: AnalyticsClient) -> Websites:
         """Read the complete list."""
+        from airflow_provider_analytics.reconcile.websites import Websites  # slow, and not needed to check files
+
         return Websites(client, client.list_websites(), complete=True)
 
-    def resolve(self, records: Sequence[Mapping[str, Any]], *, again: bool = False) -> Desired:
+    def resolve(self, records: Sequence[Record]) -> Desired:
         """Return the desired state of each website."""
-        by_domain = {domain_key(website.domain): website for website in self.file.websites}
         found: dict[str, list[str]] = {}
-        doomed, spared, nameless = set(), [], []
         for record in records:
             domain, website_id = website_of(record)
-            if not domain:
-                nameless.append(website_id)
-            if domain_key(domain) in by_domain:
-                found.setdefault(domain_key(domain), []).append(website_id)
-                continue
-            why = self._protected(domain) if self.prune else None
-            if why:
-                spared.append(f"{website_name(domain, website_id)}: {why}")
-            elif self.prune:
-                doomed.add(website_id)
-        created = [website for key, website in by_domain.items() if key not in found]
-        others = {domain_key(website_of(record)[0]): record for record in records}
-        problems: list[Problem] = [
-            (
-                by_domain[key].place,
-                f"several websites have the domain {by_domain[key].domain}: ids {', '.join(ids)}. Delete all but one",
-            )
-            for key, ids in found.items()
-            if len(ids) > 1 and not self.only_missing
-        ]
-        for website in created:
-            # A service that drops "www." would create the same website in each run.
-            variants = may_become(website.domain) & others.keys() - by_domain.keys()
-            problems += [(website.place, _seems_to_exist(website.domain, others[key])) for key in sorted(variants)]
-        if created:
-            problems += [
-                (_NOWHERE, f"the record of website {one} has no domain: it may be one that would be created")
-                for one in nameless
-            ]
+            found.setdefault(domain_key(domain), []).append(website_id)
+        created = {key: website for key, website in self.by_domain.items() if key not in found}
+        doomed, spared = set(), []
+        for record in records if self.prune else ():
+            domain, website_id = website_of(record)
+            if domain_key(domain) not in self.by_domain:
+                if why := self._protected(domain):
+                    spared.append(f"{website_name(domain, website_id)}: {why}")
+                else:
+                    doomed.add(website_id)
         names = [website_of(record)[0] for record in records]
-        idle = [one for one in self.file.protected if not any(matches(one, name) for name in names)]
+        idle = [one for one in self.protected if not any(matches(one, name) for name in names)]
         return Desired(
-            problems_error,
-            by_domain={domain_key(one.domain): one for one in created} if self.only_missing else by_domain,
-            created=created,
+            by_domain=created if self.only_missing else self.by_domain,
+            created=list(created.values()),
             doomed=frozenset(doomed),
             spared=spared,
             warnings=[f"{one} is protected, but no website matches it" for one in idle],
-            problems=problems,
-            modes=self.file.modes,
+            problems=list(self._problems(found)),
+            modes=self.modes,
         )
+
+    def _problems(self, found: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+        """Yield why websites cannot be planned.
+
+        :param found: domain key to the ids of its websites.
+        """
+        for key, website in self.by_domain.items():
+            ids = found.get(key, ())
+            if len(ids) > 1 and not self.only_missing:
+                problem = f"several websites have the domain {website.domain}: ids {', '.join(ids)}. Delete all but one"
+                yield website.place, problem
+            if ids:
+                continue
+            # A service that drops "www." would create the same website in each run.
+            for other in sorted(may_become(website.domain) & found.keys() - self.by_domain.keys()):
+                yield (
+                    website.place,
+                    f"{website.domain} does not exist, but {other} (id {found[other][0]}) does: the service may write "
+                    "the domain in this way. Use its spelling; if these are two websites, list both",
+                )
+            for one in found.get("", ()):
+                yield website.place, f"the record of website {one} has no domain: it may be {website.domain}"
 
     def _protected(self, domain: str) -> str | None:
         """Return why a website that is not in the file is not deleted; None if it may be deleted."""
@@ -123,13 +139,5 @@ class WebsitesAsCode:
             check_key(domain)
         except ValueError:
             return "its domain is not allowed in a file"
-        found = next((one for one in self.file.protected if matches(one, domain)), None)
+        found = next((one for one in self.protected if matches(one, domain)), None)
         return f"{found} is protected" if found else None
-
-
-def _seems_to_exist(domain: str, record: Mapping[str, Any]) -> str:
-    shown, website_id = website_of(record)
-    return (
-        f"{domain} does not exist, but {shown} (id {website_id}) does: the service may write the domain in this way. "
-        "Use its spelling; if these are two websites, list both"
-    )

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
 
-from airflow_provider_analytics.api.checks import refused, short_repr
-from airflow_provider_analytics.api.domains import domain_key, matches
+from airflow_provider_analytics.api.checks import short_repr
+from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import Addresses, EntryType, line_key
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM, normalise, raw_lines
+from airflow_provider_analytics.api.verification import Record
 from airflow_provider_analytics.readable import MASK, is_plain, readable
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import website_of
-from airflow_provider_analytics.reconcile.websites_file import check_key
-
-_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-#: Name of the file for websites that are in no group.
-_REST = "websites"
+from airflow_provider_analytics.reconcile.websites_as_code import check_key
 
 
-def export_websites(
-    records: Iterable[Mapping[str, Any]], *, origin: str, restore: bool = False
-) -> tuple[str, list[str]]:
+def export_websites(records: Iterable[Record], *, origin: str, restore: bool = False) -> tuple[str, list[str]]:
     """Return the text of a file that describes the records, and the websites and settings that it omits.
 
     Planned against the same records, the file changes nothing. A list with a line that is not allowed in a file is
@@ -38,9 +32,7 @@ def export_websites(
     :raises ValueError: if several records have the same domain.
     """
     websites: dict[str, dict[str, Any]] = {}
-    passwords: list[str] = []
     left_out: list[str] = []
-    networks = False
     seen: dict[str, str] = {}
     for record in sorted(records, key=lambda record: domain_key(website_of(record)[0])):
         domain, website_id = website_of(record)
@@ -55,19 +47,10 @@ def export_websites(
         except ValueError as error:
             left_out.append(f"id {website_id}: omitted, and never deleted by a plan, {error}")
             continue
-        settings = websites[domain] = {}
-        for field in SETTABLE_FIELDS:
-            lines = raw_lines(field, record.get(field))
-            value = normalise(field, record.get(field)) if lines is None else lines
-            try:
-                settings[field], network, lost = _export_value(field, value, shown=field in record, restore=restore)
-                networks |= network
-                left_out += [f"{domain}: {field}: {line}" for line in lost]
-            except ValueError as error:
-                left_out.append(f"{domain}: {field} omitted, {error}")
-        if settings.get("privacy") == "password":
-            passwords.append(domain)
-    notes = []
+        websites[domain], lost = _settings(record, restore=restore)
+        left_out += [f"{domain}: {one}" for one in lost]
+    passwords = [domain for domain, settings in websites.items() if settings.get("privacy") == "password"]
+    notes = list(left_out)
     if passwords:
         notes.append(
             f"Passwords of {len(passwords):,}: set {PASSWORD_FROM} before they are created again, such as 'defaults: "
@@ -76,9 +59,11 @@ def export_websites(
     head = [
         f"# Websites of {origin}.",
         "# Not included, and not restored by this file: ids, statistics, passwords.",
-        *(f"# {readable(note, None)}" for note in (*left_out, *notes)),
+        *(f"# {readable(note, None)}" for note in notes),
     ]
-    data: dict[str, Any] = {"networks": "send"} if networks else {}
+    addresses = [name for name, one in LINE_FIELDS.items() if isinstance(one, Addresses)]
+    has_networks = any("/" in str(settings.get(name)) for settings in websites.values() for name in addresses)
+    data: dict[str, Any] = {"networks": "send"} if has_networks else {}
     if restore:  # entries that came later go
         data["modes"] = dict.fromkeys(LINE_FIELDS, "replace")
     data["websites"] = websites
@@ -86,63 +71,46 @@ def export_websites(
     return "\n".join(head) + "\n" + body, left_out
 
 
-def export_folder(
-    records: Iterable[Mapping[str, Any]], groups: Mapping[str, Sequence[str]], *, origin: str, restore: bool = False
-) -> tuple[dict[str, str], list[str]]:
-    """Return the text of each file of a folder that describes the records, and what the folder omits.
-
-    :param groups: name of a file without ``.yaml`` to the domains, or patterns, of its websites. The first group that
-        matches gets the website; ``websites.yaml`` gets the websites that no group matches.
-    :param origin: source of the records, for the first line of each file.
-    :raises ValueError: if the groups are not such a mapping, or several records have the same domain.
-    """
-    if not isinstance(groups, Mapping) or not groups:
-        raise refused("groups", groups, "a dict of names of files to lists of domains and patterns")
-    for name, patterns in groups.items():
-        if not isinstance(name, str) or not _GROUP.fullmatch(name) or name == _REST:
-            raise refused("groups", name, f"names of letters, digits, - and _, which become files; not {_REST}")
-        if isinstance(patterns, str) or not all(isinstance(one, str) and one for one in patterns):
-            raise refused(f"groups[{name!r}]", patterns, "a list of domains and patterns such as *.customer.example")
-    parts: dict[str, list[Mapping[str, Any]]] = {name: [] for name in (*groups, _REST)}
-    for record in records:
-        domain = website_of(record)[0]
-        found = (name for name, patterns in groups.items() if any(matches(one, domain) for one in patterns))
-        parts[next(found, _REST)].append(record)
-    texts, left_out = {}, []
-    for name, part in parts.items():
-        texts[f"{name}.yaml"], missing = export_websites(part, origin=origin, restore=restore)
-        left_out += missing
-    return texts, left_out
+def _settings(record: Record, *, restore: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings of a website as written in the file, and what the file omits."""
+    settings: dict[str, Any] = {}
+    left_out: list[str] = []
+    for field in SETTABLE_FIELDS:
+        lines = raw_lines(field, record.get(field)) if field in LINE_FIELDS else None
+        if field not in record:
+            left_out.append(f"{field} omitted, the record does not contain it")
+        elif lines is not None:
+            items, lost = _items(LINE_FIELDS[field], lines)
+            if not lost or (restore and items):
+                settings[field] = items
+                left_out += [f"{field}: {one}" for one in lost]
+            else:
+                problem = f"{len(lost):,} of its {len(lines):,} lines are not usable: {lost[0]}"
+                left_out.append(f"{field} omitted, {problem}")
+        else:
+            value = normalise(field, record[field])
+            try:
+                settings[field] = FIELDS[field].parse(value)
+            except ValueError:
+                left_out.append(f"{field} omitted, its value {short_repr(value)} is not documented")
+    return settings, left_out
 
 
-def _export_value(field: str, value: Any, *, shown: bool, restore: bool) -> tuple[Any, bool, list[str]]:
-    """Return a value as written in the file, whether it contains a network, and the lines that the file omits."""
-    if not shown:
-        raise ValueError("the record does not contain it")
-    if field not in LINE_FIELDS:
-        try:
-            return FIELDS[field].parse(value), False, []
-        except ValueError:
-            raise ValueError(f"its value {short_repr(value)} is not documented") from None
-    if not isinstance(value, tuple):
-        raise ValueError("its value is not a list")
-    entry_type = LINE_FIELDS[field]
-    items: dict[tuple[str, int], Any] = {}
-    networks = False
+def _items(entry_type: EntryType, lines: Iterable[str]) -> tuple[list[Any], list[str]]:
+    """Return the lines of a list as written in the file, and those that the file omits."""
+    items: dict[str | int, Any] = {}
     lost = []
-    for number, line in enumerate(value, start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             entry = _entry(entry_type, line)
-            comment = line_key(line, entry_type.key)[1].removeprefix("#").strip()
-            if entry or comment:
-                named = {"entry": entry} if entry else {}
-                items.setdefault((entry, 0 if entry else number), {**named, "comment": comment} if comment else entry)
-            networks |= isinstance(entry_type, Addresses) and "/" in entry
         except ValueError as error:
             lost.append(f"line {number} omitted: {short_repr(line)} {error}")
-    if lost and not (restore and items):
-        raise ValueError(f"{len(lost):,} of its {len(value):,} lines are not usable: {lost[0]}")
-    return list(items.values()), networks, lost
+            continue
+        comment = line_key(line, entry_type.key)[1].removeprefix("#").strip()
+        named = {name: text for name, text in (("entry", entry), ("comment", comment)) if text}
+        if named:
+            items.setdefault(entry or number, named if comment else entry)
+    return list(items.values()), lost
 
 
 def _entry(entry_type: EntryType, line: str) -> str:

@@ -39,38 +39,6 @@ NOT_TRIED = "Not tried: the service does not work, or does not accept the API ke
 log = logging.getLogger(__name__)
 
 
-class Progress:
-    """Progress lines in the log, one every :data:`~.listing.PROGRESS_SECONDS`.
-
-    :param total: number of websites.
-    :param verb: verb for the log lines, such as ``Checking``.
-    """
-
-    def __init__(self, total: int, verb: str) -> None:
-        self.total = total
-        self.verb = verb
-        self.done = self.failed = 0
-        self._logged_at = time.monotonic()
-
-    def step(self, error: Exception | None) -> None:
-        """Count a website, and its error."""
-        self.done += 1
-        self.failed += error is not None
-        self.tick()
-
-    def tick(self) -> None:
-        """Log a line if it is time."""
-        if time.monotonic() - self._logged_at >= PROGRESS_SECONDS:
-            self.log()
-
-    def log(self) -> None:
-        """Log a line if there is more than one website."""
-        self._logged_at = time.monotonic()
-        if self.total > 1:
-            done, total, failed = (f"{one:,}" for one in (self.done, self.total, self.failed))
-            log.info("%s: %s of %s websites, %s failed", self.verb, done, total, failed)
-
-
 class Breaker:
     """Counts consecutive failures of the service.
 
@@ -87,14 +55,16 @@ class Breaker:
         """Whether the service counts as down, or rejects the API key."""
         return self.rejection is not None or self._in_a_row >= self._give_up_after
 
-    def note(self, error: Exception | None) -> None:
-        """Count the outcome of one item."""
+    def note(self, error: BaseException | None) -> None:
+        """Count the outcome of one item; raise an error that is not about this item only."""
+        if isinstance(error, StorageError) or not isinstance(error, (AnalyticsError, ValueError, NoneType)):
+            raise error
         self._in_a_row = self._in_a_row + 1 if _is_down(error) else 0
         if isinstance(error, AuthenticationError):
             self.rejection = self.rejection or error
 
 
-def _is_down(error: Exception | None) -> bool:
+def _is_down(error: BaseException | None) -> bool:
     if isinstance(error, AnalyticsApiError):
         return error.status == 429 or error.status >= 500
     # A web page instead of JSON is that of a maintenance, of a login or of a proxy.
@@ -111,42 +81,41 @@ class Done(NamedTuple, Generic[Item, Returned]):
 
     item: Item
     result: Returned | None
-    error: Exception | None
+    error: BaseException | None
 
 
 def each(
     client: AnalyticsClient,
     items: Iterable[Item],
     work: Callable[[Item], Returned],
-    *,
-    progress: Progress,
-    breaker: Breaker | None = None,
+    verb: str,
+    breaker: Breaker,
 ) -> Iterator[Done[Item, Returned]]:
     """Do the work for each item, several at the same time; yield the items in order of completion.
 
     Items that are skipped because the service is down are not yielded.
 
+    :param verb: verb for the progress in the log, such as ``Checking``; logged every :data:`~.listing.PROGRESS_SECONDS`
+        and at the end, if there is more than one item.
     :raises AuthenticationError: if the service rejects the API key; the remaining items are skipped.
     :raises StoppedError: if the client was stopped before the work was complete. Requests under way get
         :data:`END_SECONDS` to end.
     """
     left = deque(items)
-    breaker = breaker or Breaker()
+    progress = _Progress(verb, len(left))
     parallel = client.settings.parallel_requests
     under_way: dict[Future[Returned], Item] = {}
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="analytics")
 
     def ended(seconds: float) -> Iterator[Done[Item, Returned]]:
         for future in wait(under_way, seconds, FIRST_COMPLETED).done:
-            done, error = under_way.pop(future), future.exception()
+            item, error = under_way.pop(future), future.exception()
             if isinstance(error, StoppedError):
-                left.append(done)
+                left.append(item)
                 continue
-            if isinstance(error, StorageError) or not isinstance(error, (AnalyticsError, ValueError, NoneType)):
-                raise error
             breaker.note(error)
             progress.step(error)
-            yield Done(done, None if error else future.result(), error)
+            yield Done(item, None if error else future.result(), error)
 
     try:
         while not client.stopped:
@@ -156,7 +125,6 @@ def each(
             if not under_way:
                 break
             yield from ended(LOOK_SECONDS)  # looks for a stop while nothing ends
-            progress.tick()
     except BaseException as error:
         # Such as Airflow's timeout; but not a consumer that stops.
         if not isinstance(error, (Exception, GeneratorExit)):
@@ -166,12 +134,35 @@ def each(
         pool.shutdown(wait=not client.stopped)
         wait(under_way, END_SECONDS)
     yield from ended(0)
+    progress.log()
     if breaker.rejection:
         raise breaker.rejection
     if client.stopped and (left or under_way):
         raise StoppedError(f"{STOPPED}.")
 
 
-def reason(error: Exception) -> str:
+class _Progress:
+    """Logs the progress of many websites."""
+
+    def __init__(self, verb: str, total: int) -> None:
+        self._verb, self._total, self._done, self._failed = verb, total, 0, 0
+        self._logged_at = time.monotonic()
+
+    def step(self, error: BaseException | None) -> None:
+        """Count a website; log a line if it is time."""
+        self._done += 1
+        self._failed += error is not None
+        if time.monotonic() - self._logged_at >= PROGRESS_SECONDS:
+            self.log()
+
+    def log(self) -> None:
+        """Log a line if there is more than one website."""
+        self._logged_at = time.monotonic()
+        if self._total > 1:
+            numbers = (f"{one:,}" for one in (self._done, self._total, self._failed))
+            log.info("%s: %s of %s websites, %s failed", self._verb, *numbers)
+
+
+def reason(error: BaseException) -> str:
     """Return the text of an error for a list of failures, without service and connection."""
     return error.text if isinstance(error, AnalyticsError) else str(error)

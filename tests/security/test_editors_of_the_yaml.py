@@ -18,7 +18,7 @@ from airflow_provider_analytics.api.entries import Addresses
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
-from airflow_provider_analytics.reconcile import websites_file
+from airflow_provider_analytics.reconcile import yaml_values
 from airflow_provider_analytics.reconcile.maintained import read_list
 from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -31,7 +31,7 @@ TOO_MANY = rf"there are too many \w+ up to here; allowed: at most {LIMIT:,} in a
 
 @pytest.fixture
 def limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websites_file, "MAX_VALUES", LIMIT)
+    monkeypatch.setattr(yaml_values, "MAX_VALUES", LIMIT)
 
 
 def parse(text: str) -> Any:

@@ -23,6 +23,7 @@ PLACES = {
     "test_type_checkers_know_it[timezone]",
     "test_the_create_operator_takes_and_sends_it[timezone]",
     "test_the_update_operator_takes_and_sends_it[timezone]",
+    "test_the_schema_of_a_file_of_websites_has_it[timezone]",
     "test_the_sandbox_takes_it[timezone]",
     "test_the_sandbox_shows_it[timezone]",
     "test_the_interface_page_states_it[timezone]",

@@ -33,6 +33,8 @@ from airflow_provider_analytics.api.stats import Stats
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import exclusions
 from airflow_provider_analytics.operators.websites import ARGUMENTS, CreateWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.reconcile import websites_file
+from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.sandbox import fields as sandbox_fields
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.rows import COLUMNS
@@ -181,7 +183,19 @@ def test_the_sandbox_shows_it(field: Field, analytics_sandbox: SandboxServer) ->
     assert (field.name in shown) == (field.name in RECORD_FIELDS)
 
 
-# Documents and SQL
+# Documents, schemas and SQL
+
+
+@ON_UPDATE
+def test_the_schema_of_a_file_of_websites_has_it(field: Field) -> None:
+    schema = json.loads((Path(websites_file.__file__).with_name("websites.schema.json")).read_text())
+    names = {PASSWORD_FROM} if field.name == "password" else {field.name}
+    names |= {f"also_{name}" for name in names & LINE_FIELDS.keys()}
+    for layer in ("settings", "website"):
+        assert names <= schema["definitions"][layer]["properties"].keys()
+    if names <= set(SETTABLE_FIELDS):
+        assert names <= set(schema["definitions"]["ignore"]["items"]["enum"])
+    assert schema["properties"]["modes"]["properties"].keys() == LINE_FIELDS.keys()
 
 
 @EVERY

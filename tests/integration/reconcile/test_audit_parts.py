@@ -148,18 +148,18 @@ def test_a_killed_process_has_named_all_but_the_last_second(
     assert Path(file_system.find(bucket)[0]).name == "the_dag-run-sync--1-1-0001.jsonl"
 
 
-def test_the_iterations_of_a_loop_are_told_apart(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
-    """From Airflow 3.4 on, iterations have the same task, run and try; the context has their loop."""
+def test_two_processes_with_one_try_lose_no_line(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+    """As iterations of a loop, or a worker that was thought dead."""
     analytics_sandbox.add_website("a.example")
     ti = SimpleNamespace(dag_id="d", run_id="r", task_id="sync", map_index=-1, try_number=1, start_date=None)
-    for index, address in enumerate(("192.0.2.1", "192.0.2.2")):
+    context: Any = {"ti": ti}
+    for address in ("192.0.2.1", "192.0.2.2"):
         operator = SyncExcludedIpsOperator(task_id="sync", exclude_ips=[address], state_path=str(tmp_path))
         allow_execute_in_this_thread()
-        context: Any = {"ti": ti, "loop": SimpleNamespace(index=index)}
         operator.execute(context)
-    files = sorted(tmp_path.rglob("*.jsonl"))
-    assert [file.name for file in files] == ["d-r-sync--1-loop0-1.jsonl", "d-r-sync--1-loop1-1.jsonl"]
-    assert [json.loads(file.read_text())["loop_index"] for file in files] == [0, 1]
+    [file] = tmp_path.rglob("*.jsonl")
+    assert file.name == "d-r-sync--1-1.jsonl"
+    assert [json.loads(line)["after"] for line in file.read_text().splitlines()] == [["192.0.2.1"], ["192.0.2.2"]]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
@@ -175,7 +175,7 @@ def test_a_full_disk_is_named_and_the_log_has_what_the_audit_trail_has_not(
     arguments = {"exclude_ips": [NEW], "mode": "merge", "state_path": str(tmp_path), "parallel_requests": 2}
     full = "The storage cannot write state_path: No space left on device"
     with Path("/dev/full").open("wb") as device:
-        monkeypatch.setattr("airflow_provider_analytics.storage.open_own", lambda *_: device)
+        monkeypatch.setattr("airflow_provider_analytics.operators.audit.open_own", lambda *_: device)
         with pytest.raises(StorageError, match=full):
             execute(SyncExcludedIpsOperator, **arguments)
     assert 0 < len(changed(analytics_sandbox)) <= 4

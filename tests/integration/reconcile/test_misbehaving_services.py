@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from fixture_types import Execute
 from zoo import Zoo
 
-from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError
+from airflow_provider_analytics.exceptions import AnalyticsError, BulkError, NotAppliedError, StoppedError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites import (
@@ -165,6 +165,24 @@ def test_two_websites_are_changed_and_put_back(
         assert part in error
     assert error.count("It was put back, and its previous values were verified") == 2
     assert "Not retried: " in error
+
+
+@pytest.mark.parametrize("step", range(3, 31))
+def test_a_stop_at_any_request_hides_no_website_that_the_service_damaged(
+    analytics_sandbox: Zoo, execute: Execute, websites: list[dict[str, Any]], step: int
+) -> None:
+    analytics_sandbox.configure(updates="reset others")
+    task = SyncExcludedIpsOperator(task_id="sync", exclude_ips=[NEW])
+
+    def stop(request: RecordedRequest) -> None:
+        if len(analytics_sandbox.requests) == step:
+            task.on_kill()
+
+    analytics_sandbox.meanwhile(stop)
+    with pytest.raises((AirflowFailException, StoppedError)) as caught:
+        task.execute({})
+    for website, before in zip(analytics_sandbox.websites(), websites, strict=True):
+        assert website == before or as_expected(website, before) or f"{website['domain']} (id " in str(caught.value)
 
 
 @pytest.mark.parametrize("number", [1, 4])

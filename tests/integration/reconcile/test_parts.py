@@ -10,6 +10,7 @@ import pytest
 from distortion import Distortion
 from fixture_types import Execute
 
+from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -49,6 +50,16 @@ def test_a_few_ids_are_shown_and_more_are_read_from_the_list(
         asked, result = sync(execute, analytics_sandbox, websites=ids[:number])
         assert (number, asked) == (number, expected)
         assert (result["websites"], result["updates"]) == (number, number)
+
+
+def test_a_wrong_base_url_is_not_taken_for_websites_that_are_gone(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    analytics_sandbox.seed(5)
+    for operation in ("show", "account"):
+        analytics_sandbox.fault(operation, status=404, times=None)
+    with pytest.raises(AnalyticsError, match="404"):
+        execute(SyncExcludedIpsOperator, exclude_ips=[NEW], websites=[3], accept=["no_match"])
 
 
 def test_a_short_list_is_read_with_two_requests(analytics_sandbox: SandboxServer, execute: Execute) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +17,6 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile.engine import plan
 from airflow_provider_analytics.reconcile.plan import Change
 from airflow_provider_analytics.reconcile.results import Outcome, State
-from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 from airflow_provider_analytics.reconcile.websites_file import parse_websites
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -51,10 +50,6 @@ class Trail:
     def failed(self, failures: Mapping[str, str]) -> None:
         self.failures.update(failures)
 
-    @contextmanager
-    def open(self) -> Iterator[Trail]:
-        yield self
-
 
 @pytest.fixture(autouse=True)
 def one_try(monkeypatch: pytest.MonkeyPatch, analytics_sandbox: SandboxServer) -> None:
@@ -65,11 +60,12 @@ def one_try(monkeypatch: pytest.MonkeyPatch, analytics_sandbox: SandboxServer) -
 
 def applied(sandbox: SandboxServer, config: Mapping[str, Any], faults: list[dict[str, Any]], trail: Trail) -> Outcome:
     with AnalyticsHook() as hook:
-        source = WebsitesAsCode(parse_websites(config), prune=True)
+        source = replace(parse_websites(config), prune=True)
         planned = plan(hook.client, source, scope={}, max_loss_fraction=1.0, accept=GUARDS)
         for fault in faults:
             sandbox.fault(**fault)
-        outcome = planned.apply(trail.open())
+        outcome = planned.apply(trail.sent)
+        trail.failed(outcome.failures)
     assert sum(outcome.states.values()) == len(planned.plan.changes) == len(outcome.results)
     return outcome
 

@@ -99,7 +99,7 @@ def test_an_address_that_another_list_has_stays_and_log_and_why_name_that_list(
     nights.sync("vpn", SHARED)
     nights.sync("office", OTHER)
     assert nights.everywhere() == {SHARED, OTHER}
-    assert f"{SHARED} on 3 websites (list 'vpn')" in task_log()
+    assert f"{SHARED} (list 'vpn') on 3 websites" in task_log()
     assert main(["why", SHARED, "--state-path", str(nights.folder)]) == 0
     header, *rows = capfd.readouterr().out.splitlines()
     assert header.startswith("ENTRY")

@@ -340,7 +340,7 @@ def test_a_create_that_another_task_won_is_left_to_the_next_try(
             analytics_sandbox.add_website("new.example")
 
     distortion.before = win
-    with pytest.raises(BulkError, match="Another process created it: the next try compares it"):
+    with pytest.raises(BulkError, match="domain has already been taken"):
         execute(ApplyWebsitesOperator, config=config)
     distortion.before = lambda method, path: None
     assert execute(ApplyWebsitesOperator, config=config)["applied"] == 1

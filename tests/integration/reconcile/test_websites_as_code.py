@@ -184,7 +184,7 @@ def test_one_domain_in_two_spellings_is_one_website(
 ) -> None:
     config = tmp_path / "websites.yaml"
     config.write_text("websites:\n  bücher.example: {privacy: private}\n  XN--Bcher-kva.example.: {}\n")
-    with pytest.raises(AirflowFailException, match=r"websites\.yaml:3: .* is a duplicate of line 2"):
+    with pytest.raises(AirflowFailException, match=r"websites\.yaml:3: .* is a duplicate of websites\.yaml:2"):
         execute(PlanWebsitesOperator, config_path=str(config))
     config.write_text("websites:\n  bücher.example: {privacy: private}\n")
     analytics_sandbox.configure(domain_as="ascii", allow_duplicates=True)
@@ -436,6 +436,17 @@ def test_what_somebody_changes_after_the_plan_is_not_lost(
     assert analytics_sandbox.websites()[0]["exclude_ips"] == "10.0.0.1\n10.0.0.2\n192.0.2.1"
 
 
+def test_a_guard_counts_the_lists_of_all_compared_websites_even_if_the_rows_hide_them(
+    analytics_sandbox: SandboxServer, execute: Execute
+) -> None:
+    for domain, number in (("a.example", 5), ("b.example", 6)):
+        analytics_sandbox.add_website(domain, exclude_ips="\n".join(f"192.0.2.{one}" for one in range(number)))
+    analytics_sandbox.configure(list_hides=["exclude_ips"])
+    websites = {"a.example": {"exclude_ips": []}, "b.example": {"email": True}}
+    plan = execute(PlanWebsitesOperator, config={"modes": {"exclude_ips": "replace"}, "websites": websites})
+    assert plan["unsafe"].startswith("5 of 11 exclude_ips entries would be lost")
+
+
 def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
     analytics_sandbox: SandboxServer, distortion: Distortion, execute: Execute, tmp_path: Path
 ) -> None:
@@ -455,7 +466,7 @@ def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
             analytics_sandbox.change_website(1, exclude_ips="10.0.0.1\n10.0.0.2")
 
     distortion.before = type_in
-    with pytest.raises(BulkError, match=r"since the plan was approved: .*remove exclude_ips 10\.0\.0\.2"):
+    with pytest.raises(BulkError, match=r"since the plan was approved: .*exclude_ips remove 10\.0\.0\.2"):
         execute(ApplyWebsitesOperator, **files)
     assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["10.0.0.1\n10.0.0.2", "192.0.2.1"]
 
@@ -578,44 +589,18 @@ def test_what_an_export_cannot_write_is_told_and_never_deleted(
     )
 
 
-def test_an_export_into_a_folder_plans_to_nothing(
-    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
+def test_exports_into_a_folder_of_any_storage_plan_to_nothing(
+    analytics_sandbox: SandboxServer, execute: Execute
 ) -> None:
-    for domain in ("a.one.example", "b.one.example", "a.two.example", "other.example"):
-        analytics_sandbox.add_website(domain)
-    folder = tmp_path / "websites"
-    export = {"config_path": str(folder), "groups": {"one": ["*.one.example"], "two": ["*.two.example"]}}
-    assert execute(ExportWebsitesOperator, **export)["websites"] == 4
-    assert execute(ExportWebsitesOperator, **export)["websites"] == 4
-    assert sorted(file.name for file in folder.iterdir()) == ["one.yaml", "two.yaml", "websites.yaml"]
-    assert "b.one.example" in (folder / "one.yaml").read_text()
-    plan = execute(PlanWebsitesOperator, config_path=str(folder), prune=True)
-    assert (plan["websites"], plan["changes"]) == (4, [])
-    (folder / "old.yaml").write_text("websites: {}")
-    with pytest.raises(AirflowFailException, match=r"other files of websites: old\.yaml"):
-        execute(ExportWebsitesOperator, **export)
-
-
-def test_a_folder_may_be_in_any_storage(analytics_sandbox: SandboxServer, execute: Execute) -> None:
     attach("memory", fsspec.filesystem("memory"))
-    for domain in ("a.one.example", "other.example"):
+    for domain in ("a.one.example", "b.one.example", "a.two.example"):
         analytics_sandbox.add_website(domain)
-    export = {"config_path": "memory://files/websites", "groups": {"one": ["*.one.example"]}}
-    assert execute(ExportWebsitesOperator, **export)["websites"] == 2
-    plan = execute(PlanWebsitesOperator, config_path="memory://files/websites", prune=True)
-    assert (plan["websites"], plan["changes"]) == (2, [])
-
-
-@pytest.mark.parametrize(
-    ("groups", "message"),
-    [({}, "groups="), ({"../x": ["*"]}, "digits"), ({"websites": ["*"]}, "not websites"), ({"a": "*"}, "list")],
-)
-def test_groups_that_are_no_files_are_refused(
-    groups: Any, message: str, analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
-) -> None:
-    with pytest.raises(AirflowFailException, match=message):
-        execute(ExportWebsitesOperator, config_path=f"{tmp_path}/x", groups=groups)
-    assert not (tmp_path / "x").exists()
+    folder = "memory://files/websites"
+    for name, number in (("one", 2), ("two", 1)):
+        export = {"config_path": f"{folder}/{name}.yaml", "websites": [f"*.{name}.example"]}
+        assert execute(ExportWebsitesOperator, **export)["websites"] == number
+    plan = execute(PlanWebsitesOperator, config_path=folder, prune=True)
+    assert (plan["websites"], plan["changes"]) == (3, [])
 
 
 def test_a_website_that_moves_to_another_file_plans_nothing(

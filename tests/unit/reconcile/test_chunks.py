@@ -30,13 +30,7 @@ def test_the_place_of_an_id_that_is_no_number_is_the_same_in_every_process() -> 
     assert chunk_websites(["a1b2", "site-7"], 3) == [[], ["a1b2"], ["site-7"]]
 
 
-@pytest.mark.parametrize("chunks", [0, -1, 1.5, True, "3", None])
+@pytest.mark.parametrize("chunks", [0, -1, 1.5, True, None])
 def test_a_number_of_chunks_that_is_none_is_refused(chunks: Any) -> None:
     with pytest.raises(ValueError, match=r"chunks=.* is not allowed; allowed: a whole number, 1 or more"):
         chunk_websites([], chunks)
-
-
-@pytest.mark.parametrize("website", [{"domain": "a.example"}, None, " ", True])
-def test_a_website_without_an_id_is_refused(website: Any) -> None:
-    with pytest.raises(ValueError, match="allowed: a record with an id, or an id"):
-        chunk_websites([website], 2)

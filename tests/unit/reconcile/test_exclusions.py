@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
-from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.desired import Desired, reconcile
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table
 from airflow_provider_analytics.reconcile.maintained import Listed, read_list
 from airflow_provider_analytics.reconcile.plan import Plan
+from airflow_provider_analytics.reconcile.yaml_values import ProblemsError
 
 # Without the unspecified ones, also mapped: Pythons write that one in different ways.
 ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xFFFF << 32)).map(str)
@@ -77,7 +77,8 @@ def test_managed_versions_leave_the_last_one_and_what_no_version_had(
     versions: list[tuple[str, ...]], typed: tuple[str, ...]
 ) -> None:
     record: dict[str, object] = {"id": 1, "domain": "a.example", "exclude_ips": "\n".join(typed)}
-    table, run, today = Table(Identity("s", "1", "office")), Run("d/r", "t", "2026-11-23T01:30:00Z"), date(2026, 11, 23)
+    table, today = Table(Identity("s", "1", "office")), date(2026, 11, 23)
+    run = Run("d/r", "t", datetime(2026, 11, 23, tzinfo=UTC))
     for version in versions:
         office = ExclusionList("exclude_ips", "managed", read_list("exclude_ips", version, Addresses()))
         before, table = table, table.noting(office.scopes, {}, run, today)
@@ -120,7 +121,7 @@ def test_an_empty_list_of_the_service_is_no_list(empty: object) -> None:
 @pytest.mark.parametrize("record", [{"id": 1}, {"id": 1, "exclude_ips": 7}, {"id": 1, "exclude_ips": {"a": 1}}])
 def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object]) -> None:
     for mode in ("merge", "managed"):
-        with pytest.raises(GuardError, match=r"The record does not show exclude_ips"):
+        with pytest.raises(ProblemsError, match=r"The record does not show exclude_ips"):
             planned(mode, ("1.1.1.1",), record)
     plan = planned("replace", ("1.1.1.1",), record)
     assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
@@ -143,7 +144,9 @@ def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object]) 
 def test_what_is_no_entry_is_not_understood_and_not_sent_back(text: object) -> None:
     record: dict[str, object] = {"id": 1, "domain": "a.example", "exclude_ips": text}
     for mode in ("merge", "managed"):
-        with pytest.raises(GuardError, match=f"the line '.*', which is not one entry, so mode='{mode}' could lose it"):
+        with pytest.raises(
+            ProblemsError, match=f"the line '.*', which is not one entry, so mode='{mode}' could lose it"
+        ):
             planned(mode, ("1.1.1.1",), record)
     # What is replaced counts as lost.
     (change,) = planned("replace", ("1.1.1.1",), record).changes

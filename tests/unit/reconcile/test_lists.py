@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.reconcile.lists import EVERYWHERE, Identity, Lists, Run, Table
-from airflow_provider_analytics.reconcile.maintained import Resolved, Source
+from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolved
 
 OFFICE = Identity("https://stats.example.com", "1", "office")
 VPN = replace(OFFICE, list="vpn")
 TODAY = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
-RUN = Run("dag/run", "sync", TODAY.isoformat())
+RUN = Run("dag/run", "sync", TODAY)
 A = {"id": 1, "domain": "www.a.example", "exclude_ips": "1.1.1.1\n2.2.2.2"}
 B = {"id": 2, "domain": "b.example", "exclude_ips": "1.1.1.1"}
 
 
-def ips(**scopes: str) -> dict[str, dict[str, dict[str, Source]]]:
+def ips(**scopes: str) -> dict[str, dict[str, dict[str, EntrySource]]]:
     """Return the rows of a run: scope (``everywhere`` for all websites) to entries separated by blanks."""
     named = {EVERYWHERE if scope == "everywhere" else scope: entries.split() for scope, entries in scopes.items()}
-    return {"exclude_ips": {scope: dict.fromkeys(entries, Source()) for scope, entries in named.items()}}
+    return {"exclude_ips": {scope: dict.fromkeys(entries, EntrySource()) for scope, entries in named.items()}}
 
 
 def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE) -> Lists:
@@ -33,7 +33,7 @@ def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE
     before = table = Table(identity)
     for number, scopes in enumerate(nights, 1 - len(nights)):
         at = TODAY + number * timedelta(days=days)
-        before, table = table, table.noting(scopes, {}, replace(RUN, began=at.isoformat()), at.date())
+        before, table = table, table.noting(scopes, {}, replace(RUN, began=at), at.date())
     return Lists(before, table, (), TODAY.date(), nights[-1], RUN)
 
 
@@ -63,7 +63,7 @@ def test_a_scope_that_is_not_named_any_more_has_left() -> None:
     assert entries(lists, "b.example") == {"2.2.2.2": ("2026-11-22", "2026-11-23")}
     assert entries(lists)["1.1.1.1"] == ("2026-11-22", "")
     # The other field of the list is another matter: another task may have it.
-    both = {"exclude_params": {EVERYWHERE: {"gclid": Source()}}, **ips(everywhere="1.1.1.1")}
+    both = {"exclude_params": {EVERYWHERE: {"gclid": EntrySource()}}, **ips(everywhere="1.1.1.1")}
     assert not after(both, ips(everywhere="")).table.rows["exclude_params"][EVERYWHERE]["gclid"].left
 
 
@@ -132,8 +132,8 @@ def test_what_two_chunks_of_a_run_note_is_one_table() -> None:
 
 def test_the_items_of_a_list_are_its_distinct_entries_and_host_names() -> None:
     scopes = ips(everywhere="1.1.1.1 2.2.2.2", **{"b.example": "2.2.2.2"})
-    scopes["exclude_ips"][EVERYWHERE] |= dict.fromkeys(["3.3.3.3", "3.3.3.4"], Source(names=("vpn.example.com",)))
-    assert after(ips(everywhere="9.9.9.9"), scopes).table.items("exclude_ips") == {
+    scopes["exclude_ips"][EVERYWHERE] |= dict.fromkeys(["3.3.3.3", "3.3.3.4"], EntrySource(names=("vpn.example.com",)))
+    assert after(ips(everywhere="9.9.9.9"), scopes).table.items("exclude_ips").keys() == {
         "1.1.1.1",
         "2.2.2.2",
         "vpn.example.com",
@@ -141,21 +141,22 @@ def test_the_items_of_a_list_are_its_distinct_entries_and_host_names() -> None:
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
-SOURCES = st.builds(Source, TEXTS, st.none() | st.dates(), TEXTS, st.lists(TEXTS, max_size=2).map(tuple), TEXTS, TEXTS)
+NAMES = st.lists(TEXTS, max_size=2).map(tuple)
+SOURCES = st.builds(EntrySource, TEXTS, st.none() | st.dates(), TEXTS, NAMES, TEXTS, TEXTS)
 ROWS = st.dictionaries(
     st.sampled_from(["exclude_ips", "exclude_params"]),
     st.dictionaries(TEXTS, st.dictionaries(TEXTS, SOURCES, min_size=1, max_size=3), max_size=3),
 )
 
 
-@given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolved, st.tuples(TEXTS), st.just(TODAY.isoformat()))))
+@given(rows=ROWS, names=st.dictionaries(TEXTS, st.builds(Resolved, st.tuples(TEXTS), st.just(TODAY))))
 def test_a_table_is_read_as_it_was_written(rows: Any, names: Any) -> None:
     table = Table(OFFICE, rows, names, RUN)
-    assert Table.parse(table.render(), "x", OFFICE) == table
+    assert Table.parse(table.render(), "x").checked(OFFICE, "x") == table
 
 
 def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
-    source = Source("it@example.com", date(2027, 1, 31), "office Berlin")
+    source = EntrySource("it@example.com", date(2027, 1, 31), "office Berlin")
     scopes = {f"{number}.example": {"1.1.1.1": source, "2.2.2.2": source} for number in range(1000)}
     text = after({"exclude_ips": scopes}).table.render()
     assert [text.count(one) for one in ("it@example.com", '"1.1.1.1"', '"7.example"')] == [1, 1, 1]
@@ -164,13 +165,11 @@ def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
 TABLE = json.loads(after(ips(everywhere="1.1.1.1")).table.render())
 WRONG: list[dict[str, Any]] = [
     {"rows": []},
-    {"rows": {"excluded": []}},
     {"rows": {"exclude_ips": [{"scopes": ["*"]}]}},
     {"rows": {"exclude_ips": [{"scopes": ["*"], "entries": {"1.1.1.1": 7}}]}},
     {"rows": {"exclude_ips": [{"scopes": ["*"], "entries": ["1.1.1.1"]}]}},
     {"sources": [{"owner": 7}]},
     {"sources": [{"until": "soon"}]},
-    {"run": None},
     {"run": {"name": "a", "task": "b", "began": "yesterday"}},
     {"run": {"name": "a", "task": "b", "began": "2026-11-23T01:30:00"}},
     {"names": {"vpn.example.com": {"addresses": 7, "at": TODAY.isoformat()}}},
@@ -197,7 +196,7 @@ def test_what_is_not_a_table_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(3, "Upgrade airflow-provider-analytics"), (1, "Delete it: the list owns its entries again")],
+    [(3, "Upgrade airflow-provider-analytics"), (1, "delete it: the list owns its entries again")],
 )
 def test_a_table_of_another_version_is_refused(version: int, remedy: str) -> None:
     with pytest.raises(GuardError, match=f"(?s)has version {version}; supported: 2. File: x.*{remedy}"):
@@ -209,4 +208,4 @@ def test_a_table_of_another_version_is_refused(version: int, remedy: str) -> Non
 )
 def test_the_table_of_something_else_is_refused(name: str, value: Any) -> None:
     with pytest.raises(GuardError, match=f"{name} is .*, here it is {value!r}. File: x"):
-        Table.parse(json.dumps(TABLE), "x", replace(OFFICE, **{name: value}))
+        Table.parse(json.dumps(TABLE), "x").checked(replace(OFFICE, **{name: value}), "x")

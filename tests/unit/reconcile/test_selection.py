@@ -8,7 +8,9 @@ import pytest
 from airflow_provider_analytics.api.checks import names
 from airflow_provider_analytics.api.fields import FIELDS
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.reconcile.selection import choose, parse_selectors, select
+from airflow_provider_analytics.reconcile.exclusions import ExclusionList
+from airflow_provider_analytics.reconcile.maintained import Listed
+from airflow_provider_analytics.reconcile.selection import parse_selectors, select
 
 WEBSITES: list[dict[str, Any]] = [
     {"id": 1, "domain": "www.example.com"},
@@ -85,5 +87,5 @@ def test_the_json_text_of_a_list_is_the_list() -> None:
 
 def test_the_error_says_first_what_is_wrong_and_last_how_to_go_on() -> None:
     with pytest.raises(GuardError, match=r"(?s)^No website matches websites: 'x.example'\..*Correct the domain") as e:
-        choose([], ("x.example",), ())
+        ExclusionList("exclude_ips", "merge", Listed(), websites=("x.example",)).resolve([])
     assert e.value.guard == "no_match"

@@ -21,12 +21,7 @@ from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.reconcile.plan import Plan
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 from airflow_provider_analytics.reconcile.websites_export import export_websites
-from airflow_provider_analytics.reconcile.websites_file import (
-    WebsitesFile,
-    parse_websites,
-    parse_websites_files,
-    schema,
-)
+from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files, schema
 
 FILE = """\
 defaults:
@@ -55,7 +50,7 @@ websites:
 """
 
 
-def parse(text: str, default_mode: str = "replace") -> WebsitesFile:
+def parse(text: str, default_mode: str = "replace") -> WebsitesAsCode:
     return parse_websites_files({"websites.yaml": text}, default_mode)
 
 
@@ -82,7 +77,7 @@ def test_websites_override_groups_and_groups_override_defaults() -> None:
             "exclude_ips": (),
         },
     }
-    assert parse(FILE).fields == ["privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite"]
+    assert next(one.compared for one in parse(FILE).websites) == ["privacy", "exclude_ips"]
 
 
 def test_every_problem_is_reported_with_its_line() -> None:
@@ -108,10 +103,10 @@ colour: red
     assert str(raised.value).splitlines() == [
         "websites.yaml:2: privcy is not known; did you mean privacy?",
         "websites.yaml:3: password: passwords are not allowed in the file; use password_from",
-        "websites.yaml:6: groups.shops.email: 'perhaps' is not allowed; allowed: true, false",
+        "websites.yaml:6: email='perhaps' is not allowed; allowed: true, false",
         "websites.yaml:7: exclude_ips: '300.1.1.1' is not an IP address",
         "websites.yaml:11: www.example.com is a duplicate of line 9",
-        "websites.yaml:12: websites.www.example.com.exclude_params is empty",
+        "websites.yaml:12: exclude_params is empty",
         "websites.yaml:13: domain='https://x.example' is not allowed; allowed: a domain name such as www.example.com, "
         "without scheme, port, path or spaces",
         "websites.yaml:14: the key '12.5' is not text; write it in quotes",
@@ -141,25 +136,23 @@ websites:
     lines = str(raised.value).splitlines()
     assert [line.split(" ")[0] for line in lines] == [f"websites.yaml:{number}:" for number in (4, 7, 10, 11, 12, 13)]
     assert "exclude_ips: '300.1.1.1' is not an IP address" in lines[0]
-    assert "there is no group shosp; known: shops" in lines[2]
-    assert "WWW.example.com. is a duplicate of line 9" in lines[3]
+    assert "there is no group shosp; did you mean shops?" in lines[2]
+    assert "WWW.example.com. is a duplicate of websites.yaml:9" in lines[3]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("", "websites.yaml:1: the file is empty", id="empty"),
+        pytest.param("", "websites.yaml:1: websites.yaml is empty", id="empty"),
         pytest.param("websites:\n  a.example: {\n", "websites.yaml:3: invalid YAML", id="cut short"),
         pytest.param(
-            "websites: &a\n  x.example: *a\n", "websites.yaml:1: invalid YAML: this alias refers to itself", id="loop"
+            "websites: &a\n  x.example: *a\n", r"websites\.yaml:2: invalid YAML: found undefined alias \*a", id="loop"
         ),
         pytest.param("websites: !!python/object:os.system {}\n", "'websites'", id="tag"),
         pytest.param("websites:\n  a.example: {email: !x y}\n", "websites.yaml:2: invalid YAML", id="own tag"),
         pytest.param("websites:\n  a.example: {email: 2026-13-45}\n", "websites.yaml:2: .*cannot be read", id="date"),
-        pytest.param("defaults: {}\n", "'websites' is a required property", id="no websites"),
-        pytest.param(
-            "- a.example\n", "the file \\(value not shown\\) is not allowed; allowed: settings by name", id="a list"
-        ),
+        pytest.param("defaults: {}\n", "allowed: settings by name, and websites", id="no websites"),
+        pytest.param("- a.example\n", r"\(value not shown\) is not allowed; allowed: settings by name", id="a list"),
         pytest.param(
             "websites: {a.example: {password_from: x}}",
             r"password_from \(value not shown\) is not allowed",
@@ -172,7 +165,7 @@ websites:
         ),
         pytest.param(
             "websites: {a.example: {exclude_ips: [1:2:3:4:5:6:7:8]}}",
-            "is not text; put the value in quotes",
+            r"exclude_ips=\d+ is not allowed; allowed: text, in quotes if it looks like a number",
             id="sexagesimal",
         ),
         pytest.param("websites: {a.example: {exclude_ips: [10.0.0.0/24]}}", "is a network", id="network"),
@@ -243,7 +236,7 @@ RECORD = {
 
 
 def plan(text: str, *records: dict[str, Any], prune: bool = False, lists: Lists | None = None) -> Plan:
-    return plan_of(WebsitesAsCode(parse(text), prune), records, lists)
+    return plan_of(replace(parse(text), prune=prune), records, lists)
 
 
 def plan_of(source: WebsitesAsCode, records: Sequence[dict[str, Any]], lists: Lists | None = None) -> Plan:
@@ -306,7 +299,7 @@ def test_duplicates_on_the_server_and_records_without_domain_are_refused() -> No
         plan(text, RECORD, {**RECORD, "id": 2, "domain": "WWW.Example.com"})
     # A record without a domain may be any website that would be created; it hinders nothing else.
     assert plan(text, RECORD, {"id": 7}, prune=True).changes == ()
-    with pytest.raises(ValueError, match="website 7 has no domain: it may be one that would be created"):
+    with pytest.raises(ValueError, match=r"website 7 has no domain: it may be www\.example\.com"):
         plan(text, {"id": 7})
 
 
@@ -318,7 +311,7 @@ def test_deletes_are_opt_in_and_guarded_against_all_websites() -> None:
     assert (pruned.count("delete"), pruned.websites) == (10, 11)
     assert [(one.field, one.before, one.after) for one in pruned.changes[0].fields] == [("privacy", "public", None)]
     with pytest.raises(GuardError, match="10 of 11 websites would be deleted"):
-        guarded(pruned, 0.3).raise_if_unsafe()
+        guarded(pruned, [RECORD, *others], 0.3).raise_if_unsafe()
 
 
 def test_websites_are_split_by_what_the_file_says_of_them() -> None:
@@ -326,7 +319,7 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
     doomed = {"id": 2, "domain": "b.example"}
     spared = [{"id": 3, "domain": "a.customer.EXAMPLE"}, {"id": 4, "domain": "http://odd"}, {"id": 5, "domain": "*.x"}]
     spared.append({"id": 6, "domain": "altebücher.X"})
-    desired = WebsitesAsCode(parse(text), prune=True).resolve([RECORD, doomed, *spared])
+    desired = replace(parse(text), prune=True).resolve([RECORD, doomed, *spared])
     assert [record["id"] for record in (RECORD, doomed, *spared) if desired.is_compared(record)] == [1, 2]
     assert desired.doomed == {"2"}
     assert desired.spared == [
@@ -339,7 +332,7 @@ def test_websites_are_split_by_what_the_file_says_of_them() -> None:
         "*.Customer.example is protected, but no website matches it",
         "*bücher.x is protected, but no website matches it",
     )
-    assert not WebsitesAsCode(parse(text), prune=False).resolve([doomed]).is_compared(doomed)
+    assert not replace(parse(text), prune=False).resolve([doomed]).is_compared(doomed)
 
 
 @pytest.mark.parametrize("layer", ["{protect: true, privacy: private}", "", "{protect: false}"])
@@ -386,7 +379,7 @@ websites: {a.example: {exclude_ips: [2.2.2.2], exclude_params: [new]}}
 def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
     text = "websites: {a.example: {privacy: private, email: true, exclude_ips: [1.1.1.1, 2.2.2.2]}}"
     record = {"id": 1, "domain": "a.example", "privacy": 0, "email": 0, "exclude_ips": None}
-    assert plan_of(WebsitesAsCode(parse_websites(value)), [record]).digest == plan(text, record).digest
+    assert plan_of(parse_websites(value), [record]).digest == plan(text, record).digest
 
 
 @pytest.mark.parametrize(
@@ -395,21 +388,24 @@ def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
         ([{"privacy": 1}], r"config websites\.0: has no domain"),
         (["a.example"], r"config websites\.0: has no domain"),
         ([{"domain": "a.example"}, {"domain": "a.example"}], r"config websites\.1: a\.example is a duplicate"),
-        ([{"domain": "bücher.example"}, {"domain": "xn--bcher-kva.example"}], "is a duplicate of bücher.example"),
+        (
+            [{"domain": "bücher.example"}, {"domain": "xn--bcher-kva.example"}],
+            "is a duplicate of config websites.bücher",
+        ),
         ([{"domain": "a.example", "privcy": 1}], r"config websites\.a\.example\.privcy: .*did you mean privacy"),
         (
             [{"domain": "a.example", "privacy": 7}],
-            r"a\.example\.privacy: .*7 is not allowed; allowed: public",
+            r"a\.example\.privacy: privacy=7 is not allowed; allowed: public",
         ),
         ({"websites": {7: {}}}, "config websites: the key 7 is not text"),
         ([{"domain": "a.example", "password": "hunter2"}], "passwords are not allowed in the file"),
-        (7, "config: the whole .value not shown. is not allowed"),
-        ("{", "config:1: invalid YAML"),
+        (7, "config: config=7 is not allowed; allowed: settings by name"),
+        ("{", "config:2: invalid YAML"),
         ('{"websites": {"a.example": {}, "a.example": {}}}', "config:1: a.example is a duplicate of line 1"),
         ('[{"domain": "a.example", "privacy": 1, "privacy": 0}]', "config:1: privacy is a duplicate of line 1"),
         (
             [{"domain": "a.example", "email": "yes"}],
-            r"\.email: the value: 'yes' is not allowed; allowed: true",
+            r"\.email: email='yes' is not allowed; allowed: true, false",
         ),
     ],
 )
@@ -591,7 +587,7 @@ EVERY_LINE = (
 )
 def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lines: tuple[str, ...] | None) -> None:
     records = [] if record is None else [{"id": 1, "domain": "a.example", "privacy": 1, **record}]
-    changes = WebsitesAsCode(parse(COMMENTED)).resolve(records).plan(records).changes
+    changes = parse(COMMENTED).resolve(records).plan(records).changes
     assert [one.after for change in changes for one in change.fields if one.field == "exclude_ips"] == (
         [] if lines is None else [lines]
     )

@@ -1,0 +1,197 @@
+"""Read YAML text within a budget, with the place of each value. Problems are collected, so that all are reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import yaml
+
+from airflow_provider_analytics.api.checks import nearest
+from airflow_provider_analytics.readable import readable
+
+#: Maximum number of values in all files, with their aliases expanded; also the maximum number of their websites and
+#: list entries, with defaults and groups applied.
+MAX_VALUES = 1_000_000
+_MAX_DEPTH = 100
+#: Maximum length of a value that is not text: Python takes long for numbers of many digits, and refuses to print them.
+_MAX_SCALAR = 100
+_MAX_PROBLEMS = 20
+_MAX_CHARACTERS = 180
+#: Number of problems with a suggestion, because it takes long to find the nearest name.
+_MAX_SUGGESTIONS = 100
+_TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+#: libyaml takes a fifth of the time, but PyYAML may be built without it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+#: Keys and numbers of list items that lead to a value.
+Path = tuple[str | int, ...]
+
+
+class Place(NamedTuple):
+    """The place of a definition, for messages.
+
+    :param source: a file such as ``websites.yaml``, or ``config websites.www.example.com``.
+    :param line: line of the file, from 1; 0 if there is no file.
+    :param column: column of the line, from 1.
+    """
+
+    source: str
+    line: int = 0
+    column: int = 0
+
+    @property
+    def text(self) -> str:
+        """The place in messages, such as ``websites.yaml:12``."""
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+Problem = tuple[Place, str]
+
+
+class ProblemsError(ValueError):
+    """The problems of files or websites; the message contains at most twenty.
+
+    :param problems: the problems; sorted by place in :attr:`problems`.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: Sequence[Problem] = sorted(set(problems))
+        shown = self.problems[:_MAX_PROBLEMS]
+        lines = [readable(f"{place.text}: {problem}", _MAX_CHARACTERS) for place, problem in shown]
+        more = len(self.problems) - len(shown)
+        super().__init__("\n".join([*lines, *([f"and {more:,} more problems"] if more else [])]))
+
+
+def is_over(counts: Counter[str]) -> bool:
+    """Return whether all files together have too many values or entries."""
+    return max(counts.values(), default=0) > MAX_VALUES
+
+
+class Values:
+    """The places of the values of one file or argument, and the problems found in them.
+
+    :param source: name of the file or argument, for messages.
+    :param counts: numbers of values and entries so far, in all files; see :data:`MAX_VALUES`.
+    """
+
+    def __init__(self, source: str, counts: Counter[str]) -> None:
+        self.source = source
+        self.problems: list[Problem] = []
+        self._counts = counts
+        #: Path to the place in the text; empty for values that have no text.
+        self._places: dict[Path, Place] = {}
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._yaml = yaml.SafeLoader("")
+
+    def read(self, text: str) -> Any:
+        """Return the values of a YAML text, and record their places.
+
+        :raises ProblemsError: if it is not YAML, or has too many values.
+        """
+        self._places[()] = self._at(None)
+        try:
+            self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+            return self._document()
+        except yaml.MarkedYAMLError as error:
+            raise self._invalid(error.problem_mark, error.problem) from error
+        except (yaml.YAMLError, RecursionError) as error:
+            raise self._invalid(None, (str(error) or repr(error)).partition("\n")[0]) from error
+
+    def place(self, path: Path) -> Place:
+        """Return the place of a path, or of the nearest parent with a known place."""
+        if not self._places:
+            return Place(" ".join((self.source, ".".join(map(str, path)))).strip())
+        while path and path not in self._places:
+            path = path[:-1]
+        return self._places[path]
+
+    def problem(self, path: Path, problem: str) -> None:
+        """Add a problem."""
+        self.problems.append((self.place(path), problem))
+
+    def count(self, what: str, number: int, path: Path) -> None:
+        """Count values or entries, and raise an error if all files together have too many."""
+        self._counts[what] += number
+        if is_over(self._counts):
+            allowed = f"at most {MAX_VALUES:,} in all files"
+            raise ProblemsError([(self.place(path), f"there are too many {what} up to here; allowed: {allowed}")])
+
+    def nearest(self, name: str, known: Iterable[str]) -> str | None:
+        """Return the known name that is most similar to ``name``; None without one, or after many problems."""
+        return nearest(name, known) if len(self.problems) < _MAX_SUGGESTIONS else None
+
+    def _at(self, mark: Any) -> Place:
+        """Return the place of a PyYAML mark; None is the beginning of the file."""
+        return Place(self.source, mark.line + 1, mark.column + 1) if mark else Place(self.source, 1, 1)
+
+    def _invalid(self, mark: Any, problem: str | None) -> ProblemsError:
+        return ProblemsError([(self._at(mark), f"invalid YAML: {problem}")])
+
+    def _document(self) -> Any:
+        value: Any = None
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent) and value is not None:
+                raise self._invalid(event.start_mark, "found another document")
+            if isinstance(event, yaml.NodeEvent):
+                value = self._value(event, ())
+        return value
+
+    def _value(self, event: Any, path: Path) -> Any:
+        place = self._places.setdefault(path, self._at(event.start_mark))
+        self.count("values", 1, path)
+        if isinstance(event, yaml.CollectionStartEvent) and len(path) >= _MAX_DEPTH:
+            raise ProblemsError([(place, f"nested too deeply; allowed: at most {_MAX_DEPTH} levels")])
+        number = self._counts["values"]
+        value: Any
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._anchors:
+                raise self._invalid(event.start_mark, f"found undefined alias *{event.anchor}")
+            value, size = self._anchors[event.anchor]
+            self.count("values", size, path)
+        elif isinstance(event, yaml.ScalarEvent):
+            value = self._scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            items = self._until(yaml.SequenceEndEvent)
+            value = [self._value(item, (*path, index)) for index, item in enumerate(items)]
+        else:
+            value = self._mapping(path)
+        if event.anchor:
+            self._anchors[event.anchor] = value, self._counts["values"] - number
+        return value
+
+    def _until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
+        while not isinstance(event := next(self._events), end):
+            yield event
+
+    def _mapping(self, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for event in self._until(yaml.MappingEndEvent):
+            key, at = getattr(event, "value", ""), self._at(event.start_mark)
+            if not isinstance(event, yaml.ScalarEvent):
+                self._value(event, (*path, key))
+            if not isinstance(event, yaml.ScalarEvent) or self._tag(event) not in (_TEXT, _MERGE):
+                self.problems.append((at, f"the key {key!r} is not text; write it in quotes"))
+            where = (*path, key)
+            if key in data:
+                self.problems.append((at, f"{key} is a duplicate of line {self.place(where).line}"))
+            self._places.setdefault(where, at)
+            data[key] = self._value(next(self._events), where)
+        return data
+
+    def _tag(self, event: Any) -> Any:
+        return event.tag or self._yaml.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
+
+    def _scalar(self, event: Any) -> Any:
+        tag: str = self._tag(event)
+        if tag == _TEXT:
+            return event.value
+        problem = f"a number or a date of {len(event.value):,} characters is not allowed; write it in quotes"
+        if len(event.value) <= _MAX_SCALAR:
+            try:
+                return self._yaml.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
+            except ValueError as error:  # such as the date 2026-13-45
+                problem = f"{event.value!r} cannot be read: {error}"
+        self.problems.append((self._at(event.start_mark), problem))
+        return event.value
