@@ -6,10 +6,8 @@ A change of a line is a change of the surface: it needs a line in the changelog,
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import inspect
-import io
 import os
 import tempfile
 import tomllib
@@ -70,7 +68,6 @@ def operators() -> Iterator[str]:
 def returned() -> Iterator[str]:
     """Run each operator against the sandbox, and yield the keys of what it returns."""
     with (
-        contextlib.redirect_stdout(io.StringIO()),  # what Airflow logs
         SandboxServer() as sandbox,
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict(os.environ, sandbox.connection_env),
