@@ -1,46 +1,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+import operator
+from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from shelf import NIGHT, NOON, Shelf, held
 
 from airflow_provider_analytics.snapshots import catalog
 from airflow_provider_analytics.snapshots import publish as publishing
-from airflow_provider_analytics.snapshots.catalog import Dataset, list_snapshots, newest_snapshot
+from airflow_provider_analytics.snapshots.catalog import list_snapshots, newest_snapshot
 from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
 from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes
 
-Make = Callable[..., Any]
-NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-NIGHT = timedelta(days=1)
+MINUTE = timedelta(minutes=1)
 
 
-def latest(base: StoragePath) -> Any:
-    return json.loads(base.fs.cat_file((base / "_websites" / "_latest.json").path))
+def latest(shelf: Shelf) -> Any:
+    return json.loads(shelf.fs.cat_file(shelf.dataset.latest.path))
 
 
-def test_the_catalog_says_what_is_there_and_what_is_whole(take: Make, make_websites: Make, base: StoragePath) -> None:
-    assert list_snapshots(base) == []
-    assert newest_snapshot(base) is None
-    taken = [take(base, make_websites(3 + night), NOON + night * NIGHT) for night in range(3)]
-    take(base, make_websites(9), NOON, dataset="others")
-    base.fs.rm_file(taken[1].files[0].path)
-    found = list_snapshots(base)
-    assert [entry.day.day for entry in found] == [22, 21, 20]
-    assert [entry.is_whole for entry in found] == [True, False, True]
-    assert found[1].problems == (f"{taken[1].files[0]} is missing",)
-    assert newest_snapshot(base) == taken[2]
-    assert [entry.day.day for entry in list_snapshots(base, "others")] == [20]
+def test_the_catalog_says_what_is_there_and_what_is_whole(shelf: Shelf) -> None:
+    assert (list_snapshots(shelf.base), newest_snapshot(shelf.base)) == ([], None)
+    taken = [shelf.take(3 + night, night * NIGHT) for night in range(3)]
+    others = Shelf(shelf.base, "others")
+    others.take(9)
+    shelf.fs.rm_file(taken[1].files[0].path)
+    assert list(shelf.days(verify=False).items()) == [(22, True), (21, False), (20, True)]
+    assert list_snapshots(shelf.base)[1].problems == (f"{taken[1].files[0]} is missing",)
+    assert newest_snapshot(shelf.base) == taken[2]
+    assert others.days() == {20: True}
 
 
-def test_latest_names_the_newest_day_and_is_swapped_as_a_whole(
-    take: Make, make_websites: Make, base: StoragePath
-) -> None:
-    first = take(base, make_websites(3))
-    assert latest(base) == {
+def test_latest_names_the_newest_day_and_is_swapped_as_a_whole(shelf: Shelf) -> None:
+    first = shelf.take(3)
+    assert latest(shelf) == {
         "version": 1,
         "dataset": "websites",
         "snapshot_date": "2026-11-20",
@@ -51,157 +47,158 @@ def test_latest_names_the_newest_day_and_is_swapped_as_a_whole(
         "digest": first.digest,
         "files": [f"websites/dt=2026-11-20/{first.files[0].name}"],
     }
-    second = take(base, make_websites(4), NOON + 3 * NIGHT)
-    assert latest(base)["digest"] == second.digest
+    second = shelf.take(4, 3 * NIGHT)
+    assert latest(shelf)["digest"] == second.digest
     # A list that is filed under an earlier day on purpose is not the newest.
-    labelled = take(base, make_websites(4), NOON + 3 * NIGHT, day=date(2026, 11, 21), is_late=lambda _: True)
-    assert labelled.manifest.late is True
-    assert latest(base)["digest"] == second.digest
-    empty = take(base, [], NOON + 4 * NIGHT, accept=frozenset({"count"}))
-    assert (latest(base)["count"], latest(base)["files"], latest(base)["digest"]) == (0, [], empty.digest)
+    assert shelf.take(4, 3 * NIGHT, day=date(2026, 11, 21), is_late=lambda _: True).manifest.late is True
+    assert latest(shelf)["digest"] == second.digest
+    empty = shelf.take(0, 4 * NIGHT, accept={"count"})
+    assert [latest(shelf)[name] for name in ("count", "files", "digest")] == [0, [], empty.digest]
 
 
-def test_of_two_runs_at_once_the_newer_day_is_the_latest(
-    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_runs_at_once_the_newer_day_is_the_latest(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     newer: list[Any] = []
 
-    def overtaken(target: StoragePath, content: bytes, *rest: Any) -> None:
+    def overtaken(*arguments: Any) -> None:
         if not newer:
             newer.append(None)
-            newer[0] = take(base, make_websites(3), NOON + NIGHT)
-        put_bytes(target, content, *rest)
+            newer[0] = shelf.take(3, NIGHT)
+        put_bytes(*arguments)
 
     monkeypatch.setattr(catalog, "put_bytes", overtaken)
-    take(base, make_websites(3))
-    assert latest(base)["digest"] == newer[0].digest
+    shelf.take(3)
+    assert latest(shelf)["digest"] == newer[0].digest
 
 
 def test_a_snapshot_is_published_even_if_latest_cannot_be_written(
-    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
         raise PermissionError("may not write")
 
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "put_bytes", refuse)
-        first = take(base, make_websites(3))
-    assert newest_snapshot(base) == first
-    assert not base.fs.exists((base / "_websites" / "_latest.json").path)
-    second = take(base, make_websites(3), NOON + NIGHT)
-    assert latest(base)["digest"] == second.digest
+        first = shelf.take(3)
+    assert newest_snapshot(shelf.base) == first
+    assert not shelf.fs.exists(shelf.dataset.latest.path)
+    assert shelf.take(3, NIGHT).digest == latest(shelf)["digest"]
 
 
 DAYS = [date(2026, 1, 1) + night * NIGHT for night in range(120)]
+WITH_A_PAUSE = [date(2020, 1, 1), date(2020, 1, 2), date(2020, 2, 1)]
 
 
 @pytest.mark.parametrize(
-    ("retention", "kept"),
+    ("days", "retention", "kept"),
     [
-        (Retention(3), ["04-30", "04-29", "04-28"]),
-        (Retention(1), ["04-30"]),
-        (Retention(0, weeks=3), ["04-30", "04-26", "04-19"]),
-        (Retention(0, months=2), ["04-30", "03-31"]),
-        (Retention(2, weeks=2, months=3), ["04-30", "04-29", "04-26", "03-31", "02-28"]),
+        (DAYS, Retention(3), ["04-30", "04-29", "04-28"]),
+        (DAYS, Retention(1), ["04-30"]),
+        (DAYS, Retention(0, weeks=3), ["04-30", "04-26", "04-19"]),
+        (DAYS, Retention(0, months=2), ["04-30", "03-31"]),
+        (DAYS, Retention(2, weeks=2, months=3), ["04-30", "04-29", "04-26", "03-31", "02-28"]),
+        (WITH_A_PAUSE, Retention(3), ["02-01", "01-02", "01-01"]),
+        (WITH_A_PAUSE, Retention(0), ["02-01"]),
+        ([], Retention(5), []),
     ],
 )
-def test_the_newest_of_days_weeks_and_months_is_kept(retention: Retention, kept: list[str]) -> None:
-    assert [f"{day:%m-%d}" for day in sorted(retention.kept(DAYS), reverse=True)] == kept
+def test_the_newest_of_days_weeks_and_months_is_kept(days: list[date], retention: Retention, kept: list[str]) -> None:
+    assert [f"{day:%m-%d}" for day in sorted(retention.kept(days), reverse=True)] == kept
 
 
-def test_nothing_expires_in_a_pause() -> None:
-    days = [date(2020, 1, 1), date(2020, 1, 2), date(2020, 2, 1)]
-    assert Retention(3).kept(days) == set(days)
-    assert Retention(0).kept(days) == {days[-1]}
-    assert Retention(5).kept([]) == set()
+def planned(shelf: Shelf, keep_days: int, *, remove_damaged: bool = False) -> Pruning:
+    return plan_pruning(shelf.dataset, Retention(keep_days), NOON + 9 * NIGHT, remove_damaged=remove_damaged)
 
 
-def planned(base: StoragePath, retention: Retention, **arguments: Any) -> Pruning:
-    return plan_pruning(Dataset(base), retention, NOON + 9 * NIGHT, **{"remove_damaged": False} | arguments)
+def in_november(days: Any) -> list[int]:
+    return [day.day for day in days]
 
 
-def test_pruning_removes_days_as_a_whole(take: Make, make_websites: Make, base: StoragePath) -> None:
-    taken = [take(base, make_websites(3), NOON + night * NIGHT, report=True) for night in range(4)]
-    pruning = planned(base, Retention(2))
-    assert [day.day for day in pruning.kept] == [23, 22]
-    assert [day.day for day in pruning.removed] == [21, 20]
-    assert len(list_snapshots(base)) == 4  # a plan removes nothing
-    prune(Dataset(base), pruning)
-    assert [(entry.day.day, entry.is_whole) for entry in list_snapshots(base)] == [(23, True), (22, True)]
-    for gone in taken[:2]:
-        assert names(gone.partition.data) == names(gone.partition.about) == []
-    assert latest(base)["digest"] == taken[3].digest
+def test_pruning_removes_days_as_a_whole(shelf: Shelf) -> None:
+    taken = [shelf.take(3, night * NIGHT, report=True) for night in range(4)]
+    pruning = planned(shelf, 2)
+    assert (in_november(pruning.kept), in_november(pruning.removed)) == ([23, 22], [21, 20])
+    assert len(shelf.days()) == 4  # a plan removes nothing
+    prune(shelf.dataset, pruning)
+    assert shelf.days() == {23: True, 22: True}
+    assert held(taken[0]) == held(taken[1]) == []
+    assert latest(shelf)["digest"] == taken[3].digest
 
 
-def test_a_damaged_snapshot_takes_no_place_and_is_removed_on_purpose_only(
-    take: Make, make_websites: Make, base: StoragePath
-) -> None:
-    taken = [take(base, make_websites(3), NOON + night * NIGHT) for night in range(5)]
+def test_a_damaged_snapshot_takes_no_place_and_is_removed_on_purpose_only(shelf: Shelf) -> None:
+    taken = [shelf.take(3, night * NIGHT) for night in range(5)]
     for damaged in (taken[4], taken[1]):
-        base.fs.rm_file(damaged.files[0].path)
-    pruning = planned(base, Retention(1))
-    assert [day.day for day in pruning.kept] == [24, 23, 21]  # the newest, the newest whole one, and the damaged one
-    assert [day.day for day in pruning.damaged] == [24, 21]
-    pruning = planned(base, Retention(1), remove_damaged=True)
-    assert [day.day for day in pruning.kept] == [24, 23]
-    assert [day.day for day in pruning.removed] == [22, 21, 20]
+        shelf.fs.rm_file(damaged.files[0].path)
+    pruning = planned(shelf, 1)
+    assert in_november(pruning.kept) == [24, 23, 21]  # the newest, the newest whole one, and the damaged one
+    assert in_november(pruning.damaged) == [24, 21]
+    pruning = planned(shelf, 1, remove_damaged=True)
+    assert (in_november(pruning.kept), in_november(pruning.removed)) == ([24, 23], [22, 21, 20])
 
 
-def test_what_dead_runs_left_on_days_without_a_snapshot_goes(
-    take: Make, make_websites: Make, base: StoragePath, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_dead_runs_left_on_days_without_a_snapshot_goes(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(target: StoragePath, *arguments: Any) -> None:
         if target.name == "_manifest.json":
             raise KeyboardInterrupt
         put_bytes(target, *arguments)
 
-    take(base, make_websites(3))
+    shelf.take(3)
     with monkeypatch.context() as patch:
         patch.setattr(publishing, "put_bytes", dies)
         patch.setattr(publishing, "_remove_all", lambda *_: None)
-        for night, age in ((1, timedelta(hours=1)), (9, timedelta(minutes=1))):
+        for night, age in ((1, 60 * MINUTE), (9, MINUTE)):
             with pytest.raises(KeyboardInterrupt):
-                take(base, make_websites(3), NOON + night * NIGHT, clock=lambda age=age: NOON + 9 * NIGHT - age)
-    pruning = planned(base, Retention(1))
-    assert [day.day for day in pruning.leftovers] == [21]  # a run may still be writing the other
-    prune(Dataset(base), pruning)
-    for folder in ("websites", "_websites"):
-        assert names(base / folder / "dt=2026-11-21") == []
-    assert len(names(base / "websites" / "dt=2026-11-29")) == 1
+                shelf.take(3, night * NIGHT, clock=partial(operator.sub, NOON + 9 * NIGHT, age))
+    pruning = planned(shelf, 1)
+    assert in_november(pruning.leftovers) == [21]  # a run may still be writing the other
+    prune(shelf.dataset, pruning)
+    assert [len(held(shelf.dataset.partition(date(2026, 11, day)))) for day in (21, 29)] == [0, 3]
 
 
-def test_what_dead_runs_left_beside_a_snapshot_goes(take: Make, make_websites: Make, base: StoragePath) -> None:
-    taken = [take(base, make_websites(3), NOON + night * NIGHT) for night in range(3)]
+def test_what_dead_runs_left_beside_a_snapshot_goes(shelf: Shelf) -> None:
+    taken = [shelf.take(3, night * NIGHT) for night in range(3)]
     before = [names(snapshot.partition.data) for snapshot in taken]
     for snapshot in taken:
-        for age in (timedelta(hours=1), timedelta(minutes=1)):
+        for age in (60 * MINUTE, MINUTE):
             name = f"websites-{new_token(NOON + 9 * NIGHT - age)}.jsonl"
-            base.fs.pipe_file((snapshot.partition.data / name).path, b"{}")
-    base.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # somebody may restore it
-    pruning = planned(base, Retention(2))
-    assert [day.day for day in pruning.leftovers] == [22, 20]
-    prune(Dataset(base), pruning)
+            shelf.fs.pipe_file((snapshot.partition.data / name).path, b"{}")
+    shelf.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # somebody may restore it
+    pruning = planned(shelf, 2)
+    assert in_november(pruning.leftovers) == [22, 20]
+    prune(shelf.dataset, pruning)
     left = [names(snapshot.partition.data) for snapshot in taken]
     assert [len(found) for found in left] == [2, 3, 2]  # a run may still be writing the others
     assert all(set(old) < set(new) for old, new in zip(before, left, strict=True))
-    assert [entry.is_whole for entry in list_snapshots(base, verify=True)] == [True, False, True]
+    assert shelf.days() == {22: True, 21: False, 20: True}
+
+
+NO_DAYS = ["dt=2026-02-30", "dt=2026-13-01", "dt=0000-00-00", "dt=2026-11-2", "dt=\u0662\u0660\u0662\u0666-11-19"]
 
 
 @pytest.mark.parametrize("beside", ["websites", "_websites"])
-@pytest.mark.parametrize(
-    "name",
-    ["dt=2026-02-30", "dt=2026-13-01", "dt=0000-00-00", "dt=2026-11-2", "dt=\u0662\u0660\u0662\u0666-11-19", "dt=x"],
-)
-def test_a_folder_that_is_no_day_is_ignored(
-    take: Make, make_websites: Make, base: StoragePath, beside: str, name: str
-) -> None:
-    first = take(base, make_websites(3))
-    foreign = base / beside / name
-    base.fs.makedirs(foreign.path, exist_ok=True)
-    base.fs.pipe_file((foreign / "_SUCCESS").path, b"x")
-    second = take(base, make_websites(3), NOON + NIGHT)
-    assert [entry.day.day for entry in list_snapshots(base)] == [21, 20]
-    prune(Dataset(base), planned(base, Retention(1)))
-    assert list_snapshots(base)[0].snapshot == second
-    assert names(first.partition.data) == []
-    assert names(foreign) == ["_SUCCESS"]
+@pytest.mark.parametrize("name", [*NO_DAYS, "dt=x", "other"])
+def test_a_folder_that_is_no_day_is_ignored(shelf: Shelf, beside: str, name: str) -> None:
+    first = shelf.take(3)
+    foreign = shelf.base / beside / name
+    shelf.fs.makedirs(foreign.path, exist_ok=True)
+    shelf.fs.pipe_file((foreign / "_SUCCESS").path, b"x")
+    shelf.take(3, NIGHT)
+    assert shelf.days() == {21: True, 20: True}
+    prune(shelf.dataset, planned(shelf, 1))
+    assert (shelf.days(), held(first), names(foreign)) == ({21: True}, [], ["_SUCCESS"])
+
+
+def test_a_folder_of_a_day_counts_if_it_has_data_or_a_manifest(shelf: Shelf) -> None:
+    assert shelf.dataset.days() == []
+    for folder in ("websites/dt=2026-11-19", "_websites/dt=2026-11-20"):
+        shelf.fs.makedirs((shelf.base / folder).path, exist_ok=True)
+        shelf.fs.pipe_file((shelf.base / folder / "file").path, b"x")
+    assert in_november(shelf.dataset.days()) == [20, 19]
+    partition = shelf.dataset.partition(date(2026, 1, 2))
+    assert str(partition.data) == f"{shelf.base}/websites/dt=2026-01-02"
+    assert str(partition.manifest) == f"{shelf.base}/_websites/dt=2026-01-02/_manifest.json"
+
+
+@pytest.mark.parametrize("name", ["_websites", ".websites", "Websites", "a/b", "", "a" * 65, "dt=2026", None])
+def test_a_dataset_has_a_name_that_every_reader_takes_for_data(name: Any) -> None:
+    with pytest.raises(ValueError, match=r"dataset=.* is not allowed; allowed: 1 to 64 of"):
+        Shelf("/tmp", name)

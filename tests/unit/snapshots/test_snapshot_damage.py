@@ -5,105 +5,83 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from upath import UPath
+from shelf import HOUR, NIGHT, Record, Shelf, websites
 
 from airflow_provider_analytics.exceptions import GuardError, StorageError
-from airflow_provider_analytics.snapshots.catalog import Dataset, list_snapshots, read_snapshot
+from airflow_provider_analytics.snapshots.catalog import Snapshot, list_snapshots, read_snapshot
 from airflow_provider_analytics.snapshots.diff import diff_snapshots
-from airflow_provider_analytics.storage import StoragePath
 
-Make = Callable[..., Any]
-NIGHT = timedelta(days=1)
+OF_DATA = {
+    "missing": None,
+    "truncated": lambda content: content[: len(content) // 2],
+    "another digest": lambda content: content.replace(b"site-1.", b"site-x."),
+}
+OF_MANIFEST = ["manifest missing", "", "{", "[]", '{"version": 1}', '{"version": "one"}']
 
 
-def damage(snapshot: Any, how: str) -> None:
-    (data,), fs = snapshot.files, snapshot.partition.data.fs
-    content = fs.cat_file(data.path)
-    if how == "missing":
-        fs.rm_file(data.path)
-    elif how == "truncated":
-        fs.pipe_file(data.path, content[: len(content) // 2])
-    elif how == "another digest":
-        fs.pipe_file(data.path, content.replace(b"site-1.", b"site-x."))
-    elif how == "manifest missing":
-        fs.rm_file(snapshot.partition.manifest.path)
+def damage(snapshot: Snapshot, how: str) -> None:
+    fs = snapshot.partition.data.fs
+    path = snapshot.files[0].path if how in OF_DATA else snapshot.partition.manifest.path
+    if how.endswith("missing"):
+        fs.rm_file(path)
     else:
-        fs.pipe_file(snapshot.partition.manifest.path, how.encode())
+        fs.pipe_file(path, OF_DATA[how](fs.cat_file(path)) if how in OF_DATA else how.encode())  # type: ignore[misc]
 
 
-HOW = [
-    "missing",
-    "truncated",
-    "another digest",
-    "manifest missing",
-    "",
-    "{",
-    "[]",
-    '{"version": 1}',
-    '{"version": "one"}',
-]
-
-
-@pytest.mark.parametrize("how", HOW)
-def test_yesterdays_damage_does_not_stop_tonight(
-    take: Make, make_websites: Make, base: StoragePath, caplog: pytest.LogCaptureFixture, how: str
+@pytest.mark.parametrize("how", [*OF_DATA, *OF_MANIFEST])
+def test_damage_does_not_stop_the_next_night_and_is_replaced_on_the_same_day(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    first = take(base, make_websites(20))
-    damage(first, how)
+    damage(shelf.take(20), how)
     with caplog.at_level(logging.WARNING):
-        second = take(base, make_websites(20), first.manifest.observed_at + NIGHT, report=True)
+        second = shelf.take(20, NIGHT, report=True)
     assert (second.manifest.first, second.manifest.previous, second.manifest.changes) == (False, None, None)
     assert sum(1 for _ in second.rows()) == 20
-    (said,) = [record.getMessage() for record in caplog.records]
+    [said] = caplog.messages
     assert "2026-11-20" in said[:90]
-    assert diff_snapshots(Dataset(base))["previous"] is None
-    assert [(entry.day.day, entry.is_whole) for entry in list_snapshots(base, verify=True)] == [(21, True), (20, False)]
-    third = take(base, make_websites(20), first.manifest.observed_at + 2 * NIGHT)
-    assert third.manifest.previous is not None
+    assert diff_snapshots(shelf.dataset)["previous"] is None
+    assert shelf.days() == {21: True, 20: False}
+    assert shelf.take(20, 2 * NIGHT).manifest.previous is not None
+    shelf.take(20, HOUR)
+    assert shelf.days() == {22: True, 21: True, 20: True}
+    assert shelf.count() == 20
 
 
-@pytest.mark.parametrize("how", HOW)
-def test_a_damaged_snapshot_of_the_same_day_is_replaced(
-    take: Make, make_websites: Make, base: StoragePath, how: str
-) -> None:
-    first = take(base, make_websites(20))
-    damage(first, how)
-    second = take(base, make_websites(20), first.manifest.observed_at + timedelta(hours=1))
-    assert [entry.is_whole for entry in list_snapshots(base, verify=True)] == [True]
-    assert sum(1 for _ in second.rows()) == 20
-
-
-def test_guards_measure_with_the_last_manifest_that_can_be_read(
-    take: Make, make_websites: Make, base: StoragePath
-) -> None:
-    first = take(base, make_websites(100))
-    second = take(base, make_websites(100), first.manifest.observed_at + NIGHT)
-    damage(second, "{")
+def test_guards_measure_with_the_last_manifest_that_can_be_read(shelf: Shelf) -> None:
+    shelf.take(100)
+    damage(shelf.take(100, NIGHT), "{")
     with pytest.raises(GuardError, match=r"The list has 10 websites, 90\.0% fewer than 100 on 2026-11-20 12:00 UTC"):
-        take(base, make_websites(10), first.manifest.observed_at + 2 * NIGHT)
+        shelf.take(10, 2 * NIGHT)
 
 
-@pytest.mark.parametrize("how", ["missing", "truncated", "another digest"])
-def test_a_reader_never_gets_a_row_of_a_damaged_file(
-    take: Make, make_websites: Make, base: StoragePath, how: str
-) -> None:
-    taken = take(base, make_websites(20), compression="gzip" if how == "truncated" else None)
-    damage(taken, how)
-    read = read_snapshot(base, "2026-11-20")
+@pytest.mark.parametrize(
+    ("how", "compression"), [("missing", None), ("truncated", None), ("truncated", "gzip"), ("another digest", None)]
+)
+def test_a_reader_never_gets_a_row_of_a_damaged_file(shelf: Shelf, how: str, compression: str | None) -> None:
+    damage(shelf.take(20, compression=compression), how)
+    read = shelf.read()
     assert read is not None
-    with pytest.raises(StorageError, match=r"cannot read|is damaged"):
+    with pytest.raises(StorageError, match="cannot read" if how == "missing" else "is damaged: its SHA-256 is"):
         next(read.rows())
     assert len(read.problems()) == 1
 
 
-ODD = [
+def test_a_manifest_of_another_day_is_damage(shelf: Shelf) -> None:
+    first, second = shelf.take(3), shelf.take(4, NIGHT)
+    shelf.fs.pipe_file(second.partition.manifest.path, shelf.fs.cat_file(first.partition.manifest.path))
+    assert list_snapshots(shelf.base)[0].problems == (
+        f"{second.partition.manifest} is damaged (it is that of 2026-11-20). Restore it, or take the snapshot again.",
+    )
+
+
+ODD: list[Record] = [
     {"domain": "a\rb.example"},
     {"domain": "a\r\nb.example", "exclude_params": "\r", "exclude_ips": "a\rb"},
     {"domain": "\ud800", "exclude_params": "a\n\udfff"},
@@ -117,91 +95,65 @@ ODD = [
     {"id": 2**70},
     {"id": "a\rb", "domain": "\u2028"},
 ]
-
-
-@pytest.mark.parametrize("file_format", ["jsonl", "csv", "parquet"])
-@pytest.mark.parametrize("odd", ODD, ids=ascii)
-def test_an_odd_value_is_published_in_a_file_that_can_be_read(
-    take: Make, make_websites: Make, local_base: StoragePath, odd: dict[str, Any], file_format: str
-) -> None:
-    records = make_websites(3)
-    first = take(local_base, records, format=file_format)
-    records[0] = records[0] | odd
-    second = take(local_base, records, first.manifest.observed_at + NIGHT, format=file_format, report=True)
-    read = read_snapshot(local_base, second.manifest.snapshot_date)
-    assert read is not None
-    rows = list(read.rows())
-    assert len(rows) == 3
-    for row in rows:
-        json.loads(row["record"], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert second.manifest.previous is not None
-    third = take(local_base, make_websites(3), first.manifest.observed_at + 2 * NIGHT, format=file_format)
-    assert third.manifest.previous is not None
-
-
-@pytest.mark.parametrize("website_id", ["\ud800", "a\udfff"])
-def test_an_id_that_no_file_can_hold_is_refused(
-    take: Make, make_websites: Make, base: StoragePath, website_id: str
-) -> None:
-    with pytest.raises(StorageError, match="a website record has no usable id"):
-        take(base, [*make_websites(2), {"id": website_id}])
-    assert read_snapshot(base, "2026-11-20") is None
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=()), max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=4,
 )
-NAMES = st.sampled_from(
-    ["domain", "privacy", "email", "exclude_bots", "exclude_params", "exclude_ips", "favorite", "new"]
-)
+NAMES = st.sampled_from([*websites(1)[0].keys() - {"id"}, "new"])
+
+
+def examples(test: Callable[..., None]) -> Callable[..., None]:
+    for odd in ODD:
+        test = example(odd=odd)(test)
+    return test
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoragePath]:
-    base = StoragePath.of(UPath(tmp_path_factory.mktemp("odd")))
-    return (base / str(number) for number in range(10**9))
+def shelves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    folder = tmp_path_factory.mktemp("odd")
+    return (Shelf(f"{folder}/{number}") for number in range(10**9))
 
 
 @pytest.mark.parametrize("file_format", ["jsonl", "csv", "parquet"])
 @settings(max_examples=25)
+@examples
 @given(odd=st.dictionaries(NAMES, VALUES, max_size=4))
-def test_whatever_the_service_sends_what_is_published_reads_back_the_same(
-    take: Make, places: Iterator[StoragePath], odd: dict[str, Any], file_format: str
+def test_whatever_the_service_sends_is_published_reads_back_the_same_and_is_compared(
+    shelves: Iterator[Shelf], odd: Record, file_format: str
 ) -> None:
-    plain, base = next(places), next(places)
-    expected = list(take(plain, [{"id": 1} | odd]).rows())
-    found = list(take(base, [{"id": 1} | odd], format=file_format).rows())
+    plain, shelf = next(shelves), next(shelves)
+    records = [{"id": 3} | odd, *websites(2)]
+    plain.take(records)
+    shelf.take(records, format=file_format, report=True)
+    expected, found = (list(one.read().rows()) for one in (plain, shelf))  # type: ignore[union-attr]
+    for row in found:
+        json.loads(row["record"], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     if file_format == "csv":  # does not distinguish null from empty text
         expected = [{name: None if value == "" else value for name, value in row.items()} for row in expected]
     assert found == expected
+    accept = {"fields"}
+    assert shelf.take(3, NIGHT, format=file_format, report=True, accept=accept).manifest.previous is not None
 
 
-def test_the_name_of_the_place_is_a_text(take: Make, make_websites: Make, tmp_path: Path) -> None:
-    take(StoragePath.of(str(tmp_path)), make_websites(3))
+@pytest.mark.parametrize("website_id", ["\ud800", "a\udfff", None, "", True, 1.5])
+def test_an_id_that_no_file_can_hold_is_refused(shelf: Shelf, website_id: Any) -> None:
+    with pytest.raises(StorageError, match="a website record has no usable id"):
+        shelf.take([{"id": website_id}])
+    assert shelf.read() is None
+
+
+def test_the_name_of_the_place_is_a_text(tmp_path: Path) -> None:
+    Shelf(str(tmp_path)).take(3)
     for base in (str(tmp_path), f"file://{tmp_path}"):
-        read = read_snapshot(base, "2026-11-20")
-        assert read is not None
-        assert sum(1 for _ in read.rows()) == 3
+        assert Shelf(base).count() == 3
     assert read_snapshot(str(tmp_path), "2026-11-20", "another") is None
     with pytest.raises(ValueError, match="allowed: YYYY-MM-DD"):
         read_snapshot(str(tmp_path), "yesterday")
 
 
 @pytest.mark.parametrize("moment", [datetime(2026, 11, 20), datetime(2026, 11, 20, tzinfo=UTC)])
-def test_a_point_in_time_is_no_day(take: Make, make_websites: Make, base: StoragePath, moment: datetime) -> None:
+def test_a_point_in_time_is_no_day(shelf: Shelf, moment: datetime) -> None:
     """It belongs to different days in different time zones."""
-    take(base, make_websites(3))
     with pytest.raises(ValueError, match=r"day=.* is not allowed; allowed: a date"):
-        read_snapshot(base, moment)
-
-
-def test_a_manifest_of_another_day_is_damage(take: Make, make_websites: Make, base: StoragePath) -> None:
-    first = take(base, make_websites(3))
-    second = take(base, make_websites(4), first.manifest.observed_at + NIGHT)
-    base.fs.pipe_file(second.partition.manifest.path, base.fs.cat_file(first.partition.manifest.path))
-    (entry, _) = list_snapshots(base)
-    assert entry.problems == (
-        f"{second.partition.manifest} is damaged (it is that of 2026-11-20). Restore it, or take the snapshot again.",
-    )
+        shelf.read(moment)

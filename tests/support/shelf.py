@@ -1,0 +1,130 @@
+"""Snapshots for tests: of lists in memory, which need no server, or of a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from airflow_provider_analytics.api.dialect import Page
+from airflow_provider_analytics.api.listing import Listing
+from airflow_provider_analytics.api.stats import Stats
+from airflow_provider_analytics.readable import Redactor
+from airflow_provider_analytics.snapshots.catalog import Partition, Snapshot, dataset_of, list_snapshots, read_snapshot
+from airflow_provider_analytics.snapshots.manifest import ListSource
+from airflow_provider_analytics.snapshots.rows import FieldReport, typed_columns
+from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
+from airflow_provider_analytics.storage import StoragePath, names
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DAY = NOON.date()
+HOUR, NIGHT = timedelta(hours=1), timedelta(days=1)
+SOURCE = ListSource(url="https://stats.example.com", account_id="1")
+
+Record = dict[str, Any]
+
+
+def websites(count: int, **fields: Any) -> list[Record]:
+    """Return the records of a list, newest first."""
+    settings = {"privacy": 0, "email": 0, "exclude_bots": 1, "exclude_params": "utm_source\ngclid", "exclude_ips": None}
+    return [
+        {"id": number, "domain": f"site-{number}.example.com", **settings, "favorite": False, **fields}
+        for number in range(count, 0, -1)
+    ]
+
+
+def listing(records: Sequence[Record]) -> Listing:
+    """Return the list of these records, as a service returns it."""
+
+    def fetch(query: dict[str, str]) -> Page:
+        number = int(query.get("page", 1))
+        rows = records if query["sort"] == "desc" else records[::-1]
+        return Page(list(rows[(number - 1) * 100 : number * 100]), len(rows), number)
+
+    return Listing(fetch, {}, "page")
+
+
+def rows(
+    *records: Record, exclude_ips_as: str = "keep", secrets: Redactor | None = None
+) -> tuple[list[Record], FieldReport]:
+    """Return the rows of these records, and what is reported of their fields."""
+    report = FieldReport()
+    blocks = typed_columns(
+        records,
+        snapshot_date="2026-11-20",
+        observed_at="2026-11-20T00:00:00.000000+00:00",
+        exclude_ips_as=exclude_ips_as,
+        report=report,
+        secrets=secrets,
+    )
+    return [dict(zip(one, row, strict=True)) for one in blocks for row in zip(*one.values(), strict=True)], report
+
+
+class Shelf:
+    """A base path for the snapshots of a test.
+
+    :param base: the base path, also as text.
+    """
+
+    def __init__(self, base: StoragePath | str, dataset: str = "websites") -> None:
+        self.dataset = dataset_of(base, dataset)
+        self.base, self.fs = self.dataset.base, self.dataset.base.fs
+
+    def take(
+        self,
+        records: int | Sequence[Record] | Callable[[], Listing],
+        when: timedelta | datetime = NOON,
+        *,
+        day: date | None = None,
+        source: ListSource = SOURCE,
+        filters: dict[str, Any] | None = None,
+        accept: Collection[str] = (),
+        is_late: Callable[[datetime], bool] = lambda _: False,
+        clock: Callable[[], datetime] | None = None,
+        writer: str | None = None,
+        **options: Any,
+    ) -> Snapshot:
+        """Publish a list as the snapshot of a day.
+
+        :param records: the records, their number, or a function that reads the list.
+        :param when: the time, also since :data:`NOON`.
+        :param day: the day; None: that of the time.
+        """
+        now = NOON + when if isinstance(when, timedelta) else when
+        found = websites(records) if isinstance(records, int) else records
+        read = found if callable(found) else lambda: listing(found)
+        return take_snapshot(
+            self.dataset,
+            day or now.date(),
+            Origin(read, source, Stats(requests=3, retries=1), filters or {}),
+            now=now,
+            is_late=is_late,
+            clock=clock or (lambda: now),
+            writer=writer,
+            options=SnapshotOptions(**options, accept=frozenset(accept)),
+        )
+
+    def read(self, day: date | str = DAY) -> Snapshot | None:
+        """Return the snapshot of a day, None if there is none."""
+        return read_snapshot(self.base, day, self.dataset.name)
+
+    def count(self, day: date | str = DAY) -> int | None:
+        """Return the number of rows of the snapshot of a day, None if there is no snapshot."""
+        snapshot = self.read(day)
+        return None if snapshot is None else sum(1 for _ in snapshot.rows())
+
+    def days(self, *, verify: bool = True) -> dict[int, bool]:
+        """Return the days of the month that have a snapshot, newest first, and whether it is whole."""
+        found = list_snapshots(self.base, self.dataset.name, verify=verify)
+        return {entry.day.day: entry.is_whole for entry in found}
+
+
+def held(found: Snapshot | Partition) -> list[str]:
+    """Return the names in both folders of a snapshot or of a day."""
+    partition = found.partition if isinstance(found, Snapshot) else found
+    return sorted(name for folder in partition.folders for name in names(folder))
+
+
+def own(snapshot: Snapshot) -> list[str]:
+    """Return the names that belong in both folders of a snapshot."""
+    return sorted(["_SUCCESS", "_manifest.json", *snapshot.manifest.file_names])

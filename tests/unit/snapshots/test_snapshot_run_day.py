@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pendulum
+import pytest
+
+from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.snapshots.run_day import choose_day
+
+LATE_EVENING = datetime(2026, 11, 19, 23, 30, tzinfo=UTC)
+
+
+def on(day: int) -> datetime:
+    return datetime(2026, 11, day, tzinfo=UTC)
+
+
+DATES = {"data_interval_end": on(12), "logical_date": on(13), "run_after": on(14)}
+SCHEDULED = {"run_type": "scheduled", **DATES}
+
+
+@pytest.mark.parametrize(
+    ("given", "day", "named_by"),
+    [
+        ({"partition_date": "2026-11-11", **SCHEDULED}, 11, "argument partition_date"),
+        ({"partition_date": on(11).date(), **SCHEDULED}, 11, "argument partition_date"),
+        ({"partition_date": on(11), **SCHEDULED}, 11, "argument partition_date"),
+        ({"partition_date": "2026-11-11T08:00:00+00:00", **SCHEDULED}, 11, "argument partition_date"),
+        ({"run_partition_date": on(10), **SCHEDULED}, 10, "partition date of the run"),
+        ({"partition_date": "None", **SCHEDULED}, 12, "end of the run's data interval"),
+        ({"partition_date": " ", **SCHEDULED}, 12, "end of the run's data interval"),
+        ({"run_type": "backfill", **DATES}, 12, "end of the run's data interval"),
+        ({**SCHEDULED, "data_interval_end": None}, 13, "logical date of the run"),
+        ({"run_type": "scheduled", "run_after": on(14)}, 14, "run_after of the run"),
+        *(({"run_type": f"{kind}", **DATES}, 15, "clock") for kind in ("manual", "asset_triggered")),
+        ({}, 15, "clock"),
+    ],
+)
+def test_the_first_given_value_names_the_day(given: dict[str, Any], day: int, named_by: str) -> None:
+    chosen = choose_day("UTC", on(15), **given)
+    assert (chosen.day, chosen.named_by, type(chosen.day)) == (on(day).date(), named_by, date)
+
+
+@pytest.mark.parametrize(("timezone", "day"), [("UTC", 19), ("Europe/Berlin", 20), ("America/Los_Angeles", 19)])
+def test_the_day_is_that_of_the_dags_time_zone(timezone: str, day: int) -> None:
+    assert choose_day(timezone, on(15), run_type="scheduled", logical_date=LATE_EVENING).day == on(day).date()
+    assert choose_day(pendulum.timezone(timezone), LATE_EVENING).day == on(day).date()
+
+
+def test_a_day_is_as_long_as_the_time_zone_makes_it() -> None:
+    chosen = choose_day("Europe/Berlin", on(15), partition_date="2026-10-25")  # 25 hours: summer time ends
+    assert chosen.begins == datetime(2026, 10, 24, 22, tzinfo=UTC)
+    assert chosen.ends == datetime(2026, 10, 25, 23, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "20.11.2026", "08:00", "P1D"])
+def test_a_text_that_is_no_date_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="allowed: YYYY-MM-DD"):
+        choose_day("UTC", on(15), partition_date=text)
+
+
+def test_a_list_is_late_once_its_day_is_over() -> None:
+    day = choose_day("UTC", on(15), partition_date="2026-11-20")
+    minute = timedelta(minutes=1)  # a clock may be a few minutes behind
+    assert [day.is_late(on(20) + late) for late in (-4 * minute, 0 * minute, 1439 * minute)] == [False] * 3
+    assert day.is_late(on(21))
+    with pytest.raises(GuardError, match=r"^2026-11-20 has not begun: the clock says 2026-11-19 23:54 UTC"):
+        day.is_late(on(20) - 6 * minute)
+
+
+@pytest.mark.parametrize(
+    ("hours", "is_published", "refusal"),
+    [
+        (0, False, "None"),
+        (12, False, "None"),
+        (13, False, "2026-11-20 ended 13 h ago: the current list is not"),
+        (24 * 9, False, "2026-11-20 ended 9 days ago"),
+        (0, True, "2026-11-20 is over and has its snapshot, which the current list would falsify"),
+    ],
+)
+def test_a_late_list_is_filed_within_a_tolerance_where_nothing_is(hours: int, is_published: bool, refusal: str) -> None:
+    day = choose_day("UTC", on(15), partition_date="2026-11-20")
+    assert str(day.refusal(on(21) + timedelta(hours=hours), is_published=is_published)).startswith(refusal)
