@@ -13,12 +13,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 KILLS = 60
 #: Steps between the kills of two rounds; a snapshot has about a hundred.
@@ -28,15 +28,11 @@ STEPS = 4
 #: when it opens a file or a connection, or changes a folder, for the so many-th time. Prints each publication, and each
 #: end.
 WRITER = """
-import os
-import signal
-import sys
-from datetime import UTC, datetime, timedelta
+import os, signal, sys
+from datetime import timedelta
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.snapshots.catalog import dataset_of
-from airflow_provider_analytics.snapshots.manifest import ListSource
-from airflow_provider_analytics.snapshots.take import SnapshotOptions, Origin, take_snapshot
+from shelf import NOON, Shelf
 
 
 def take_until(left, now):
@@ -48,11 +44,9 @@ def take_until(left, now):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     with AnalyticsClient(Settings(base_url=sys.argv[1], api_key=sys.argv[2])) as client:
-        origin = Origin(client.iter_websites, ListSource(url="https://sandbox", account_id=None), client.stats)
         sys.addaudithook(step)
         while True:
-            options = SnapshotOptions(max_loss_fraction=1)
-            take_snapshot(dataset_of(sys.argv[3]), now.date(), origin, now=now, options=options)
+            Shelf(sys.argv[3]).take(client.iter_websites, now, max_loss_fraction=1)
             now += timedelta(seconds=1)
             print("published", flush=True)
 
@@ -60,14 +54,14 @@ def take_until(left, now):
 for number, line in enumerate(sys.stdin):
     child = os.fork()
     if child == 0:
-        take_until(int(line), datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=number))
+        take_until(int(line), NOON + timedelta(minutes=number))
     print("ended", os.waitpid(child, 0)[1], flush=True)
 """
 
 
-def read_as_documented(base: Path, day: str) -> tuple[int, str] | None:
-    """Follow the rule of the documentation with nothing but the standard library."""
-    about = base / "_websites" / f"dt={day}"
+def read_as_documented(base: Path) -> str | None:
+    """Follow the rule of the documentation with nothing but the standard library; return when the list was read."""
+    about = base / "_websites" / "dt=2026-11-20"
     for _ in range(100):
         if not (about / "_SUCCESS").exists():
             return None
@@ -76,12 +70,11 @@ def read_as_documented(base: Path, day: str) -> tuple[int, str] | None:
             contents = [(base / file["path"]).read_bytes() for file in manifest["files"]]
         except FileNotFoundError:
             continue  # replaced meanwhile: read the manifest again
-        for file, content in zip(manifest["files"], contents, strict=True):
-            assert hashlib.sha256(content).hexdigest() == file["sha256"]
+        assert [hashlib.sha256(one).hexdigest() for one in contents] == [one["sha256"] for one in manifest["files"]]
         rows = [json.loads(line) for content in contents for line in content.splitlines()]
         assert len(rows) == len({row["id"] for row in rows}) == manifest["count"]
-        assert len({row["observed_at"] for row in rows}) == 1
-        return manifest["count"], rows[0]["observed_at"]
+        [moment] = {str(row["observed_at"]) for row in rows}
+        return moment
     raise AssertionError("the files of every manifest were gone")
 
 
@@ -93,65 +86,27 @@ def until_ended(lines: Iterable[str] | None) -> Iterator[str]:
 
 
 @pytest.mark.kill
-def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
+def test_sixty_kills_never_show_a_part_of_a_snapshot(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     analytics_sandbox.seed(120)
-    day = "2026-11-20"
-    seen: list[tuple[int, str] | None] = []
+    seen: list[str | None] = []
     published = 0
     command = [sys.executable, "-c", WRITER, analytics_sandbox.url, analytics_sandbox.api_key, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as writer:
-        assert writer.stdin is not None
-        assert writer.stdout is not None
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "support")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True, bufsize=1, env=environment) as writer:  # type: ignore[call-overload]
         for kill in range(KILLS):
             writer.stdin.write(f"{1 + kill * STEPS}\n")
             said: list[str] = []
             reader = threading.Thread(target=said.extend, args=(until_ended(writer.stdout),))
             reader.start()
             while reader.is_alive():
-                seen.append(read_as_documented(tmp_path, day))
-            seen.append(read_as_documented(tmp_path, day))
+                seen.append(read_as_documented(tmp_path))
+            seen.append(read_as_documented(tmp_path))
             published += "published\n" in said
             assert said[-1] == f"ended {signal.SIGKILL:d}\n"
             analytics_sandbox.add_website(f"after-{kill}.example.com")
         writer.stdin.close()
-    moments = [found[1] for found in seen if found]
+    moments = [found for found in seen if found]
     assert moments == sorted(moments), "a reader saw an older snapshot after a newer one"
-    assert None not in seen[seen.index(next(found for found in seen if found)) :]
+    assert None not in seen[seen.index(moments[0]) :]
     assert 0 < published < KILLS, "adapt STEPS: some kills have to come before the first publication, and some after it"
-
-
-@pytest.mark.kill
-@pytest.mark.system
-@pytest.mark.chosen
-def test_a_killed_airflow_task_leaves_the_last_snapshot(analytics_sandbox: Any, tmp_path: Path) -> None:
-    """The whole of it: Airflow's own process runs the nightly DAG and is killed while it reads the list."""
-    home, base = tmp_path / "home", tmp_path / "base"
-    (home / "dags").mkdir(parents=True)
-    dag_file = Path(__file__).parents[3] / "dags" / "nightly_website_snapshot.py"
-    (home / "dags" / dag_file.name).write_bytes(dag_file.read_bytes())
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")} | {
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "WEBSITE_ANALYTICS_FOLDER": str(base),
-        **analytics_sandbox.connection_env,
-    }
-    airflow = [sys.executable, "-m", "airflow"]
-    command = [*airflow, "dags", "test", "nightly_website_snapshot"]
-    subprocess.run([*airflow, "db", "migrate"], env=environment, check=True, capture_output=True)
-    analytics_sandbox.seed(1_000)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:]
-    (partition,) = base.glob("websites/*")
-    day = partition.name.removeprefix("dt=")
-    good = read_as_documented(base, day)
-    assert good is not None
-    assert good[0] == 1_000
-    for stop_after in (2, 9):
-        analytics_sandbox.clear_requests()
-        with subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        ) as task:
-            while len(analytics_sandbox.requests) < stop_after and task.poll() is None:
-                time.sleep(0.001)  # until the task has asked for so many pages, not for a time
-            os.killpg(task.pid, signal.SIGKILL)
-        assert read_as_documented(base, day) == good

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,10 @@ import time_machine
 from airflow_versions import awaited_uris
 from dag_runs import RunDag
 from samples import sample, sample_dag
+from shelf import HOUR, NIGHT, Shelf, websites
+
+from airflow_provider_analytics.operators.snapshots import snapshot_asset
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ROOT = Path(__file__).parents[3]
 LOAD = "load_snapshot_into_duckdb"
@@ -30,34 +33,38 @@ def run_night(run_dag: RunDag, base: Path, night: datetime, state: str = "succes
     return outcome.tasks
 
 
-@pytest.fixture
-def three_nights(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> list[Any]:
-    analytics_sandbox.seed(40)
+def night_of(days: int, hours: int = 0) -> datetime:
+    """Return a midnight after today, and so many hours later."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    outcomes = []
-    for days in (1, 2, 3):
-        outcomes.append(run_night(run_dag, tmp_path, today + timedelta(days=days)))
-        analytics_sandbox.add_website(f"after-{days}.example.com", privacy=0)
-    return outcomes
+    return today + timedelta(days=days, hours=hours)
+
+
+def every(nights: list[Any], task_id: str, key: str) -> list[Any]:
+    return [tasks[task_id].returned[key] for tasks in nights]
 
 
 @pytest.mark.sample("nightly_website_snapshot")
 @pytest.mark.sample("load_snapshot_into_duckdb")
 @pytest.mark.slow  # five runs, three reports
 @pytest.mark.chosen
-def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) -> None:
-    assert [tasks["snapshot"].returned["count"] for tasks in three_nights] == [40, 41, 42]
-    assert [tasks["compare"].returned["added"] for tasks in three_nights] == [0, 1, 1]
-    assert three_nights[0]["compare"].returned["previous"] is None
-    assert [tasks["snapshot"].returned["first"] for tasks in three_nights] == [True, False, False]
-    assert three_nights[2]["prune"].returned["dry_run"] is True
-    page = Path(three_nights[2]["snapshot"].returned["report"].removeprefix("file://")).read_text()
+def test_three_nights(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+    analytics_sandbox.seed(40)
+    nights = []
+    for days in (1, 2, 3):
+        nights.append(run_night(run_dag, tmp_path, night_of(days)))
+        analytics_sandbox.add_website(f"after-{days}.example.com", privacy=0)
+    assert every(nights, "snapshot", "count") == [40, 41, 42]
+    assert every(nights, "snapshot", "first") == [True, False, False]
+    assert every(nights, "compare", "added") == [0, 1, 1]
+    assert [nights[0]["compare"].returned["previous"], nights[2]["prune"].returned["dry_run"]] == [None, True]
+    page = Path(nights[2]["snapshot"].returned["report"].removeprefix("file://")).read_text()
     assert "over the last 3 snapshots" in page
     assert "after-2.example.com" in page
     # Files beside the data are not mistaken for it.
     assert len(list(tmp_path.glob("websites/*/*"))) == 3
 
     dag = sample_dag(LOAD, tmp_path)
+    assert awaited_uris(dag) == [snapshot_asset().uri]
     outcome = run_dag(dag)
     assert len(outcome.tasks["load"].returned) == 3
     answer = outcome.tasks["answer"].returned
@@ -69,43 +76,29 @@ def test_three_nights(run_dag: RunDag, three_nights: list[Any], tmp_path: Path) 
     assert again.tasks["answer"].returned == answer
 
 
-@pytest.mark.slow  # six runs, four reports
-def test_a_replaced_snapshot_is_loaded_again(
-    run_dag: RunDag, analytics_sandbox: Any, three_nights: list[Any], tmp_path: Path
+@pytest.mark.slow  # five runs, three reports
+def test_the_trigger_form_accepts_what_a_guard_found(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:
-    dag = sample_dag(LOAD, tmp_path)
-    run_dag(dag)
-    night = three_nights[2]["snapshot"].returned["snapshot_date"]
-    run_night(run_dag, tmp_path, datetime.fromisoformat(night).replace(hour=1, tzinfo=UTC))
-    outcome = run_dag(dag, logical_date=datetime.now(UTC))
-    assert outcome.tasks["load"].returned == [night]
-    assert [row["websites"] for row in outcome.tasks["answer"].returned] == [43, 41, 40]
-
-
-@pytest.mark.slow  # four runs, three reports
-def test_the_trigger_form_accepts_what_a_guard_found(run_dag: RunDag, analytics_sandbox: Any, tmp_path: Path) -> None:
     analytics_sandbox.seed(20)
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    run_night(run_dag, tmp_path, today + timedelta(days=1))
+    run_night(run_dag, tmp_path, night_of(1))
     analytics_sandbox.reset()
     analytics_sandbox.seed(5)
-    run_night(run_dag, tmp_path, today + timedelta(days=2), state="failed")
-    run_night(run_dag, tmp_path, today + timedelta(days=2, hours=1), state="failed", accept=["source", "clock"])
-    tasks = run_night(run_dag, tmp_path, today + timedelta(days=2, hours=2), accept=["count"], prune=True)
-    assert tasks["snapshot"].returned["count"] == 5
-    assert tasks["prune"].returned["dry_run"] is False
-    later = run_night(run_dag, tmp_path, today + timedelta(days=4))
-    assert (later["compare"].returned["current"], later["compare"].returned["previous"]) == (
-        later["snapshot"].returned["snapshot_date"],
-        tasks["snapshot"].returned["snapshot_date"],
-    )
+    run_night(run_dag, tmp_path, night_of(2), state="failed")
+    run_night(run_dag, tmp_path, night_of(2, 1), state="failed", accept=["source", "clock"])
+    nights = [run_night(run_dag, tmp_path, night_of(2, 2), accept=["count"], prune=True)]
+    assert nights[0]["snapshot"].returned["count"] == 5
+    assert nights[0]["prune"].returned["dry_run"] is False
+    nights.append(run_night(run_dag, tmp_path, night_of(4)))
+    compared = [nights[1]["compare"].returned[key] for key in ("previous", "current")]
+    assert compared == every(nights, "snapshot", "snapshot_date")
 
 
-def test_the_dag_waits_for_the_asset_of_the_snapshot() -> None:
-    from airflow_provider_analytics.operators.snapshots import snapshot_asset
+def asked(database: Path | str, sql: str) -> list[tuple[Any, ...]]:
+    import duckdb  # not at the top: it complains at exit of what the collector had to forget
 
-    dag = sample_dag(LOAD)
-    assert awaited_uris(dag) == [snapshot_asset().uri]
+    with duckdb.connect(str(database), read_only=database != ":memory:") as connection:
+        return connection.execute(sql).fetchall()
 
 
 def documented_sql() -> list[str]:
@@ -116,154 +109,84 @@ def documented_sql() -> list[str]:
 
 @pytest.mark.parametrize("sql", documented_sql(), ids=["by manifest", "by glob"])
 @pytest.mark.parametrize("compression", [None, "gzip"])
-def test_the_documented_sql_runs(sql: str, compression: str | None, analytics_sandbox: Any, tmp_path: Path) -> None:
-    import duckdb  # not at the top: it complains at exit of what the collector had to forget
-
-    from airflow_provider_analytics.api.client import AnalyticsClient
-    from airflow_provider_analytics.api.settings import Settings
-    from airflow_provider_analytics.snapshots.catalog import dataset_of
-    from airflow_provider_analytics.snapshots.manifest import ListSource
-    from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
-
-    analytics_sandbox.seed(40)
-    settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
-    with AnalyticsClient(settings) as client:
-        for days in (1, 0):
-            now = datetime.now(UTC) - timedelta(days=days)
-            take_snapshot(
-                dataset_of(str(tmp_path)),
-                now.date(),
-                Origin(client.iter_websites, ListSource(url="https://sandbox", account_id=None), client.stats),
-                now=now,
-                options=SnapshotOptions(compression=compression),
-            )
-    with duckdb.connect() as connection:
-        rows = connection.execute(sql.replace("/data/analytics", str(tmp_path))).fetchall()
+def test_the_documented_sql_runs(sql: str, compression: str | None, tmp_path: Path) -> None:
+    for night in range(2):
+        Shelf(str(tmp_path)).take(40, night * NIGHT, compression=compression)
+    rows = asked(":memory:", sql.replace("/data/analytics", str(tmp_path)))
     assert sum(row[1] for row in rows) == 80
 
 
-@pytest.fixture
-def take(analytics_sandbox: Any) -> Iterator[Any]:
-    """Take a snapshot of the sandbox: ``take(base, day, dataset=..., **options)``."""
-    from airflow_provider_analytics.api.client import AnalyticsClient
-    from airflow_provider_analytics.api.settings import Settings
-    from airflow_provider_analytics.snapshots.catalog import dataset_of
-    from airflow_provider_analytics.snapshots.manifest import ListSource
-    from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
-
-    settings = Settings(base_url=analytics_sandbox.url, api_key=analytics_sandbox.api_key)
-    with AnalyticsClient(settings) as client:
-
-        def run(base: Path, day: int, dataset: str = "websites", **options: Any) -> Any:
-            now = datetime(2031, 5, day, 0, 2, tzinfo=UTC)
-            origin = Origin(client.iter_websites, ListSource(url="https://sandbox", account_id=None), client.stats)
-            every = SnapshotOptions(accept=frozenset({"count"}), **options)
-            return take_snapshot(
-                dataset_of(str(base), dataset), now.date(), origin, now=now, clock=lambda: now, options=every
-            )
-
-        yield run
-
-
-def loaded(database: Path, *sources: Path) -> list[str]:
-    """Run the task that loads, and return the loaded days."""
+def loaded(database: Path, *sources: Path) -> list[int]:
+    """Run the task that loads, and return the loaded days of the month."""
     module = sample(LOAD)
     vars(module).update(SOURCES=list(map(str, sources)), DATABASE=str(database))
     found: list[str] = module.load_snapshot_into_duckdb().get_task("load").python_callable()
-    return found
-
-
-def asked(database: Path, sql: str) -> list[tuple[Any, ...]]:
-    import duckdb  # not at the top: it complains at exit of what the collector had to forget
-
-    with duckdb.connect(str(database), read_only=True) as connection:
-        return connection.execute(sql).fetchall()
+    return [int(day.removeprefix("2026-11-")) for day in found]
 
 
 @pytest.mark.parametrize(
     ("file_format", "compression"), [("jsonl", None), ("jsonl", "zstd"), ("csv", "gzip"), ("parquet", None)]
 )
-def test_every_format_is_loaded_with_its_history(
-    take: Any, analytics_sandbox: Any, tmp_path: Path, file_format: str, compression: str | None
-) -> None:
+def test_every_format_is_loaded_with_its_history(tmp_path: Path, file_format: str, compression: str | None) -> None:
     base, database = tmp_path / "base", tmp_path / "test.duckdb"
-    options = {"format": file_format, "compression": compression}
-    analytics_sandbox.add_website("kept.example.com", privacy=0)
-    analytics_sandbox.add_website("gone.example.com", privacy=1)
-    take(base, 14, **options)
-    take(base, 15, **options)
-    analytics_sandbox.reset()
-    take(base, 16, **options)  # a night without a website
-    analytics_sandbox.add_website("kept.example.com", privacy=2)
-    take(base, 17, **options)
-    assert loaded(database, base) == ["2031-05-14", "2031-05-15", "2031-05-16", "2031-05-17"]
+    shelf = Shelf(str(base))
+    kept, gone = websites(2)
+    nights = [[kept, gone], [kept, gone], [], [kept | {"privacy": 2}]]
+    for night, records in enumerate(nights):
+        shelf.take(records, night * NIGHT, format=file_format, compression=compression, accept={"count"})
+    assert loaded(database, base) == [20, 21, 22, 23]
     assert loaded(database, base) == []
-    assert asked(database, "SELECT day(snapshot_date), websites FROM snapshots ORDER BY ALL") == [
-        (14, 2),
-        (15, 2),
-        (16, 0),
-        (17, 1),
-    ]
-    history = "SELECT domain, privacy, day(valid_from), day(valid_to) FROM website_history ORDER BY valid_from, domain"
-    assert asked(database, history) == [
-        ("gone.example.com", 1, 14, 16),
-        ("kept.example.com", 0, 14, 16),
-        ("kept.example.com", 2, 17, None),
-    ]
+    counts = asked(database, "SELECT day(snapshot_date), websites FROM snapshots ORDER BY ALL")
+    assert counts == [(20, 2), (21, 2), (22, 0), (23, 1)]
+    history = "SELECT id, privacy, day(valid_from), day(valid_to) FROM website_history ORDER BY valid_from, id"
+    assert asked(database, history) == [("1", 0, 20, 22), ("2", 0, 20, 22), ("2", 2, 23, None)]
 
 
-def test_two_sources_share_a_database(take: Any, analytics_sandbox: Any, tmp_path: Path) -> None:
-    analytics_sandbox.seed(3)
+def test_two_sources_share_a_database(tmp_path: Path) -> None:
     database = tmp_path / "not" / "there" / "yet.duckdb"  # as where all snapshots go to another storage
     sources = [tmp_path / "one", tmp_path / "two"]
     for source in sources:
-        take(source, 14)
-    assert loaded(database, *sources) == ["2031-05-14"] * 2
+        Shelf(str(source)).take(3)
+    assert loaded(database, *sources) == [20, 20]
     assert loaded(database, *sources) == []
-    assert asked(database, "SELECT source, count(*) FROM websites GROUP BY ALL ORDER BY ALL") == [
-        (str(source), 3) for source in sources
-    ]
+    counts = asked(database, "SELECT source, count(*) FROM websites GROUP BY ALL ORDER BY ALL")
+    assert counts == [(str(source), 3) for source in sources]
 
 
 def test_a_day_with_a_changed_byte_is_skipped_until_it_is_whole(
-    take: Any, analytics_sandbox: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base, database = tmp_path / "base", tmp_path / "test.duckdb"
-    analytics_sandbox.seed(3)
-    nights = [take(base, day) for day in (14, 15, 16)]
+    nights = [Shelf(str(base)).take(3, night * NIGHT) for night in range(3)]
     path = Path(nights[1].files[0].path)
     content = path.read_bytes()
     path.write_bytes(content.replace(b"example", b"exbmple", 1))
-    assert loaded(database, base) == ["2031-05-14", "2031-05-16"]
+    assert loaded(database, base) == [20, 22]
     said = capsys.readouterr().out
-    assert "Not loaded, as it is not whole: 2031-05-15: " in said
+    assert "Not loaded, as it is not whole: 2026-11-21: " in said
     assert f"{path} is damaged: its SHA-256" in said
     days = "SELECT day(snapshot_date), count(*) FROM snapshots JOIN websites USING (source, snapshot_date) GROUP BY 1"
-    assert sorted(asked(database, days)) == [(14, 3), (16, 3)]
+    assert sorted(asked(database, days)) == [(20, 3), (22, 3)]
     path.write_bytes(content)
-    assert loaded(database, base) == ["2031-05-15"]
-    assert sorted(asked(database, days)) == [(14, 3), (15, 3), (16, 3)]
+    assert loaded(database, base) == [21]
+    assert sorted(asked(database, days)) == [(20, 3), (21, 3), (22, 3)]
+
+
+def test_a_replaced_snapshot_is_loaded_again(tmp_path: Path) -> None:
+    shelf, database = Shelf(f"{tmp_path}/base"), tmp_path / "test.duckdb"
+    for night in range(2):
+        shelf.take(3, night * NIGHT)
+    assert loaded(database, tmp_path / "base") == [20, 21]
+    shelf.take(4, NIGHT + HOUR)
+    assert loaded(database, tmp_path / "base") == [21]
+    assert asked(database, "SELECT websites FROM snapshots ORDER BY snapshot_date") == [(3,), (4,)]
+    assert asked(database, "SELECT count(*) FROM websites") == [(7,)]
 
 
 def test_another_format_makes_no_new_version(tmp_path: Path) -> None:
-    from airflow_provider_analytics.api.dialect import Page
-    from airflow_provider_analytics.api.listing import Listing
-    from airflow_provider_analytics.api.stats import Stats
-    from airflow_provider_analytics.snapshots.catalog import dataset_of
-    from airflow_provider_analytics.snapshots.manifest import ListSource
-    from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
-
     base, database = tmp_path / "base", tmp_path / "test.duckdb"
-    page = Page([{"id": 1, "domain": "a.example.com", "exclude_params": "", "exclude_ips": None}], 1)
-    for day, file_format in ((14, "jsonl"), (15, "csv"), (16, "parquet")):
-        now = datetime(2031, 5, day, tzinfo=UTC)
-        origin = Origin(
-            lambda: Listing(lambda _: page, {}, "page"),
-            ListSource(url="https://sandbox", account_id=None),
-            Stats(requests=1),
-        )
-        options = SnapshotOptions(format=file_format)
-        take_snapshot(dataset_of(str(base)), now.date(), origin, now=now, options=options)
+    for night, file_format in enumerate(("jsonl", "csv", "parquet")):
+        Shelf(str(base)).take(websites(1, exclude_params=""), night * NIGHT, format=file_format)
     loaded(database, base)
     history = "SELECT version, exclude_params, exclude_ips, day(valid_from), day(valid_to) FROM website_history"
-    assert asked(database, history) == [(1, None, None, 14, None)]
+    assert asked(database, history) == [(1, None, None, 20, None)]

@@ -1,4 +1,4 @@
-"""What a snapshot leaves behind on the worker: no temporary folder of a killed process, no word of the fonts."""
+"""What a snapshot leaves behind on the worker: no temporary folder of a killed process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,43 +16,13 @@ from airflow_provider_analytics.storage import ABANDONED_AFTER_HOURS, temporary_
 
 #: Holds a temporary folder until it is killed.
 OWNER = """
-import sys
+import os, signal
 from airflow_provider_analytics.storage import temporary_folder
 with temporary_folder() as folder:
     (folder / "data.jsonl").write_text("half a list")
     print(folder, flush=True)
-    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGKILL)
 """
-
-#: Takes a snapshot with a report, and logs as a task does.
-REPORTER = """
-import logging, sys
-from datetime import UTC, datetime
-from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.snapshots.catalog import dataset_of
-from airflow_provider_analytics.snapshots.manifest import ListSource
-from airflow_provider_analytics.snapshots.take import SnapshotOptions, Origin, take_snapshot
-
-logging.basicConfig(level=logging.INFO)
-url, key, base = sys.argv[1:]
-now = datetime(2026, 11, 20, tzinfo=UTC)
-with AnalyticsClient(Settings(base_url=url, api_key=key)) as client:
-    origin = Origin(client.iter_websites, ListSource(url="https://sandbox", account_id=None), client.stats)
-    snapshot = take_snapshot(dataset_of(base), now.date(), origin, now=now, options=SnapshotOptions(report=True))
-logging.info("took it: %s", snapshot.manifest.report)
-"""
-
-
-@contextmanager
-def owner(directory: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    command = [sys.executable, "-c", OWNER]
-    environment = {**os.environ, "TMPDIR": str(directory)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env=environment) as process:
-        assert process.stdout is not None
-        yield process, Path(process.stdout.readline().strip())
-        process.kill()
 
 
 def grow_old(folder: Path, hours: float) -> None:
@@ -67,27 +35,17 @@ def test_the_folder_of_a_killed_process_is_removed_by_a_later_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with owner(tmp_path) as (process, left):
-        process.send_signal(signal.SIGKILL)
-        process.wait(20)
-        assert (left / "data.jsonl").read_text() == "half a list"
-        strange = tmp_path / "analytics-snapshot-of-somebody"
-        strange.symlink_to(tmp_path)
-        for hours, stays in ((ABANDONED_AFTER_HOURS - 1, True), (ABANDONED_AFTER_HOURS + 1, False)):
-            grow_old(left, hours)
-            with temporary_folder() as mine:
-                assert mine.parent == tmp_path
-            assert left.exists() == stays
-        # What is no folder.
-        assert strange.is_symlink()
-    assert not mine.exists()
-
-
-def test_only_folders_of_snapshots_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name in ("analytics-snapshot-old", "of-somebody-else"):
-        (tmp_path / name).mkdir()
-        grow_old(tmp_path / name, ABANDONED_AFTER_HOURS + 1)
-    with temporary_folder():
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["of-somebody-else"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", OWNER], env=environment, stdout=subprocess.PIPE, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = Path(killed.stdout.decode().strip())
+    assert (left / "data.jsonl").read_text() == "half a list"
+    others, link = tmp_path / "of-somebody-else", tmp_path / "analytics-snapshot-of-somebody"
+    others.mkdir()
+    link.symlink_to(others)
+    for hours, names in ((-1, {left.name, others.name, link.name}), (1, {others.name, link.name})):
+        for folder in (left, others):
+            grow_old(folder, ABANDONED_AFTER_HOURS + hours)
+        with temporary_folder() as mine:
+            assert {path.name for path in tmp_path.iterdir()} == {mine.name, *names}
+        assert not mine.exists()
