@@ -36,7 +36,6 @@ def test_the_examples_run(analytics_sandbox: SandboxServer, number: int) -> None
     namespace: dict[str, Any] = {}
     exec(compile(PYTHON[number], f"docs/sandbox.md, example {number}", "exec"), namespace)
     tests = [value for name, value in namespace.items() if name.startswith("test_")]
-
     assert tests
     for test in tests:
         test(*[analytics_sandbox for _ in inspect.signature(test).parameters])
@@ -45,41 +44,32 @@ def test_the_examples_run(analytics_sandbox: SandboxServer, number: int) -> None
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
 def test_the_control_examples_run(analytics_sandbox: SandboxServer) -> None:
     (commands,) = re.findall(r"```sh\n(curl .*?)```", DOCUMENT, re.DOTALL)
-
-    subprocess.run(
-        ["/bin/sh", "-ec", commands],
-        env={**os.environ, "SANDBOX": analytics_sandbox.url},
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-
+    environment = {**os.environ, "SANDBOX": analytics_sandbox.url}
+    subprocess.run(["/bin/sh", "-ec", commands], env=environment, check=True, stdout=subprocess.DEVNULL)
     assert len(analytics_sandbox.websites()) == 250
     assert analytics_sandbox.options.paginator == "simple"
     assert [(fault.status, fault.times) for fault in analytics_sandbox.pending_faults] == [(503, 2)]
 
 
-def test_every_option_is_in_the_table() -> None:
-    assert first_cells("Options") == set(Options.model_fields)
+PUBLIC = {name for name in vars(SandboxServer) if not name.startswith("_")}
 
 
-def test_every_preset_is_in_the_table() -> None:
-    assert first_cells("Presets") == set(PRESETS)
+@pytest.mark.parametrize(
+    ("title", "names"),
+    [
+        ("Options", set(Options.model_fields)),
+        ("Presets", set(PRESETS)),
+        ("Faults", set(Fault.model_fields)),
+        ("In pytest", PUBLIC - {"start", "stop"} | {"api_key"}),
+    ],
+)
+def test_a_table_names_everything(title: str, names: set[str]) -> None:
+    assert first_cells(title) == names
 
 
-def test_every_field_of_a_fault_is_in_the_table() -> None:
-    assert first_cells("Faults") == set(Fault.model_fields)
+def test_every_kind_of_drift_and_every_control_endpoint_is_named(analytics_sandbox: SandboxServer) -> None:
     assert all(f"`{name}`" in section("Faults") for name in Drift.model_fields)
-
-
-def test_every_member_is_in_the_table() -> None:
-    public = {name for name in vars(SandboxServer) if not name.startswith("_")}
-
-    assert first_cells("In pytest") == public - {"start", "stop"} | {"api_key"}
-
-
-def test_every_control_endpoint_is_in_the_table(analytics_sandbox: SandboxServer) -> None:
     paths = first_cells("Control endpoints")
-
     assert len(paths) == 6
     for path in paths:
         assert requests.options(f"{analytics_sandbox.url}{path}", timeout=10).status_code == 405
