@@ -42,9 +42,18 @@ def _stated(section: str, **texts: str) -> list[Statement]:
     return [Statement(name.replace("_", "-"), section, text) for name, text in texts.items()]
 
 
-def _field(name: str, **texts: str) -> list[Statement]:
-    return [Statement(f"{name}-{column}", "Fields", text) for column, text in texts.items()]
-
+_OPTIONAL = ("optional", "optional")
+#: Field to what is stated of it, in the order of the columns.
+_FIELDS = {
+    "domain": ("a domain name (text)", "no default: a create must name it", "required", "cannot be sent"),
+    "privacy": ("an integer: 0 public, 1 private, 2 password", "0", *_OPTIONAL),
+    "password": ("text", "none", *_OPTIONAL),
+    "email": ("an integer: 0 off, 1 on", "0", *_OPTIONAL),
+    "exclude_bots": ("an integer: 0 off, 1 on", "1", *_OPTIONAL),
+    "exclude_params": ("text, a query parameter per line", "none", *_OPTIONAL),
+    "exclude_ips": ("text, an IP address per line", "none", *_OPTIONAL),
+    "favorite": ("a boolean", "nothing is said", "cannot be sent", "optional"),
+}
 
 STATEMENTS: tuple[Statement, ...] = (
     *_stated(
@@ -78,32 +87,11 @@ STATEMENTS: tuple[Statement, ...] = (
         update_domain="An update cannot change the domain.",
         update_methods="`PUT` and `PATCH` do the same.",
     ),
-    *_field(
-        "domain",
-        values="a domain name (text)",
-        default="no default: a create must name it",
-        create="required",
-        update="cannot be sent",
+    *(
+        Statement(f"{field}-{column}", "Fields", text)
+        for field, texts in _FIELDS.items()
+        for column, text in zip(FIELD_COLUMNS, texts, strict=True)
     ),
-    *_field(
-        "privacy",
-        values="an integer: 0 public, 1 private, 2 password",
-        default="0",
-        create="optional",
-        update="optional",
-    ),
-    *_field("password", values="text", default="none", create="optional", update="optional"),
-    *_field("email", values="an integer: 0 off, 1 on", default="0", create="optional", update="optional"),
-    *_field("exclude_bots", values="an integer: 0 off, 1 on", default="1", create="optional", update="optional"),
-    *_field(
-        "exclude_params",
-        values="text, a query parameter per line",
-        default="none",
-        create="optional",
-        update="optional",
-    ),
-    *_field("exclude_ips", values="text, an IP address per line", default="none", create="optional", update="optional"),
-    *_field("favorite", values="a boolean", default="nothing is said", create="cannot be sent", update="optional"),
     *_stated(
         "Rules",
         rule_password="A password has an effect only while privacy is 2.",
@@ -127,45 +115,30 @@ STATEMENTS: tuple[Statement, ...] = (
 )
 
 OPEN_POINTS: tuple[OpenPoint, ...] = (
-    OpenPoint(
-        "response-bodies",
-        "Response bodies",
+    OpenPoint("response-bodies", "Response bodies",
         "A record may stand bare, under `data` or under one other key, a list also below `data`, with its numbers "
-        "beside it or under `meta`. The extra `list_key` names the list.",
-    ),
+        "beside it or under `meta`. The extra `list_key` names the list."),
     OpenPoint("website-record", "Fields of a website record", "Only `id` is required; the rest is passed on as it is."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
-    OpenPoint(
-        "status-codes",
-        "Status codes",
-        "200, 201 and 204 mean success. After 202, 203, 205 and 206, a write counts as sent, and the website is read.",
-    ),
-    OpenPoint(
-        "page-parameter",
-        "How a page of the list is selected",
+    OpenPoint("status-codes", "Status codes",
+        "200, 201 and 204 mean success. After 202, 203, 205 and 206, a write counts as sent, and the website is "
+        "read."),
+    OpenPoint("page-parameter", "How a page of the list is selected",
         "As the links to the next page say; else by the query parameter `page`, from 1 or 0 up. The extra "
-        "`page_parameter` changes it. A complete list must prove that pages were selected.",
-    ),
-    OpenPoint(
-        "error-codes", "Error codes", "By the HTTP status: one exception class for each that a caller can act on."
-    ),
-    OpenPoint(
-        "error-payload",
-        "Shape of error bodies",
+        "`page_parameter` changes it. A complete list must prove that pages were selected."),
+    OpenPoint("error-codes", "Error codes",
+        "By the HTTP status: one exception class for each that a caller can act on."),
+    OpenPoint("error-payload", "Shape of error bodies",
         "`message`, `error`, `detail` or `title`, and messages by field under `errors`; else the beginning of the "
-        "body.",
-    ),
+        "body."),
     OpenPoint("error-conditions", "What causes errors", "Bad values are refused before anything is sent."),
     OpenPoint("transitions", "Which values may follow which", "None is ruled out."),
-    OpenPoint(
-        "rate-limits",
-        "Rate limits",
-        "`Retry-After` and the usual rate-limit headers are obeyed. Without them, all requests slow down after 429 and "
-        "503. An extra sets a limit.",
-    ),
+    OpenPoint("rate-limits", "Rate limits",
+        "`Retry-After` and the usual rate-limit headers are obeyed. Without them, all requests slow down after "
+        "429 and 503. An extra sets a limit."),
     OpenPoint("events", "Events", "Not used."),
     OpenPoint("compatibility", "Policy of deprecation", "The client names its version in the header `User-Agent`."),
-)
+)  # fmt: skip
 
 #: Statement to the tests that name it, in the order in which they were loaded.
 TESTS: dict[str, list[str]] = collections.defaultdict(list)
