@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import look_alikes
 import pytest
-from look_alikes import KEY, LOOK_ALIKES, MARKER, LookAlike
+from look_alikes import COUNT, KEY, LOOK_ALIKES, MARKER
 from operations import update
 from raw_server import RawServer, Reply, Request
 from zoo import Zoo
@@ -139,8 +137,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
 def test_nothing_wrong_is_said(
     options: dict[str, Any], expected: dict[str, str], extras: Mapping[str, str], analytics_sandbox: Zoo
 ) -> None:
-    analytics_sandbox.configure(**options)
-    populate(analytics_sandbox, 253)
+    populate(analytics_sandbox, 253, **options)
     probe = probed(settings_of(analytics_sandbox))
     assert (marks(probe), probe.extras) == (expected, extras)
     assert report.status(probe) == (2 if extras else 1 if "FAILS" in expected.values() else 0)
@@ -149,8 +146,9 @@ def test_nothing_wrong_is_said(
     assert is_read(analytics_sandbox, probe) == (expected.get("list") != "FAILS")
 
 
-def populate(sandbox: Zoo, count: int) -> None:
+def populate(sandbox: Zoo, count: int, **options: Any) -> None:
     """Add websites; as the newest one, a favorite with lists, whose domain is stored by the options."""
+    sandbox.configure(**options)
     sandbox.seed(max(0, count - 2))
     domains = ["new.example", "other.example"] if not sandbox.options.allow_duplicates else ["new.example"] * 2
     with AnalyticsClient(settings_of(sandbox)) as client:
@@ -183,8 +181,7 @@ def test_no_number_of_websites_leads_to_a_wrong_answer(
     count: int, options: dict[str, Any], fails_with_pages: bool, analytics_sandbox: Zoo
 ) -> None:
     """A list with few websites is read in small pages: it works tonight, and may fail with more than 100."""
-    analytics_sandbox.configure(**options)
-    populate(analytics_sandbox, count)
+    populate(analytics_sandbox, count, **options)
     probe = probed(settings_of(analytics_sandbox))
     found = marks(probe)
     assert ("FAILS" in found.values()) == (fails_with_pages and count > 10)
@@ -193,18 +190,13 @@ def test_no_number_of_websites_leads_to_a_wrong_answer(
 
 
 def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: Zoo) -> None:
-    analytics_sandbox.configure(page_size_limit=5)
-    populate(analytics_sandbox, 300)
+    populate(analytics_sandbox, 300, page_size_limit=5)
     probe = probed(settings_of(analytics_sandbox))
     assert marks(probe) == {"list": "note", "per_page": "note"}
-    [text] = [one.text for one in probe.findings if one.name == "list"]
-    assert "websites of 300, not read to its end" in text
+    assert " of 300, not read to its end" in report.as_text(probe)
     assert len(analytics_sandbox.requests) <= MAX_REQUESTS
-
-
-def test_an_extra_that_is_not_proven_is_not_printed_as_one_to_set(analytics_sandbox: Zoo) -> None:
-    analytics_sandbox.configure(page_size_limit=5, page_parameter="p", links="absent")
-    populate(analytics_sandbox, 300)
+    # An extra that is not proven is not printed as one to set.
+    analytics_sandbox.configure(page_parameter="p", links="absent")
     probe = probed(settings_of(analytics_sandbox))
     assert (probe.extras, report.status(probe)) == ({}, report.FAILED)
     assert '{"page_parameter": "p"}, not read to its end; set it, and run the probe again' in report.as_text(probe)
@@ -212,8 +204,7 @@ def test_an_extra_that_is_not_proven_is_not_printed_as_one_to_set(analytics_sand
 
 @pytest.mark.parametrize("own", [{"page_parameter": "seite"}, {"boolean_format": "1/0", "list_key": "rows"}])
 def test_wrong_extras_are_corrected(own: dict[str, Any], analytics_sandbox: Zoo) -> None:
-    analytics_sandbox.configure(links="absent")
-    populate(analytics_sandbox, 150)
+    populate(analytics_sandbox, 150, links="absent")
     probe = probed(replace(settings_of(analytics_sandbox), **own))
     assert is_read(analytics_sandbox, probe)
     assert report.status(probe) == report.SET_EXTRAS
@@ -242,134 +233,123 @@ def test_a_list_that_breaks_down_fails(analytics_sandbox: Zoo) -> None:
     assert report.status(probe) == report.FAILED
 
 
-class TestLookAlikes:
-    @pytest.mark.parametrize("kind", LOOK_ALIKES, ids=lambda kind: kind.name)
-    @pytest.mark.parametrize("arguments", [(), ("--json",)], ids=str)
-    def test_a_list_is_read_or_refused_and_no_value_is_printed(
-        self, kind: type[LookAlike], arguments: tuple[str, ...], run: Run
-    ) -> None:
-        served = kind()
-        with RawServer(served) as server:
-            status, *printed = run(server.url, KEY, *arguments)
-            assert status == kind.status
-            assert {request.method for request in server.requests} == {"GET"}
-            assert len(server.requests) <= MAX_REQUESTS
-            if status != report.FAILED:
-                settings = Settings(base_url=server.url, api_key=KEY, **kind.extras)
-                with AnalyticsClient(settings) as client:
-                    assert len(client.list_websites()) == look_alikes.COUNT
-        text = "".join(printed)
-        assert MARKER not in text.lower()
-        assert not any(str(row["id"]) in text for row in served.websites if len(str(row["id"])) > 3)
-        if status == report.SET_EXTRAS:
-            assert json.dumps(kind.extras) in text.replace("\n    ", "").replace("\n  ", "")
+def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests() -> None:
+    """Nothing but that time ends the request: the service never answers it."""
+
+    def respond(request: Request) -> bytes | Reply:
+        return Reply(then="hang") if "search" in request.target else LOOK_ALIKES["link header"](request)
+
+    with RawServer(respond) as server:
+        told = {one.name: one.mark for one in probed(Settings(base_url=server.url, api_key=KEY), seconds=1).findings}
+    assert (told["list"], told["favorite"]) == ("SET", "?")
+    with RawServer([Reply(then="hang")]) as server, pytest.raises(AnalyticsError, match=r"Stopped|did not respond"):
+        probed(Settings(base_url=server.url, api_key=KEY), seconds=0.3)
+
+
+# The command
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command on a service: ``status, out, err = run(url, key, "--json")``."""
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], analytics_sandbox: Zoo) -> Run:
+    """Run the command on a service: ``status, out, err = run("--json", url=..., key=...)``."""
 
-    def probe(url: str, key: str, *arguments: str, **extra: Any) -> tuple[int, str, str]:
-        connection = {"conn_type": "analytics", "host": url, "password": key, "extra": extra}
+    def probe(*arguments: str, url: str = "", key: str = "", **extra: Any) -> tuple[int, str, str]:
+        host, password = url or analytics_sandbox.url, key or analytics_sandbox.api_key
+        connection = {"conn_type": "analytics", "host": host, "password": password, "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_PROBED", json.dumps(connection))
         return (main(["probe", "--conn-id", "probed", *arguments]), *capsys.readouterr())
 
     return probe
 
 
-class TestTheCommand:
-    def test_the_extras_are_printed_as_they_are_pasted(self, analytics_sandbox: Zoo, run: Run) -> None:
-        analytics_sandbox.seed(120)
-        analytics_sandbox.configure(page_parameter="p", links="absent", boolean_rule=True)
-        status, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key)
-        assert status == 2
-        extras = json.loads(out.splitlines()[-1])
-        assert extras == {"page_parameter": "p", "boolean_format": "1/0"}
-        status, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key, **extras)
-        assert status == 0
-        assert out.endswith("No extras to set.\n")
-
-    def test_a_well_behaved_server_needs_nothing(self, analytics_sandbox: Zoo, run: Run) -> None:
-        analytics_sandbox.seed(120)
-        status, out, err = run(analytics_sandbox.url, analytics_sandbox.api_key)
-        assert status == 0
-        assert len(out.splitlines()) < 25, "a person reads it in half a minute"
-        assert "The first website of a run shows it: " in out
-        told = [line for line in err.splitlines() if not line.startswith("[")]  # Airflow 2 logs there, too
-        assert told[0] == " 1 of at most 50: the account"
-        assert len(told) == len(analytics_sandbox.requests)
-
-    @pytest.mark.repository
-    def test_the_report_of_the_documents_is_real(self, analytics_sandbox: Zoo, run: Run) -> None:
-        analytics_sandbox.seed(253)
-        analytics_sandbox.configure(preset="boolean-rule")
-        _, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key)
-        document = Path(__file__).parents[3] / "docs" / "first_contact.md"
-        assert out.partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
-
-    def test_json_has_every_check_and_no_host(self, analytics_sandbox: Zoo, run: Run) -> None:
-        analytics_sandbox.seed(12)
-        status, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key, "--json")
-        found = json.loads(out)
-        assert found["status"] == status == 0
-        assert found["findings"].keys() == CHECKS.keys() - {"total", "per_page"}
-        assert analytics_sandbox.url not in out
-        assert found["requests"] == len(analytics_sandbox.requests)
-
-    @pytest.mark.parametrize(
-        ("wrong_key", "told"),
-        [("401", "API key rejected"), ("403", "403"), ("redirect", "/login"), ("page", "or a wrong Base URL")],
-    )
-    def test_a_wrong_key_fails_and_is_not_shown(
-        self, wrong_key: str, told: str, analytics_sandbox: Zoo, run: Run
-    ) -> None:
-        analytics_sandbox.configure(wrong_key=wrong_key)
-        status, out, err = run(analytics_sandbox.url, "wr0ng-key-of-some-length")
-        assert (status, out) == (1, "")
-        assert told in err
-        assert "wr0ng-key-of-some-length" not in err
-        assert len(analytics_sandbox.requests) == 1
-
-    def test_a_wrong_base_url_fails(self, analytics_sandbox: Zoo, run: Run) -> None:
-        status, _, err = run(f"{analytics_sandbox.url}/app", analytics_sandbox.api_key)
-        assert status == 1
-        assert "Check the Base URL." in err
-
-    def test_nothing_is_logged_that_has_a_value_of_the_service(
-        self, analytics_sandbox: Zoo, run: Run, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        analytics_sandbox.configure(page_offset=1)
-        for number in range(150):
-            analytics_sandbox.add_website(f"{MARKER}-{number}.example")
-        _, out, err = run(analytics_sandbox.url, analytics_sandbox.api_key)
-        assert "search" in out
-        assert MARKER not in out + err + caplog.text
-
-    def test_a_page_that_is_no_list_fails_and_names_the_extra(self, analytics_sandbox: Zoo, run: Run) -> None:
-        analytics_sandbox.fault("list", body={"things": [{"name": MARKER}], "others": []}, times=None)
-        status, _, err = run(analytics_sandbox.url, analytics_sandbox.api_key)
-        assert status == 1
-        assert "list_key" in err
-        assert MARKER not in err
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+@pytest.mark.parametrize("arguments", [(), ("--json",)], ids=str)
+def test_a_list_is_read_or_refused_and_no_value_is_printed(name: str, arguments: tuple[str, ...], run: Run) -> None:
+    served = LOOK_ALIKES[name]
+    with RawServer(served) as server:
+        status, *printed = run(*arguments, url=server.url, key=KEY)
+        assert status == served.status
+        assert {request.method for request in server.requests} == {"GET"}
+        assert len(server.requests) <= MAX_REQUESTS
+        if status != report.FAILED:
+            with AnalyticsClient(Settings(base_url=server.url, api_key=KEY, **served.extras)) as client:
+                assert len(client.list_websites()) == COUNT
+    text = "".join(printed)
+    assert MARKER not in text.lower()
+    assert not any(str(row["id"]) in text for row in served.websites if len(str(row["id"])) > 3)
+    if status == report.SET_EXTRAS:
+        assert json.dumps(served.extras) in text.replace("\n    ", "").replace("\n  ", "")
 
 
-class TestTime:
-    def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests(self) -> None:
-        served = look_alikes.LinkHeader()
+def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: Zoo, run: Run) -> None:
+    analytics_sandbox.seed(120)
+    analytics_sandbox.configure(page_parameter="p", links="absent", boolean_rule=True)
+    status, out, _ = run()
+    extras = json.loads(out.splitlines()[-1])
+    assert (status, extras) == (2, {"page_parameter": "p", "boolean_format": "1/0"})
+    status, out, _ = run(**extras)
+    assert (status, out.splitlines()[-1]) == (0, "No extras to set.")
 
-        def respond(request: Request) -> bytes | Reply:
-            return Reply(then="hang") if "search" in request.target else served(request)
 
-        began = time.monotonic()
-        with RawServer(respond) as server:
-            probe = probed(Settings(base_url=server.url, api_key=KEY), seconds=1)
-        assert time.monotonic() - began < 5
-        told = {one.name: one.mark for one in probe.findings}
-        assert (told["list"], told["favorite"]) == ("SET", "?")
+def test_a_well_behaved_server_needs_nothing(analytics_sandbox: Zoo, run: Run) -> None:
+    analytics_sandbox.seed(120)
+    status, out, err = run()
+    assert status == 0
+    assert len(out.splitlines()) < 25, "a person reads it in half a minute"
+    assert "The first website of a run shows it: " in out
+    told = [line for line in err.splitlines() if not line.startswith("[")]  # Airflow 2 logs there, too
+    assert (told[0], len(told)) == (" 1 of at most 50: the account", len(analytics_sandbox.requests))
 
-    def test_a_service_that_hangs_at_once_fails(self) -> None:
-        with (
-            RawServer([Reply(then="hang")]) as server,
-            pytest.raises(AnalyticsError, match=r"Stopped|did not respond"),
-        ):
-            probed(Settings(base_url=server.url, api_key=KEY), seconds=0.3)
+
+@pytest.mark.repository
+def test_the_report_of_the_documents_is_real(analytics_sandbox: Zoo, run: Run) -> None:
+    analytics_sandbox.seed(253)
+    analytics_sandbox.configure(preset="boolean-rule")
+    document = Path(__file__).parents[3] / "docs" / "first_contact.md"
+    assert run()[1].partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
+
+
+def test_json_has_every_check_and_no_host(analytics_sandbox: Zoo, run: Run) -> None:
+    analytics_sandbox.seed(12)
+    status, out, _ = run("--json")
+    found = json.loads(out)
+    assert found["status"] == status == 0
+    assert found["findings"].keys() == CHECKS.keys() - {"total", "per_page"}
+    assert analytics_sandbox.url not in out
+    assert found["requests"] == len(analytics_sandbox.requests)
+
+
+@pytest.mark.parametrize(
+    ("wrong_key", "told"),
+    [("401", "API key rejected"), ("403", "403"), ("redirect", "/login"), ("page", "or a wrong Base URL")],
+)
+def test_a_wrong_key_fails_and_is_not_shown(wrong_key: str, told: str, analytics_sandbox: Zoo, run: Run) -> None:
+    analytics_sandbox.configure(wrong_key=wrong_key)
+    status, out, err = run(key="wr0ng-key-of-some-length")
+    assert (status, out) == (1, "")
+    assert told in err
+    assert "wr0ng-key-of-some-length" not in err
+    assert len(analytics_sandbox.requests) == 1
+
+
+def test_a_wrong_base_url_fails(analytics_sandbox: Zoo, run: Run) -> None:
+    status, _, err = run(url=f"{analytics_sandbox.url}/app")
+    assert status == 1
+    assert "Check the Base URL." in err
+
+
+def test_nothing_is_printed_or_logged_that_has_a_value_of_the_service(
+    analytics_sandbox: Zoo, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    analytics_sandbox.configure(page_offset=1)
+    for number in range(150):
+        analytics_sandbox.add_website(f"{MARKER}-{number}.example")
+    _, out, err = run()
+    assert "search" in out
+    assert MARKER not in out + err + caplog.text
+    # A page that is no list fails, and names the extra.
+    analytics_sandbox.fault("list", body={"things": [{"name": MARKER}], "others": []}, times=None)
+    status, _, err = run()
+    assert status == 1
+    assert "list_key" in err
+    assert MARKER not in err
