@@ -44,15 +44,6 @@ def test_create_answers_201_with_the_record_and_its_defaults(call: Call, analyti
     assert record == {"id": 1, "domain": "a.example", **flags, "exclude_params": None, "exclude_ips": None}
 
 
-def test_create_takes_every_field_of_the_store_table(call: Call, analytics_sandbox: SandboxServer) -> None:
-    lists = {"exclude_params": "utm_source\nref", "exclude_ips": "192.0.2.1\r\n2001:db8::1"}
-    fields = {"domain": "a.example", "privacy": "2", "password": "open sesame", "email": "1", "exclude_bots": "0"}
-    record = call("POST", "/websites", data=fields | lists).json()["data"]
-    assert record.items() >= {"privacy": 2, "email": 1, "exclude_bots": 0, **lists}.items()
-    assert "password" not in record
-    assert analytics_sandbox.stored_password(1) == "open sesame"
-
-
 @pytest.mark.parametrize("domain", ["a.example", "localhost", "xn--bcher-kva.example", "bücher.example", "a.example."])
 def test_create_accepts_domain_names(call: Call, domain: str) -> None:
     assert call("POST", "/websites", data={"domain": domain}).json()["data"]["domain"] == domain
@@ -209,14 +200,6 @@ def test_any_request_has_an_answer(
 # The password (rule 1)
 
 
-@pytest.mark.parametrize("privacy", [{}, {"privacy": "0"}, {"privacy": "1"}])
-def test_a_password_has_no_effect_on_create_without_privacy_2(
-    call: Call, analytics_sandbox: SandboxServer, privacy: dict[str, str]
-) -> None:
-    call("POST", "/websites", data={"domain": "a.example", "password": "x", **privacy})
-    assert analytics_sandbox.stored_password(1) is None
-
-
 @pytest.mark.parametrize(
     ("stored", "sent", "effect"),
     [(0, {}, None), (2, {}, "new"), (0, {"privacy": "2"}, "new"), (2, {"privacy": "1"}, "old")],
@@ -262,12 +245,6 @@ def test_an_unknown_id_is_404(call: Call, website: Any, method: str, website_id:
     assert (answer.status_code, answer.json()) == (404, {"message": message})
 
 
-def test_the_account_of_the_key(call: Call) -> None:
-    answer = call("GET", "/account")
-    account = {"id": 1, "name": "Sandbox Account", "email": "account@example.com"}
-    assert (answer.status_code, answer.json()) == (200, {"data": account})
-
-
 # List
 
 
@@ -280,14 +257,6 @@ def test_the_list_is_newest_first_with_100_per_page(call: Call, analytics_sandbo
     assert [ids(page) for page in pages] == [[*range(250, 150, -1)], [*range(150, 50, -1)], [*range(50, 0, -1)], []]
     assert ids(call("GET", "/websites")) == ids(pages[0])
     assert pages[3].json()["meta"]["from"] is None
-
-
-@pytest.mark.parametrize("per_page", [10, 25, 50, 100])
-def test_the_allowed_page_sizes(call: Call, analytics_sandbox: SandboxServer, per_page: int) -> None:
-    analytics_sandbox.seed(120)
-    answer = call("GET", "/websites", params={"per_page": per_page})
-    assert ids(answer) == list(range(120, 120 - per_page, -1))
-    assert answer.json()["meta"]["per_page"] == per_page
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,84 @@
-"""The options of ``tests/support/zoo.py`` change the answers as they say, on the wire."""
+"""Each option of ``tests/support/zoo.py`` has an effect on the wire, and a test of the package plays it."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from fixture_types import Call
-from operations import WRITES, endpoints
+import requests
+from operations import PREFIX
 from zoo import Zoo, ZooOptions
 
 from airflow_provider_analytics.sandbox.options import Options
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
-METADATA = {"current_page", "per_page", "last_page", "from", "to", "total", "path"}
-LINKS = {"links", "first_page_url", "last_page_url", "prev_page_url", "next_page_url"}
+OWN = sorted(ZooOptions.model_fields.keys() - Options.model_fields.keys())
+#: Values of the options that are no choice between words.
+VALUES: dict[str, list[Any]] = {
+    "strict_parameters": [False],
+    "first_page": [0],
+    "by_offset": [True],
+    "list_key": ["websites", "data.data", None],
+    "lists_beside": ["groups"],
+    "list_hides": [["favorite"]],
+    "page_size_limit": [3],
+    "page_offset": [-1, 1],
+    "total_offset": [-1, 2],
+    "total_cap": [2],
+    "row_cap": [3],
+    "record_key": ["website", "data.website", "data:attributes", None],
+    "numbers_as_text": [True],
+    "extra_fields": [{"url": "https://{domain}/?k={password}{api_key}"}],
+    **{f"{operation}_status": [202, 204] for operation in ("create", "update", "delete")},
+    "ignored_fields": [["privacy"]],
+    "required_headers": [{"CF-Access-Client-Id": "team"}],
+}
+#: Options without which another one changes nothing.
+NEEDS: dict[str, dict[str, Any]] = {"current_page": {"page_offset": -1}, "echoes": {"ignored_fields": ["privacy"]}}
+LINES = "10.0.0.0/8\nab::1 # Ann\n10.0.0.1\n198.51.100.1\n203.0.113.1"
+REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
+    *(("GET", f"/websites?{query}", {}) for query in ("per_page=10", "per_page=10&page=2", "page=3", "sort=asc")),
+    *(("GET", f"/websites?search={text}", {}) for text in ("SHOP", "shop", "shop.example", "hop")),
+    *(("GET", f"/websites?{query}", {}) for query in ("favorite=false", "favorite=0", "colour=red", "sort_by=domain")),
+    *(("GET", path, {}) for path in ("/websites/1", "/websites/99", "/account")),
+    ("GET", "/account", {"headers": {"Authorization": "Bearer wrong"}}),
+    ("POST", "/websites", {"data": {"domain": "www.Bücher.example", "privacy": "1"}}),
+    ("POST", "/websites", {"data": {"domain": "straße.example", "exclude_ips": LINES}}),
+    ("PATCH", "/websites/1", {"data": {"privacy": "1", "exclude_ips": "192.0.2.1\n192.0.2.9"}}),
+    ("DELETE", "/websites/2", {}),
+    *(("GET", path, {}) for path in ("/websites", "/websites/2", "/websites/14")),
+]
+
+
+def transcript(sandbox: SandboxServer, **options: Any) -> list[str]:
+    """Return what a service answers and stores with these options."""
+    sandbox.reset()
+    for number in range(10):
+        sandbox.add_website(f"{9 - number}.example", created_at="2026-11-20T00:00:00Z")
+    lists = {"exclude_ips": "192.0.2.1\n192.0.2.2", "exclude_params": "utm_source\nutm_medium\nutm_campaign"}
+    sandbox.change_website(1, domain="shop.example", favorite=True, email=1, privacy=2, password="open", **lists)
+    sandbox.change_website(2, domain="www.shopping.example")
+    sandbox.configure(**options)
+    shown = []
+    with requests.Session() as session:
+        session.headers.update({"Authorization": f"Bearer {sandbox.api_key}", "Accept": "application/json"})
+        for method, path, more in REQUESTS:
+            answer = session.request(method, f"{sandbox.url}{PREFIX}{path}", allow_redirects=False, timeout=10, **more)
+            headers = [answer.headers.get(name) for name in ("Link", "Location", "CF-Ray")]
+            is_json = answer.text.startswith(("{", "["))
+            body = json.dumps(answer.json(), sort_keys=True) if is_json else answer.text
+            shown.append(f"{answer.status_code} {headers} {body}".replace(sandbox.url, ""))
+    return [re.sub(r"20\d\d-\d\d-\d\dT[\d:]+Z", "", one) for one in (*shown, *map(str, sandbox.websites()))]
+
+
+@cache
+def without(sandbox: SandboxServer, option: str) -> list[str]:
+    return transcript(sandbox, **NEEDS.get(option, {}))
 
 
 @pytest.fixture(scope="module")
@@ -24,231 +87,28 @@ def _analytics_sandbox_server() -> Iterator[Zoo]:
         yield server
 
 
-@pytest.fixture
-def three(analytics_sandbox: Zoo) -> Zoo:
-    """A sandbox with three websites."""
-    for domain in ("shop.example", "shopping.example", "www.shop.example"):
-        analytics_sandbox.add_website(domain, favorite=domain == "shopping.example")
-    return analytics_sandbox
+def values_of(option: str) -> list[Any]:
+    field = ZooOptions.model_fields[option]
+    kind, inner = field.annotation, get_args(field.annotation)
+    if get_origin(kind) is Literal:
+        return [value for value in inner if value != field.default]
+    return VALUES[option] if option in VALUES else [[value] for value in get_args(inner[0])]
 
 
-def at(body: Any, path: str) -> Any:
-    """Return what stands at a path of a JSON document, such as ``meta.total``."""
-    for part in filter(None, path.split(".")):
-        body = body[part]
-    return body
+@pytest.mark.parametrize(("option", "value"), [(option, value) for option in OWN for value in values_of(option)])
+def test_each_value_of_an_option_changes_an_answer(analytics_sandbox: Zoo, option: str, value: Any) -> None:
+    assert transcript(analytics_sandbox, **NEEDS.get(option, {}), **{option: value}) != without(
+        analytics_sandbox, option
+    )
 
 
-def ids(rows: list[dict[str, Any]]) -> list[int]:
-    return [row["id"] for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("options", "place", "beside"),
-    [
-        ({}, "data", {"links", "meta"}),
-        ({"list_key": "websites"}, "websites", {"links", "meta"}),
-        ({"metadata": "flat"}, "data", METADATA | LINKS),
-        ({"metadata": "none"}, "data", set()),
-        ({"links": "absent"}, "data", {"meta"}),
-        ({"links": "absent", "metadata": "flat"}, "data", METADATA),
-        ({"list_key": "data.data", "metadata": "flat"}, "data.data", set()),
-        *(({"list_key": None, "metadata": metadata}, "", set()) for metadata in ("meta", "flat", "none")),
-    ],
-    ids=str,
-)
-def test_where_a_list_stands(call: Call, three: Zoo, options: dict[str, Any], place: str, beside: set[str]) -> None:
-    three.configure(**options)
-    body = call("GET", "/websites").json()
-    assert ids(at(body, place)) == [3, 2, 1]
-    assert set(body if place else ()) - {place.partition(".")[0]} == beside
-    if "meta" in beside:
-        assert set(body["meta"]) == METADATA | ({"links"} if "links" in beside else set())
-
-
-@pytest.mark.parametrize("key", ["data", "website", None])
-def test_a_record_bare_or_under_a_key(call: Call, three: Zoo, key: str | None) -> None:
-    three.configure(record_key=key)
-    requests = [("GET", "/websites/1"), ("PATCH", "/websites/1"), ("POST", "/websites"), ("GET", "/account")]
-    for method, path in requests:
-        body = call(method, path, data={"domain": "d.example"} if method == "POST" else {}).json()
-        assert "id" in at(body, key or "")
-        assert key is None or list(body) == [key]
-
-
-#: Options, the request, where in the response, and what stands there.
-SHOWN: list[tuple[dict[str, Any], str, str, Any]] = [
-    ({"numbers_as_text": True}, "/websites", "meta.total", "3"),
-    ({"numbers_as_text": True}, "/websites/1", "data.id", "1"),
-    ({"numbers_as_text": True}, "/websites/1", "data.favorite", False),
-    *(
-        ({"favorite_as": how}, "/websites/1", "data.favorite", value)
-        for how, value in (("boolean", False), ("integer", 0), ("text", "false"), ("null", None))
-    ),
-    ({"flags_as": "boolean", "numbers_as_text": True}, "/websites/1", "data.exclude_bots", True),
-    ({"flags_as": "boolean", "numbers_as_text": True}, "/websites/1", "data.privacy", "0"),
-    *(
-        ({"metadata": metadata, "total_offset": offset}, "/websites", f"{place}total", total)
-        for metadata, place in (("meta", "meta."), ("flat", ""))
-        for offset, total in ((0, 3), (2, 5), (-3, 0))
-    ),
-    *(
-        ({"current_page": how, "ignored": {"page"}}, "/websites?page=2", "meta.current_page", number)
-        for how, number in (("served", 1), ("asked", 2), ("wrong", 3))
-    ),
-    ({"extra_fields": {"url": "https://{domain}/"}}, "/websites/1", "data.url", "https://shop.example/"),
-]
-
-
-@pytest.mark.parametrize(("options", "path", "place", "value"), SHOWN, ids=str)
-def test_what_a_response_shows(
-    call: Call, three: Zoo, options: dict[str, Any], path: str, place: str, value: Any
-) -> None:
-    three.configure(**options)
-    found = at(call("GET", path).json(), place)
-    assert (found, type(found)) == (value, type(value))
-
-
-#: Options, the query, and the websites of the list.
-LISTED: list[tuple[dict[str, Any], str, list[int]]] = [
-    ({"page_parameter": "p"}, "p=2", []),
-    ({"ignored": {"page"}}, "page=2", [3, 2, 1]),
-    ({"ignored": {"sort"}}, "sort=asc", [3, 2, 1]),
-    ({"ignored": {"sort"}}, "sort_by=domain&sort=asc", [3, 2, 1]),
-    ({"ignored": {"search"}}, "search=nothing", [3, 2, 1]),
-    ({"ignored": {"favorite"}}, "favorite=true", [3, 2, 1]),
-    ({"search_matches": "part"}, "search=SHOP", [3, 2, 1]),
-    ({"search_matches": "start"}, "search=SHOP", [2, 1]),
-    ({"search_matches": "label"}, "search=SHOP", [3, 1]),
-    ({"search_matches": "nothing"}, "search=SHOP", []),
-    *(({"favorite_filter": "truth of text"}, f"favorite={text}", [2]) for text in ("false", "true")),
-    *(({"favorite_filter": "truth of text"}, f"favorite={text}", [3, 1]) for text in ("0", "")),
-    ({"strict_parameters": False}, "colour=red", [3, 2, 1]),
-]
-
-
-@pytest.mark.parametrize(("options", "query", "found"), LISTED, ids=str)
-def test_what_a_list_finds(call: Call, three: Zoo, options: dict[str, Any], query: str, found: list[int]) -> None:
-    three.configure(**options)
-    assert ids(call("GET", f"/websites?{query}").json()["data"]) == found
-    assert call("GET", "/websites?sort=up").status_code == 422
+def test_without_options_it_is_the_sandbox_of_users(analytics_sandbox: Zoo) -> None:
+    with SandboxServer(api_key=analytics_sandbox.api_key) as sandbox:
+        assert transcript(analytics_sandbox) == transcript(sandbox)
 
 
 @pytest.mark.parametrize(
-    ("options", "sizes", "last"),
-    [
-        ({}, [30, 30, 5], 3),
-        ({"page_size_limit": None, "ignored": {"per_page"}}, [65, 0, 0], 1),
-        ({"page_size_limit": 25, "ignored": {"per_page"}}, [25, 25, 15], 3),
-        ({"page_size_limit": 10}, [10, 10, 10], 7),
-        ({"total_cap": 40}, [30, 30, 5], 2),
-        ({"row_cap": 40}, [30, 10, 0], 3),
-    ],
-    ids=str,
-)
-def test_the_pages_of_a_list(
-    call: Call, analytics_sandbox: Zoo, options: dict[str, Any], sizes: list[int], last: int
-) -> None:
-    analytics_sandbox.seed(65)
-    analytics_sandbox.configure(**{"page_size_limit": 30, **options})
-    pages = [call("GET", f"/websites?page={page}").json() for page in (1, 2, 3)]
-    assert [len(page["data"]) for page in pages] == sizes
-    assert pages[0]["meta"]["last_page"] == last
-    assert (pages[1]["links"]["next"] is None) == (last <= 2)
-
-
-def test_a_page_may_be_another_than_is_asked_for(call: Call, analytics_sandbox: Zoo) -> None:
-    analytics_sandbox.seed(30)
-    analytics_sandbox.configure(page_offset=-1)
-    pages = [call("GET", f"/websites?per_page=10&page={page}").json() for page in (1, 2, 3)]
-    assert [(page["data"][0]["id"], page["meta"]["current_page"]) for page in pages] == [(30, 1), (30, 1), (20, 2)]
-
-
-@pytest.mark.parametrize("paginator", ["length", "simple", "cursor"])
-@pytest.mark.parametrize(("metadata", "place"), [("meta", "links.next"), ("flat", "next_page_url")])
-@pytest.mark.parametrize("first_page", [0, 1])
-def test_links_lead_from_page_to_page_and_keep_the_query(
-    call: Call, analytics_sandbox: Zoo, paginator: str, metadata: str, place: str, first_page: int
-) -> None:
-    analytics_sandbox.seed(35)
-    analytics_sandbox.configure(paginator=paginator, metadata=metadata, first_page=first_page, page_parameter="p")
-    found, link = [], "/api/v1/websites?per_page=10&sort=asc"
-    while link:
-        body = call("GET", link.partition("/api/v1")[2]).json()
-        found += ids(body["data"])
-        link = at(body, place)
-    assert found == list(range(1, 36))
-
-
-def test_records_of_a_list_can_lack_fields(call: Call, three: Zoo) -> None:
-    three.configure(list_hides={"favorite", "exclude_ips"})
-    (row, *_) = call("GET", "/websites").json()["data"]
-    assert call("GET", "/websites/1").json()["data"].keys() - row.keys() == {"favorite", "exclude_ips"}
-
-
-# Writes
-
-
-@pytest.mark.parametrize("status", [200, 201, 202, 204])
-@pytest.mark.parametrize(("operation", "method", "path"), endpoints(*WRITES))
-@pytest.mark.parametrize("empty", [True, False])
-def test_write_statuses_and_empty_answers(
-    call: Call, three: Zoo, operation: str, method: str, path: str, status: int, empty: bool
-) -> None:
-    three.configure(**{f"{operation}_status": status, "empty_answers": {operation} if empty else set()})
-    answer = call(method, path, data={"domain": "d.example"} if operation == "create" else {})
-    assert (answer.status_code, answer.content == b"") == (status, empty or status == 204)
-    assert len(three.websites()) == {"create": 4, "update": 3, "delete": 2}[operation]
-
-
-@pytest.mark.parametrize(
-    ("how", "sent", "stored"),
-    [
-        ("sent", "WWW.Bücher.example", "WWW.Bücher.example"),
-        ("ascii", "bücher.example", "xn--bcher-kva.example"),
-        ("unicode", "xn--bcher-kva.example", "bücher.example"),
-        ("lower", "WWW.Example.com", "www.example.com"),
-        ("without www", "www.example.com", "example.com"),
-    ],
-)
-def test_how_a_domain_is_stored(call: Call, analytics_sandbox: Zoo, how: str, sent: str, stored: str) -> None:
-    analytics_sandbox.configure(domain_as=how)
-    assert call("POST", "/websites", data={"domain": sent}).json()["data"]["domain"] == stored
-
-
-def test_fields_can_be_accepted_and_not_stored(call: Call, three: Zoo) -> None:
-    three.configure(ignored_fields={"privacy"})
-    record = call("PATCH", "/websites/1", data={"privacy": "1", "email": "1"}).json()["data"]
-    assert (record["privacy"], record["email"]) == (0, 1)
-    three.configure(strict_parameters=False, message_answers={"update"})
-    answer = call("PATCH", "/websites/1", data={"email": "0", "colour": "red"})
-    assert answer.json() == {"message": "The update was successful."}
-    assert three.websites()[0]["email"] == 0
-
-
-def test_a_proxy_can_ask_for_headers(call: Call, three: Zoo) -> None:
-    three.configure(required_headers={"CF-Access-Client-Id": "team"})
-    refused = call("GET", "/account")
-    assert (refused.status_code, refused.headers["CF-Ray"]) == (403, "8f00sandbox-AMS")
-    assert "<title>Access denied</title>" in refused.text
-    assert call("GET", "/account", headers={"CF-Access-Client-Id": "team"}).status_code == 200
-
-
-# Options
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"colour": "red"},
-        {"metadata": "elsewhere"},
-        {"ignored": {"colour"}},
-        {"ignored_fields": {"privcy"}},
-        {"create_status": 500},
-        {"total": "maybe"},
-        {"preset": "x"},
-    ],
-    ids=str,
+    "options", [{"colour": "red"}, {"metadata": "elsewhere"}, {"ignored_fields": ["privcy"]}, {"preset": "x"}], ids=str
 )
 def test_a_wrong_option_is_an_error_and_changes_nothing(analytics_sandbox: Zoo, options: dict[str, Any]) -> None:
     before = analytics_sandbox.options
@@ -258,7 +118,7 @@ def test_a_wrong_option_is_an_error_and_changes_nothing(analytics_sandbox: Zoo, 
 
 
 @pytest.mark.repository
-@pytest.mark.parametrize("option", sorted(ZooOptions.model_fields.keys() - Options.model_fields.keys()))
+@pytest.mark.parametrize("option", OWN)
 def test_a_test_of_the_package_plays_each_option(option: str) -> None:
     used = re.compile(rf'\b{option}("\]?: |=)')
     paths = Path(__file__).parents[2].rglob("*.py")
