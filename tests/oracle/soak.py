@@ -7,6 +7,7 @@ made as small as possible, and printed as a script that replays it. Exit status 
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import os
 import pprint
@@ -21,6 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+if "airflow" not in sys.modules:  # an Airflow of its own, which logs what is wrong only
+    _HOME = tempfile.mkdtemp(prefix="airflow-home-")
+    atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+    os.environ |= {
+        "AIRFLOW_HOME": _HOME,
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "CRITICAL",
+    }
 
 import dialects
 from world import LISTS, ViolationError, World
@@ -306,40 +316,38 @@ def play(sandbox: Zoo, script: Script, tally: Tally | None = None) -> str:
         shutil.rmtree(folder)
 
 
+def _without(items: Sequence[Any], number: int) -> list[Any]:
+    return [*items[:number], *items[number + 1 :]]
+
+
 def shrink(sandbox: Zoo, script: Script, until: float) -> Script:
     """Return a smaller world that is violated, too, as far as the time allows."""
-    dialect, websites, steps = script
+    parts: list[list[Any]] = [list(script[0].items()), *script[1:]]
 
-    def fails(candidate: Script) -> bool:
-        return time.monotonic() < until and bool(play(sandbox, candidate))
+    def replaces(kind: int, smaller: list[Any]) -> bool:
+        dialect, websites, steps = (smaller if number == kind else part for number, part in enumerate(parts))
+        if time.monotonic() >= until or not play(sandbox, (dict(dialect), websites, steps)):
+            return False
+        parts[kind] = smaller
+        return True
 
     changed = True
-    while changed and time.monotonic() < until:
+    while changed:
         changed = False
-        for number in reversed(range(len(steps))):
-            fewer = steps[:number] + steps[number + 1 :]
-            if fails((dialect, websites, fewer)):
-                steps, changed = fewer, True
-        for name in list(dialect):
-            less = {one: value for one, value in dialect.items() if one != name}
-            if fails((less, websites, steps)):
-                dialect, changed = less, True
-        for number in reversed(range(len(websites))):
-            rest = websites[:number] + websites[number + 1 :]
-            if fails((dialect, rest, steps)):
-                websites, changed = rest, True
-        for number, step in enumerate(steps):
+        for kind in (2, 0, 1):  # steps, dialect, websites
+            for number in reversed(range(len(parts[kind]))):
+                changed |= replaces(kind, _without(parts[kind], number))
+        for number, step in enumerate(parts[2]):
             for at in reversed(range(len(step.get("meanwhile", ())))):
-                calmer = {**step, "meanwhile": step["meanwhile"][:at] + step["meanwhile"][at + 1 :]}
-                if fails((dialect, websites, [*steps[:number], calmer, *steps[number + 1 :]])):
-                    step, changed = calmer, True
-                    steps = [*steps[:number], calmer, *steps[number + 1 :]]
-    return dialect, websites, steps
+                step = parts[2][number]
+                calmer = {**step, "meanwhile": _without(step["meanwhile"], at)}
+                changed |= replaces(2, [*parts[2][:number], calmer, *parts[2][number + 1 :]])
+    return dict(parts[0]), parts[1], parts[2]
 
 
 def replay(dialect: dict[str, Any], websites: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
     """Play one world, as it was printed, and print what happened."""
-    with _airflow(), at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
+    with at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
         print(play(sandbox, (dialect, websites, steps)) or "nothing happened that must not")
 
 
@@ -368,21 +376,6 @@ def soak(sandbox: Zoo, seconds: float, seed: int, *, most_violations: int = 5, s
     return tally
 
 
-@contextlib.contextmanager
-def _airflow() -> Iterator[None]:
-    """Give Airflow a home of its own, before it is imported."""
-    home = tempfile.mkdtemp(prefix="airflow-home-")
-    os.environ |= {
-        "AIRFLOW_HOME": home,
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
-    }
-    try:
-        yield
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-
-
 def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -390,7 +383,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first world")
     parser.add_argument("--most", type=int, default=5, help="violations after which to stop")
     arguments = parser.parse_args()
-    with _airflow(), at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
+    with at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
         print(f"Worlds from seed {arguments.seed}.", flush=True)
         tally = soak(sandbox, arguments.seconds, arguments.seed, most_violations=arguments.most)
     print(tally)
