@@ -304,7 +304,7 @@ class TestTheCommand:
         analytics_sandbox.seed(253)
         analytics_sandbox.configure(preset="boolean-rule")
         _, out, _ = run(analytics_sandbox.url, analytics_sandbox.api_key)
-        document = Path(__file__).parents[3] / "docs" / "first_contact.md"
+        document = Path(__file__).parents[3] / "docs" / "connection.md"
         assert out.partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
 
     def test_json_has_every_check_and_no_host(self, analytics_sandbox: Zoo, run: Run) -> None:
