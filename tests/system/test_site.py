@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shutil
 import subprocess
@@ -171,6 +172,24 @@ def test_llms_txt_names_every_page_with_what_it_is_about(
     assert all(20 < len(found[3]) < 400 for found in listed if found)
     sections = [name for entry in configuration["nav"] for name, value in entry.items() if isinstance(value, list)]  # type: ignore[attr-defined]
     assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == sections
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ("422", "troubleshooting/#the-service-rejected"),
+        ("merge added", "exclusions/#an-address-that-merge-added-or-that-stays"),
+        ("return value snapshot", "snapshots/#return-value-of-a-snapshot"),
+        ("API key rejected", "troubleshooting/#api-key-rejected"),
+    ],
+)
+def test_the_search_knows_what_readers_look_for(site: Path, query: str, place: str) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    [entry] = [entry for entry in index["docs"] if entry["location"] == place]
+    words = re.findall(r"\w+", f"{entry['title']} {entry['text']}".lower())
+    assert set(query.lower().split()) <= set(words)
+    if not query.isdecimal():  # then the title has it, which counts most
+        assert set(query.lower().split()) <= set(re.findall(r"\w+", entry["title"].lower()))
 
 
 def test_what_leads_nowhere_stops_the_build(

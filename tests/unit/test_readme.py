@@ -45,9 +45,9 @@ RUN_BY = {
         "text": "tests/integration/sandbox/test_sandbox_page.py",
     },
     "docs/snapshots.md": {
-        "": "tests/integration/docs/test_snapshots.py",
-        "python": "tests/integration/docs/test_snapshots.py",
-        "json": "tests/integration/docs/test_snapshots.py",
+        "": "tests/integration/docs/test_snapshots_page.py",
+        "python": "tests/integration/docs/test_snapshots_page.py",
+        "json": "tests/integration/docs/test_snapshots_page.py",
     },
     "docs/comparison.md": {"python": "tests/integration/test_readme_dags.py"},
     "docs/deployment.md": {
@@ -59,8 +59,8 @@ RUN_BY = {
         "yaml": "tests/system/test_deployment.py",
     },
     "docs/exclusions.md": {
-        "console": "tests/integration/docs/test_exclusions.py",
-        "json": "tests/integration/docs/test_exclusions.py",
+        "console": "tests/integration/docs/test_exclusions_page.py",
+        "json": "tests/integration/docs/test_exclusions_page.py",
         "python": "tests/integration/reconcile/test_reconcile_dag_runs.py",
     },
     "docs/loading.md": {
