@@ -110,6 +110,17 @@ def test_one_website_as_it_was(
     assert settings(analytics_sandbox)["other.example.com"]["privacy"] == 0
 
 
+def test_an_entry_that_was_added_after_the_snapshot_is_removed(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+) -> None:
+    connect()
+    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_ips="203.0.113.7 # office\n203.0.113.8")
+    take(execute, tmp_path)
+    analytics_sandbox.change_website(one["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
+    recipe(1)
+    assert settings(analytics_sandbox)["shop.example.com"]["exclude_ips"] == "203.0.113.7 # moved\n203.0.113.8"
+
+
 def test_a_wrong_list_was_synced(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
