@@ -74,7 +74,7 @@ test-oldest:  ## Run the whole test suite on the oldest supported Airflow
 	@$(MAKE) --no-print-directory install AIRFLOW=$(OLDEST)
 	@.venv-$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS)
 
-test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/compatibility.md
+test-matrix: install  ## Run all suites on every supported Airflow and Python from the wheel, write docs/reference/compatibility.md
 	@$(PY) scripts/matrix.py
 
 test-distributed:  ## Run tasks by Celery while workers are killed and hang; needs PostgreSQL and Redis
@@ -97,7 +97,7 @@ fault-matrix: install  ## Try every way a list may be served, a write be taken a
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/fault_matrix.py --all
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/lost_answers.py
 
-requests: install  ## Count the requests of each operation, and write the table of docs/performance.md
+requests: install  ## Count the requests of each operation, and write the table of docs/operations.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py
 
 partitions: install  ## Let a scheduler try which consumers a snapshot starts, and write the table of docs/snapshots.md
@@ -107,7 +107,7 @@ formats: install  ## Write a snapshot in every format, read it back, and print t
 	@$(PY) scripts/snapshot_formats.py
 
 # Takes turns with what it compares: nothing else should run meanwhile.
-bench: install  ## Measure the package beside its peers, write the tables of docs/performance.md
+bench: install  ## Measure the package beside its peers, write the tables of docs/operations.md
 	@$(PY) tests/benchmarks/bench.py --document
 
 generate: install  ## Write the schemas, docs/interface.md and the tables of the documents

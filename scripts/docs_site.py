@@ -22,8 +22,10 @@ PAGES = {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}
 
 #: A link to a file of the repository, whatever the branch or tag: relative, to GitHub's page of it, or to the file.
 _LINK = re.compile(
-    r"\]\((?:https://(?:github\.com|raw\.githubusercontent\.com)/airflow-provider-analytics/airflow-provider-analytics/"
-    r"(?:(?:blob|raw|tree)/)?[\w.-]+/|(?!#|\w+:))(?=\w)([^)\s]+)"
+    r"(\]\(|^\[[^\]]+\]: )"
+    r"(?:https://(?:github\.com|raw\.githubusercontent\.com)/airflow-provider-analytics/airflow-provider-analytics/"
+    r"(?:(?:blob|raw|tree)/)?[\w.-]+/|(?!#|\w+:))(?=\w)([^)\s]+)",
+    re.MULTILINE,
 )
 
 #: Source of each page to its first sentence.
@@ -44,9 +46,9 @@ def as_page(text: str) -> str:
     made_from = {source: page for page, source in PAGES.items()}
 
     def link(found: re.Match[str]) -> str:
-        path = found[1]
+        begin, path = found.groups()
         on_site = made_from.get(path, path.removeprefix("docs/"))
-        return f"]({on_site}" if on_site != path else f"]({REPOSITORY}/blob/main/{path}"
+        return f"{begin}{on_site}" if on_site != path else f"{begin}{REPOSITORY}/blob/main/{path}"
 
     return _LINK.sub(link, text)
 

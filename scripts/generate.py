@@ -193,6 +193,7 @@ BLOCKS: Mapping[str, Callable[[], Iterable[str]]] = {
     "operators": reference.operators,
     "hook": reference.hook,
     "exceptions": reference.raised,
+    "sandbox": reference.sandbox,
 }
 
 
@@ -238,6 +239,7 @@ def contents() -> Iterator[tuple[Path, str]]:
     package = CHECKOUT / "airflow_provider_analytics"
     yield package / "snapshots" / "manifest.schema.json", _json(manifest.json_schema())
     yield CHECKOUT / "docs" / "interface.md", contract_table.render()
+    yield CHECKOUT / "docs" / "internals" / "interface_tests.md", contract_table.render_tests()
     yield CHECKOUT / ".airflow-registry.yaml", registry()
     yield CHECKOUT / "docs" / "reference" / "public_api.txt", public_api.render()
     for document in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):

@@ -1,4 +1,4 @@
-"""The pages of docs/reference that are written from docstrings: operators, hook and exceptions."""
+"""The pages of docs/reference that are written from docstrings: operators, hook, exceptions and sandbox."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from airflow_provider_analytics.api import fields
 from airflow_provider_analytics.get_provider_info import get_provider_info
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import chunks
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: Section of the page of operators to further functions in it.
 _FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
@@ -41,6 +42,11 @@ def hook() -> Iterator[str]:
         method = found.fget if isinstance(found, property) else found
         if inspect.isfunction(method) and not name.startswith("_"):
             yield from _entry(method, 3)
+
+
+def sandbox() -> Iterator[str]:
+    """Yield the reference of the server for tests."""
+    yield from _entry(SandboxServer, 2)
 
 
 def raised() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Counters of a client, which it reports to a listener: the metrics of docs/metrics.md."""
+"""Counters of a client, which it reports to a listener: the metrics of docs/operations.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Listener = Callable[[str, float], None]
 
 @dataclass
 class Stats:
-    """Counters of a client; thread-safe. ``make generate`` writes the descriptions to docs/metrics.md.
+    """Counters of a client; thread-safe. ``make generate`` writes the descriptions to docs/operations.md.
 
     :param requests: Requests sent, retries among them
     :param retries: Requests that are sent again, since an attempt failed

@@ -81,7 +81,7 @@ class AnalyticsHook(BaseHook):
             return self._client
 
     def _send_metric(self, counted: str, number: float) -> None:
-        """Send a count of the client to Airflow's metrics (docs/metrics.md)."""
+        """Send a count of the client to Airflow's metrics (docs/operations.md)."""
         name, tags = f"{METRICS_PREFIX}.{counted}", {"conn_id": self.analytics_conn_id}
         try:
             if counted in TIMERS:

@@ -2,7 +2,7 @@
 
 Printed are ratios, never bare times: ours and theirs take turns (A B A B) in one run, and of the ratios of the pairs
 the median is given, with the smallest and the largest. ``build/benchmarks`` gets all measurements as JSON; with
-``--document`` the tables of docs/performance.md and docs/internals/performance.md are written, and the line in
+``--document`` the tables of docs/operations.md and docs/internals/performance.md are written, and the line in
 docs/comparison.md.
 """
 
@@ -31,6 +31,8 @@ from canned import API_KEY, canned
 from airflow_provider_analytics.reconcile.apply import SETTLE_SECONDS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+#: Where pages of the site link to documents that are not part of it.
+REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics/blob/main"
 WORKS = Path(__file__).with_name("works.py")
 #: Milliseconds until the canned server answers, in the comparisons on the clock.
 LATENCY = 20
@@ -418,13 +420,13 @@ def document(bench: Bench) -> None:
     """Write the tables and the line of the documents."""
     docs = CHECKOUT / "docs"
     fill(docs / "internals" / "performance.md", "table", [machine(bench.sizes.repeats), "", *table(bench.results)])
-    fill(docs / "performance.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
+    fill(docs / "operations.md", "scale", scale(bench.measured, bench.sizes.growth[-1]))
     found = {(result.work, result.against): f"{result.median:.2f}" for result in bench.results}
     get = next(ratio for (work, against), ratio in found.items() if "get_website" in work and "HttpHook" in against)
     memory = next(ratio for (work, _), ratio in found.items() if "peak memory" in work)
     lines = [
         f"Against `HttpHook` and `HttpOperator`: {get} of the CPU time for a website, {memory} of the memory for a",
-        "list of 100,000 ([how it is measured](internals/performance.md)).",
+        "list of 100,000 ([how it is measured]({REPOSITORY}/docs/internals/performance.md)).",
     ]
     fill(docs / "comparison.md", "ratios", lines)
 

@@ -1,6 +1,7 @@
-"""Every statement of the interface in our own words, with the tests that name it: the content of docs/interface.md.
+"""Every statement of the interface in our own words, with the tests that name it.
 
-A test registers itself with :func:`proves`. ``make generate`` writes the page.
+A test registers itself with :func:`proves`. ``make generate`` writes docs/interface.md and
+docs/internals/interface_tests.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from airflow_provider_analytics.api.fields import WEBSITE_FIELDS
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
+#: Where the site links to documents that are not part of it.
+REPOSITORY = "https://github.com/airflow-provider-analytics/airflow-provider-analytics/blob/main"
 #: What is stated of each field, and the heading of its column.
 FIELD_COLUMNS = {"values": "Values", "default": "A new website has", "create": "Create", "update": "Update"}
 
@@ -31,7 +34,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class OpenPoint:
-    """One thing that the interface does not show, and what this package does about it."""
+    """A gap of the interface, and what this package does about it."""
 
     id: str
     text: str
@@ -45,14 +48,14 @@ def _stated(section: str, **texts: str) -> list[Statement]:
 _OPTIONAL = ("optional", "optional")
 #: Field to what is stated of it, in the order of the columns.
 _FIELDS = {
-    "domain": ("a domain name (text)", "no default: a create must name it", "required", "cannot be sent"),
+    "domain": ("a domain name (text)", "no default: a create must contain it", "required", "cannot be sent"),
     "privacy": ("an integer: 0 public, 1 private, 2 password", "0", *_OPTIONAL),
     "password": ("text", "none", *_OPTIONAL),
     "email": ("an integer: 0 off, 1 on", "0", *_OPTIONAL),
     "exclude_bots": ("an integer: 0 off, 1 on", "1", *_OPTIONAL),
     "exclude_params": ("text, a query parameter per line", "none", *_OPTIONAL),
     "exclude_ips": ("text, an IP address per line", "none", *_OPTIONAL),
-    "favorite": ("a boolean", "nothing is said", "cannot be sent", "optional"),
+    "favorite": ("a boolean", "not documented", "cannot be sent", "optional"),
 }
 
 STATEMENTS: tuple[Statement, ...] = (
@@ -67,7 +70,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "Authentication",
         key_required="Every operation needs an API key.",
         key_header="The key goes into the header `Authorization` as a Bearer token.",
-        key_account="A key belongs to one account, which is the one that the account operation shows.",
+        key_account="A key belongs to one account, which is the one that the account operation returns.",
     ),
     *_stated(
         "Operations",
@@ -78,12 +81,12 @@ STATEMENTS: tuple[Statement, ...] = (
         operation_delete="Delete a website: `DELETE /api/v1/websites/{id}`, without a payload.",
         operation_account="Show the account: `GET /api/v1/account`, without a payload.",
         form_encoding="Forms are `application/x-www-form-urlencoded`.",
-        accept_header="List, show and account ask for `application/json` in the header `Accept`.",
+        accept_header="List, show and account requests have the header `Accept: application/json`.",
         id_in_path="A website is addressed by its id.",
-        store_required="A create must name the domain;",
-        store_optional="it may set every other field that a create can send.",
-        update_optional="An update may set any of the fields that it can send, each of them or only one.",
-        update_no_defaults="What an update leaves out stays as it is.",
+        store_required="A create must contain the domain.",
+        store_optional="It may contain every other field that can be sent on create.",
+        update_optional="An update may contain any of the fields that can be sent on update, or only one.",
+        update_no_defaults="Fields that an update omits stay as they are.",
         update_domain="An update cannot change the domain.",
         update_methods="`PUT` and `PATCH` do the same.",
     ),
@@ -96,43 +99,44 @@ STATEMENTS: tuple[Statement, ...] = (
         "Rules",
         rule_password="A password has an effect only while privacy is 2.",
         rule_lines="The two exclusion lists are texts with one entry per line.",
-        rule_defaults="A create that leaves out privacy, email or exclude_bots gives the website 0, 0 and 1.",
-        states="Privacy, the two flags and favorite are the only settings whose values are enumerated.",
+        rule_defaults="If a create omits privacy, email or exclude_bots, the website gets 0, 0 and 1.",
+        states="Only privacy, the two flags and favorite have enumerated values.",
         id_sorts="Ids rise with the date of creation: sorting by `id` is sorting by that date.",
     ),
     *_stated(
         "List parameters",
-        list_optional="All of them may be left out.",
-        search="`search`: any text; no default.",
-        search_by="`search_by`: the field that is searched, `domain`; that is the default.",
-        favorite_filter="`favorite`: a boolean that filters; no default.",
+        list_optional="All of them are optional.",
+        search="`search`: any text, without a default.",
+        search_by="`search_by`: the field that is searched. The only value and the default is `domain`.",
+        favorite_filter="`favorite`: a boolean that filters, without a default.",
         sort_by="`sort_by`: `id` (the default) or `domain`.",
         sort="`sort`: `desc` (the default) or `asc`.",
-        per_page="`per_page`: websites per page: 10, 25, 50 or 100;",
-        per_page_limit="no other number is accepted;",
-        per_page_default="100 is the default.",
+        per_page="`per_page`: websites per page, 10, 25, 50 or 100.",
+        per_page_limit="No other page size is accepted.",
+        per_page_default="The default page size is 100.",
     ),
 )
 
 OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint("response-bodies", "Response bodies",
-        "A record may stand bare, under `data` or under one other key, a list also below `data`, with its numbers "
+        "A record may be bare, under `data` or under one other key. A list may also be below `data`, with its numbers "
         "beside it or under `meta`. The extra `list_key` names the list."),
-    OpenPoint("website-record", "Fields of a website record", "Only `id` is required; the rest is passed on as it is."),
+    OpenPoint("website-record", "Fields of a website record",
+        "Only `id` is required. Other fields are passed on as they are."),
     OpenPoint("account-record", "Fields of the account record", "Passed on as it is."),
     OpenPoint("status-codes", "Status codes",
         "200, 201 and 204 mean success. After 202, 203, 205 and 206, a write counts as sent, and the website is "
         "read."),
     OpenPoint("page-parameter", "How a page of the list is selected",
-        "As the links to the next page say; else by the query parameter `page`, from 1 or 0 up. The extra "
+        "By the links to the next page, otherwise by the query parameter `page`, from 1 or 0 up. The extra "
         "`page_parameter` changes it. A complete list must prove that pages were selected."),
     OpenPoint("error-codes", "Error codes",
         "By the HTTP status: one exception class for each that a caller can act on."),
     OpenPoint("error-payload", "Shape of error bodies",
-        "`message`, `error`, `detail` or `title`, and messages by field under `errors`; else the beginning of the "
-        "body."),
+        "`message`, `error`, `detail` or `title`, and messages by field under `errors`. Otherwise, the beginning of "
+        "the body."),
     OpenPoint("error-conditions", "What causes errors", "Bad values are refused before anything is sent."),
-    OpenPoint("transitions", "Which values may follow which", "None is ruled out."),
+    OpenPoint("transitions", "Which values may follow which", "All are allowed."),
     OpenPoint("rate-limits", "Rate limits",
         "`Retry-After` and the usual rate-limit headers are obeyed. Without them, all requests slow down after "
         "429 and 503. An extra sets a limit."),
@@ -168,55 +172,61 @@ def load() -> None:
 
 def render() -> str:
     """Return docs/interface.md."""
-    load()
-    numbers: dict[str, int] = {}
-
-    def held(statement: str) -> str:
-        for name in TESTS[statement]:
-            numbers.setdefault(name, len(numbers) + 1)
-        return "".join(f" [{numbers[name]}]" for name in TESTS[statement])
-
     lines = [
         "# The interface",
         "",
-        "What is known of the HTTP interface of the analytics service, in our own words. Nothing else is: what the",
-        "documentation of the service does not show stands at the end, with what this package does about it.",
-        "A number in brackets names a [test](#tests) that holds the package and its [sandbox](sandbox.md) to the "
-        "statement.",
-        "This page is written by `make generate`.",
+        "The HTTP interface of the analytics service as far as it is documented, in our own words. The last section",
+        "has the gaps, and what this package does about each. Every statement is tested with the package and its",
+        f"[sandbox](reference/sandbox.md): [tests]({REPOSITORY}/docs/internals/interface_tests.md).",
         "",
     ]
-    for section in dict.fromkeys(statement.section for statement in STATEMENTS):
+    for section in _sections():
         lines += [f"## {section}", ""]
-        found = [statement for statement in STATEMENTS if statement.section == section]
         if section == "Fields":
-            lines += list(_field_table(held))
+            lines += list(_field_table())
         else:
-            lines += [f"- {statement.text}{held(statement.id)}" for statement in found]
+            lines += [f"- {statement.text}" for statement in STATEMENTS if statement.section == section]
         lines.append("")
-    lines += ["## Not documented", "", "| What | What this package does |", "|---|---|"]
-    lines += [f"| {point.text} | {point.answer}{held(point.id)} |" for point in OPEN_POINTS]
+    lines += ["## Not documented", "", "| Gap | This package |", "|---|---|"]
+    lines += [f"| {point.text} | {point.answer} |" for point in OPEN_POINTS]
     lines += [
         "",
-        "Each of these assumptions stands in `airflow_provider_analytics/api/dialect.py`; the table at its head names",
-        "the extra that changes it, where there is one.",
+        "The assumptions are in `airflow_provider_analytics/api/dialect.py`. The table at its head names the extra",
+        "that changes each of them, if there is one.",
         "",
-        "## Tests",
-        "",
-        f"{len(STATEMENTS)} statements and {len(OPEN_POINTS)} open points are held by these tests in "
-        "`tests/contract/`:",
-        "",
-        *(f"{number}. `{name}`" for name, number in numbers.items()),
-        "",
-        *(f"[{number}]: #tests" for number in numbers.values()),
+        "<!-- Written by `make generate` from tests/contract/contract_table.py. -->",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _field_table(held: Callable[[str], str]) -> Iterable[str]:
+def render_tests() -> str:
+    """Return docs/internals/interface_tests.md."""
+    load()
+    lines = [
+        "# Tests of the interface",
+        "",
+        f"For maintainers: {len(STATEMENTS)} statements and {len(OPEN_POINTS)} gaps of",
+        "[the interface](../interface.md), and their tests in `tests/contract/`. Written by `make generate`.",
+        "",
+    ]
+    ids = {section: [one.id for one in STATEMENTS if one.section == section] for section in _sections()}
+    for section, found in (ids | {"Not documented": [point.id for point in OPEN_POINTS]}).items():
+        lines += [f"## {section}", "", "| Statement | Tests |", "|---|---|"]
+        for one in found:
+            tests = ", ".join(f"`{name}`" for name in TESTS[one])
+            lines.append(f"| {one} | {tests} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _sections() -> Iterable[str]:
+    return dict.fromkeys(statement.section for statement in STATEMENTS)
+
+
+def _field_table() -> Iterable[str]:
     texts = {statement.id: statement.text for statement in STATEMENTS}
     yield f"| Field | Meaning | {' | '.join(FIELD_COLUMNS.values())} |"
     yield "|---|---|" + "---|" * len(FIELD_COLUMNS)
     for field in WEBSITE_FIELDS:
-        cells = [f"{texts[f'{field.name}-{column}']}{held(f'{field.name}-{column}')}" for column in FIELD_COLUMNS]
+        cells = [texts[f"{field.name}-{column}"] for column in FIELD_COLUMNS]
         yield f"| `{field.name}` | {field.meaning} | {' | '.join(cells)} |"

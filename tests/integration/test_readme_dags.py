@@ -1,4 +1,4 @@
-"""The DAGs of docs/comparison.md and README.md through the nights of the table in README.md."""
+"""The DAGs of docs/comparison.md through the nights of the table in README.md, and the DAG of README.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 TEXT, COMPARISON = (ROOT.joinpath(name).read_text("utf-8") for name in ("README.md", "docs/comparison.md"))
-[THEIRS], [OURS] = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (COMPARISON, TEXT))
+[FIRST], [THEIRS, OURS] = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (TEXT, COMPARISON))
 #: The rows of the table: what happens, and what becomes of each DAG.
 NIGHTS = re.findall(
     r"^\| (\w.*?) \| (\w.*?) \| (\w.*?) \|$", TEXT.partition("| What happens |")[2].partition("\n\n")[0], re.M
@@ -106,6 +106,14 @@ def test_every_night_of_the_table_is_here() -> None:
             "fails, `***` is in the log",
         ),
     ]
+
+
+def test_the_first_dag(night: Night, analytics_sandbox: SandboxServer) -> None:
+    analytics_sandbox.seed(3)
+    assert states(night(FIRST)) == {"success"}
+    assert without_the_address(analytics_sandbox) == 0
+    assert states(night(FIRST.replace(OFFICE, BY_HAND))) == {"success"}
+    assert without_the_address(analytics_sandbox) == 3
 
 
 class TestALostAnswer:

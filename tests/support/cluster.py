@@ -62,12 +62,12 @@ def backends() -> Iterator[Backends]:
     with tempfile.TemporaryDirectory(prefix="analytics-backends-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # their users have to reach what is theirs
-        with _postgres(folder / "postgres") as database, _redis(folder / "redis") as broker, _s3(folder) as s3:
+        with postgres(folder / "postgres") as database, _redis(folder / "redis") as broker, _s3(folder) as s3:
             yield Backends(database, broker, s3)
 
 
 @contextmanager
-def _postgres(folder: Path) -> Iterator[str]:
+def postgres(folder: Path) -> Iterator[str]:
     user = _owner_of(folder)
     port, password = free_port(), secrets.token_hex(8)
     file = folder / "password"

@@ -170,6 +170,14 @@ def test_the_image_has_what_is_there(run: Run) -> None:
     assert AIRFLOW in run("airflow version")
 
 
+def test_the_wheel_that_is_built_is_the_one_that_is_installed(run: Run, wheel: Path) -> None:
+    [block] = blocks("sh")
+    build, install = block.splitlines()
+    assert build == "pip wheel --no-deps --wheel-dir dist ./airflow-provider-analytics"
+    assert install.endswith(f" ./dist/{wheel.name}")
+    run(install.replace("./dist/", f"{wheel.parent}/"))
+
+
 def test_the_constraints_are_those_of_the_tests() -> None:
     named = {name for command in COMMANDS for name in re.findall(r"constraints/airflow-.*?\.txt", command)}
     assert named == {f"constraints/airflow-{AIRFLOW}.txt"}

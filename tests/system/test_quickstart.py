@@ -58,7 +58,7 @@ def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
 
 
 def test_every_expected_output_belongs_to_a_command() -> None:
-    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```text\n") == 4
+    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```text\n") == 9
 
 
 def test_the_readme_begins_as_the_quickstart_does() -> None:
@@ -129,3 +129,19 @@ python try_it.py"""
         tmp_path,
         shell,
     )
+
+
+def test_the_tests_of_a_dag(shell: dict[str, str], tmp_path: Path) -> None:
+    """What docs/testing.md calls a good night and two bad ones."""
+    _, _, section = TESTING.partition("\n## A DAG in pytest\n")
+    conftest, nightly = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    [command] = re.findall(r"```console\n(.*?)```", TESTING, re.DOTALL)
+    for folder in ("dags", "tests"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(ROOT / "dags" / "nightly_website_snapshot.py", tmp_path / "dags")
+    (tmp_path / "tests" / "conftest.py").write_text(conftest)
+    # The sample waits five minutes before it tries again, which the page says how to change.
+    at_once = "for task in dag.tasks: task.retry_delay = timedelta(0)"
+    assert at_once in TESTING
+    (tmp_path / "tests" / "test_nightly.py").write_text(nightly)
+    run_all(f"```console\n{command}```\n\n```text\n3 passed\n```\n", tmp_path, shell)

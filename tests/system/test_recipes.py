@@ -11,9 +11,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from cluster import postgres, program
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
@@ -128,11 +130,11 @@ def nights(analytics_sandbox: Any, take: Callable[..., None]) -> Callable[..., N
     return taking
 
 
-def python_of(checkout: Path, section: str) -> list[str]:
-    """Return the Python blocks below a heading of the page."""
+def code_of(checkout: Path, section: str, language: str = "python") -> list[str]:
+    """Return the blocks of a language below a heading of the page."""
     page = (checkout / "docs" / "loading.md").read_text(encoding="utf-8")
     [text] = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
-    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def on(program: str, *days: date) -> list[str]:
@@ -159,7 +161,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_iceberg_has_the_days_that_were_loaded_and_not_deleted(
     run: Run, checkout: Path, nights: Callable[..., None], tmp_path: Path
 ) -> None:
-    create, load, delete = python_of(checkout, "Iceberg")
+    create, load, delete = code_of(checkout, "Iceberg")
     nights("parquet", "parquet", "parquet")
     files = sorted(tmp_path.glob("analytics/websites/*/*"))
     programs = [*on(create, DAYS[0]), *on(load, *DAYS), load, ICEBERG_ROWS, delete, ICEBERG_ROWS, load, ICEBERG_ROWS]
@@ -181,7 +183,7 @@ def test_iceberg_follows_snapshots_that_are_replaced_and_removed(
     analytics_sandbox: Any,
     tmp_path: Path,
 ) -> None:
-    create, load, delete = python_of(checkout, "Iceberg")
+    create, load, delete = code_of(checkout, "Iceberg")
     nights("parquet", "parquet", "parquet")
     run(*on(create, DAYS[0]), *on(load, *DAYS))
     take(DAY, second=1)
@@ -203,7 +205,7 @@ def test_dlt_keeps_types_and_lists_of_all_formats_and_replaces_a_day(
     analytics_sandbox: Any,
     tmp_path: Path,
 ) -> None:
-    load, delete = python_of(checkout, "dlt")
+    load, delete = code_of(checkout, "dlt")
     nights("jsonl", "csv", "parquet")
     [first, table] = run(*on(load, DAYS[0]), DUCKDB_ROWS, *on(load, *DAYS[1:]), DUCKDB_ROWS)
     kinds = {
@@ -226,11 +228,46 @@ def test_dlt_keeps_types_and_lists_of_all_formats_and_replaces_a_day(
     assert in_order(deleted["rows"]) == rows_of(tmp_path, DAYS[0], DAYS[2])
 
 
+def reachable(folder: Path) -> Path:
+    """Return a folder that the user of the database may enter."""
+    folder.chmod(0o755)
+    return folder
+
+
+def test_postgresql_has_each_day_once(
+    checkout: Path, nights: Callable[..., None], take: Callable[..., None], tmp_path: Path
+) -> None:
+    try:
+        program("initdb")
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    create, load = code_of(checkout, "PostgreSQL", "sql")
+    nights("csv", "csv", "csv")
+    for second, day in enumerate(DAYS, 1):
+        take(day, second=second, format="csv", compression="gzip")
+    with TemporaryDirectory() as folder, postgres(reachable(Path(folder)) / "postgres") as url:
+
+        def sql(text: str) -> str:
+            text = text.replace("/data/", f"{tmp_path}/")
+            command = [program("psql"), url, "--quiet", "--no-align", "--tuples-only", "-v", "ON_ERROR_STOP=1"]
+            return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+        sql(create)
+        for statement in (*on(load, *DAYS), load):
+            sql(statement)
+        rows = [json.loads(line) for line in sql("SELECT row_to_json(websites) FROM websites;").splitlines()]
+    columns = ("id", "snapshot_date", "domain", "privacy", "exclude_ips", "record_hash")
+    # CSV does not distinguish an empty text from null.
+    wanted = [{name: row[name] or None for name in columns} for row in rows_of(tmp_path, *DAYS)]
+    found = [{name: row[name] or None for name in columns} for row in rows]
+    assert sorted(found, key=lambda row: (row["snapshot_date"], row["id"])) == wanted
+
+
 def test_a_day_that_is_not_published_is_not_loaded(
     run: Run, checkout: Path, nights: Callable[..., None], tmp_path: Path
 ) -> None:
-    create, into_iceberg, _ = python_of(checkout, "Iceberg")
-    into_dlt, _ = python_of(checkout, "dlt")
+    create, into_iceberg, _ = code_of(checkout, "Iceberg")
+    into_dlt, _ = code_of(checkout, "dlt")
     nights("parquet", "parquet", "parquet")
     loaded = run(*on(create, DAYS[0]), *on(into_iceberg, *DAYS), *on(into_dlt, *DAYS), ICEBERG_ROWS, DUCKDB_ROWS)
     (tmp_path / "analytics" / "_websites" / f"dt={DAY}" / "_SUCCESS").unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shutil
 import subprocess
@@ -118,9 +119,7 @@ def test_pages_are_linked_relatively_so_that_they_are_read_on_github_too() -> No
         for link in re.findall(r"\]\(([^)\s]+)\)", text.read_text(encoding="utf-8")):
             parts = urlsplit(link)
             if not parts.scheme and parts.path and text.name != "CHANGELOG.md":
-                # changelog.md is made from a file at the top.
-                path = (text.parent / parts.path).resolve()
-                assert path.exists() or path == ROOT / "docs" / "changelog.md", f"{text.name}: {link}"
+                assert (text.parent / parts.path).exists(), f"{text.name}: {link}"
 
 
 def test_the_first_page_is_the_readme_and_the_changelog_is_that_of_the_repository(site: Path) -> None:
@@ -175,6 +174,24 @@ def test_llms_txt_names_every_page_with_what_it_is_about(
     assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == sections
 
 
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ("422", "troubleshooting/#the-service-rejected"),
+        ("merge added", "exclusions/#an-address-that-merge-added-or-that-stays"),
+        ("return value snapshot", "snapshots/#return-value-of-a-snapshot"),
+        ("API key rejected", "troubleshooting/#api-key-rejected"),
+    ],
+)
+def test_the_search_knows_what_readers_look_for(site: Path, query: str, place: str) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    [entry] = [entry for entry in index["docs"] if entry["location"] == place]
+    words = re.findall(r"\w+", f"{entry['title']} {entry['text']}".lower())
+    assert set(query.lower().split()) <= set(words)
+    if not query.isdecimal():  # then the title has it, which counts most
+        assert set(query.lower().split()) <= set(re.findall(r"\w+", entry["title"].lower()))
+
+
 def test_what_leads_nowhere_stops_the_build(
     site: Path, checkout: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -184,7 +201,7 @@ def test_what_leads_nowhere_stops_the_build(
         shutil.copy(checkout / name, tmp_path / name)
     (tmp_path / ".tools").symlink_to(checkout / ".tools")
     dead = ["nowhere.md", "snapshots.md#nowhere", "../dags/websites.yaml", "/snapshots"]
-    with (tmp_path / "docs" / "alerting.md").open("a") as page:
+    with (tmp_path / "docs" / "operations.md").open("a") as page:
         page.writelines(f"\n[gone]({link})\n" for link in dead)
     (tmp_path / "docs" / "in_no_navigation.md").write_text("# Forgotten\n\nA page.\n")
     done = subprocess.run(["make", "docs"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -192,5 +209,5 @@ def test_what_leads_nowhere_stops_the_build(
     assert "Aborted with 5 warnings" in done.stdout, done.stdout
     warnings = [line for line in done.stdout.splitlines() if line.startswith("WARNING")]
     for link in dead:
-        assert any("alerting.md" in line and link in line for line in warnings), link
+        assert any("operations.md" in line and link in line for line in warnings), link
     assert "in_no_navigation.md" in done.stdout

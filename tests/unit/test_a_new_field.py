@@ -28,7 +28,7 @@ PLACES = {
     "test_the_sandbox_shows_it[timezone]",
     "test_the_interface_page_states_it[timezone]",
     "test_the_duckdb_dag_loads_it[timezone]",
-    "test_the_documented_load_into_bigquery_names_it[timezone]",
+    "test_the_documented_load_into_postgresql_names_it[timezone]",
     "test_what_is_generated_is_up_to_date",
 }
 

@@ -1,4 +1,4 @@
-"""What README claims to run on is what docs/compatibility.md, written by ``make test-matrix``, shows."""
+"""What README claims to run on is what docs/reference/compatibility.md, written by ``make test-matrix``, shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.repository
 
 ROOT = Path(__file__).parents[2]
-TABLE = (ROOT / "docs" / "compatibility.md").read_text("utf-8").partition("<!-- begin runs")[2]
+TABLE = (ROOT / "docs" / "reference" / "compatibility.md").read_text("utf-8").partition("<!-- begin runs")[2]
 
 
 def rows() -> dict[tuple[str, str], list[str]]:
@@ -40,5 +40,5 @@ def test_readme_claims_what_was_run() -> None:
     assert (
         f"Airflow {minor[0]} to {matrix.newest().rpartition('.')[0]} and Python {pythons[0]} to {pythons[-1]}" in readme
     )
-    assert "docs/compatibility.md" in readme
+    assert "docs/reference/compatibility.md" in readme
     assert f'apache-airflow>={minor[0]}"' in (ROOT / "pyproject.toml").read_text("utf-8")

@@ -213,8 +213,8 @@ def test_the_duckdb_dag_loads_it(field: Field) -> None:
 
 
 @RECORDED
-def test_the_documented_load_into_bigquery_names_it(field: Field) -> None:
-    types = {"string": "STRING", "integer": "INT64", "boolean": "BOOL"}
+def test_the_documented_load_into_postgresql_names_it(field: Field) -> None:
+    types = {"string": "text", "integer": "bigint", "boolean": "boolean"}
     text = (CHECKOUT / "docs" / "loading.md").read_text()
     assert f"{field.name} {types[COLUMNS[field.name]]}" in text
 

@@ -94,7 +94,7 @@ def test_a_failure_calls_a_function(
     run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     connect(password="revoked")
-    run_dag(module_of(blocks("alerting", "python")[0]).alert_by_function())
+    run_dag(module_of(blocks("operations", "python")[0]).alert_by_function())
     said = capfd.readouterr()
     assert "ALERT alert_by_function.snapshot: API key rejected" in said.out + said.err
 
@@ -104,7 +104,7 @@ def test_a_failure_sends_a_mail(
     run_dag: RunDag, connect: Callable[..., None], blocks: Blocks, module_of: Any, inbox: Inbox
 ) -> None:
     connect(password="revoked")
-    run_dag(module_of(blocks("alerting", "python")[1]).alert_by_mail())
+    run_dag(module_of(blocks("operations", "python")[1]).alert_by_mail())
     mail, _ = inbox.only_mail()
     assert mail["To"] == "team@example.com"
     assert "API key rejected" in mail["Subject"]
@@ -113,12 +113,12 @@ def test_a_failure_sends_a_mail(
 
 @pytest.fixture
 def planned_run(airflow_database: None, blocks: Blocks, module_of: Any) -> Callable[[Any], Any]:
-    """Make the run of the DAG of docs/deadline.md that the scheduler would make at a midnight in Berlin."""
+    """Make the run of the DAG with a deadline that the scheduler would make at a midnight in Berlin."""
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    [code] = blocks("deadline", "python")
+    _, _, code = blocks("operations", "python")
     dag = module_of(code).snapshot_by_six()
     register(dag)
 
@@ -201,7 +201,7 @@ def test_staging_comes_before_production(
 ) -> None:
     file = tmp_path / "websites.yaml"
     file.write_text("websites:\n  www.example.com:\n    privacy: private\n")
-    promote, _ = blocks("staging", "python")
+    [promote] = [one for one in blocks("websites_as_code", "python") if "promote_websites" in one]
     with Zoo() as staging, Zoo() as production:
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_STAGING", staging.connection_json())
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_PRODUCTION", production.connection_json())
@@ -226,13 +226,11 @@ def test_a_file_of_what_is_there(
     from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
 
     analytics_sandbox.seed(5)
-    connect("analytics_production")
-    _, code = blocks("staging", "python")
+    connect()
+    [code] = [one for one in blocks("websites_as_code", "python") if "restore_file" in one]
     task = vars(module_of(code.replace("ExportWebsitesOperator(", "task = ExportWebsitesOperator(", 1)))["task"]
-    execute(ExportWebsitesOperator, analytics_conn_id=task.analytics_conn_id, config_path=task.config_path)
-    planned = execute(
-        PlanWebsitesOperator, analytics_conn_id="analytics_production", config_path=str(tmp_path / "websites.yaml")
-    )
+    execute(ExportWebsitesOperator, config_path=task.config_path)
+    planned = execute(PlanWebsitesOperator, config_path=str(tmp_path / "websites.yaml"))
     assert (planned["creates"], planned["updates"], planned["deletes"]) == (0, 0, 0)
 
 

@@ -1,7 +1,8 @@
-"""docs/recovery.md: each situation is brought about, and the code of the page is run."""
+"""Recovery in docs/troubleshooting.md: each situation is brought about, and the code of the page is run."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,17 +22,24 @@ from airflow_provider_analytics.operators.websites_as_code import (
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import list_snapshots
 
-Blocks = Callable[[str, str], list[str]]
+Blocks = Callable[[str], list[str]]
 Run = Callable[..., dict[str, Any]]
 TODAY = datetime.now(UTC).date().isoformat()
 
 
 @pytest.fixture
-def recipe(blocks: Blocks, execute: Callable[..., Any], tmp_path: Path) -> Run:
+def recovery(page: Callable[[str], str]) -> Blocks:
+    """Return the code blocks below the heading in a language: ``recovery("python")``."""
+    _, _, text = page("troubleshooting").partition("\n## Recovery\n")
+    return lambda language: re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def recipe(recovery: Blocks, execute: Callable[..., Any], tmp_path: Path) -> Run:
     """Run the operators of a code block of the page, in their order; return their results by task id."""
 
     def run(number: int, **places: str) -> dict[str, Any]:
-        code = blocks("recovery", "python")[number]
+        code = recovery("python")[number]
         for there, here in {
             "s3://my-bucket": tmp_path.as_uri(),
             "s3://analytics-state": tmp_path.as_uri(),
@@ -48,7 +56,7 @@ def recipe(blocks: Blocks, execute: Callable[..., Any], tmp_path: Path) -> Run:
             return call
 
         operators = (ExportWebsitesOperator, PlanWebsitesOperator, ApplyWebsitesOperator, SyncExcludedIpsOperator)
-        exec(compile(code, "docs/recovery.md", "exec"), {one.__name__: runner(one) for one in operators})
+        exec(compile(code, "docs/troubleshooting.md", "exec"), {one.__name__: runner(one) for one in operators})
         return results
 
     return run
@@ -102,12 +110,23 @@ def test_one_website_as_it_was(
     assert settings(analytics_sandbox)["other.example.com"]["privacy"] == 0
 
 
+def test_an_entry_that_was_added_after_the_snapshot_is_removed(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+) -> None:
+    connect()
+    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_ips="203.0.113.7 # office\n203.0.113.8")
+    take(execute, tmp_path)
+    analytics_sandbox.change_website(one["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
+    recipe(1)
+    assert settings(analytics_sandbox)["shop.example.com"]["exclude_ips"] == "203.0.113.7 # moved\n203.0.113.8"
+
+
 def test_a_wrong_list_was_synced(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     execute: Any,
     recipe: Run,
-    blocks: Blocks,
+    recovery: Blocks,
     tmp_path: Path,
 ) -> None:
     connect()
@@ -120,7 +139,7 @@ def test_a_wrong_list_was_synced(
         analytics_sandbox.change_website(website["id"], email=1)  # what was changed since stays
     recipe(2)
     with (tmp_path / "lists.yaml").open("a") as file:
-        [lines] = blocks("recovery", "yaml")
+        [lines] = recovery("yaml")
         file.write(lines)
     done = recipe(3)
     assert (done["plan"]["updates"], done["apply"]["applied"], done["apply"]["verified"]) == (12, 12, True)

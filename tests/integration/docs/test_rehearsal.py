@@ -1,4 +1,4 @@
-"""The recipe of docs/rehearsal.md: last night's snapshot in a sandbox, and tonight's plan against it."""
+"""The rehearsal in docs/websites_as_code.md: last night's snapshot in a sandbox, and tonight's plan against it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,15 @@ COUNT = 120
 
 
 @pytest.fixture
-def recipe(blocks: Callable[[str, str], list[str]], tmp_path: Path, analytics_sandbox: SandboxServer) -> dict[str, Any]:
+def recipe(blocks: Callable[[str, str], list[str]], tmp_path: Path) -> dict[str, Any]:
     """Return the tasks of the page by their names, with paths of this test."""
     found: dict[str, Any] = {}
     places = {"/data/analytics": "snapshots", "/data/rehearsal/": "", "/opt/airflow/dags/": ""}
-    for code in blocks_in_steps("rehearsal"):
-        for place, folder in places.items():
-            code = code.replace(place, str(tmp_path / folder) if folder else f"{tmp_path}/")
-        exec(compile(code, "docs/rehearsal.md", "exec"), found)
+    [code] = [one for one in blocks("websites_as_code", "python") if "analytics_rehearsal" in one]
+    for place, folder in places.items():
+        code = code.replace(place, str(tmp_path / folder) if folder else f"{tmp_path}/")
+    exec(compile(code, "docs/websites_as_code.md", "exec"), found)
     return found
-
-
-def blocks_in_steps(name: str) -> list[str]:
-    """Return the Python of a page whose code is indented below numbers."""
-    import re
-    import textwrap
-
-    text = (Path(__file__).parents[3] / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    return [textwrap.dedent(code) for code in re.findall(r"^ +```python\n(.*?)^ +```", text, re.DOTALL | re.MULTILINE)]
 
 
 def argument(task: Any, name: str) -> Any:
@@ -47,6 +38,7 @@ def test_the_rehearsal(
     analytics_sandbox: SandboxServer,
     execute: Execute,
     connect: Callable[..., None],
+    page: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
@@ -68,8 +60,8 @@ def test_the_rehearsal(
             run(recipe["restore"], "analytics_conn_id", "config_path")
         assert copy.websites() == []
 
-        [line] = [line for line in _page().splitlines() if line.strip().startswith("defaults:")]
-        file.write_text(f"{file.read_text()}{line.strip()}\n")
+        [line] = [line for line in page("websites_as_code").splitlines() if line.startswith("defaults: {password_from")]
+        file.write_text(f"{file.read_text()}{line.replace('NAME', 'rehearsal')}\n")
         run(recipe["restore"], "analytics_conn_id", "config_path")
         assert analytics_sandbox.requests == [], "nothing is sent to the service"
         assert settings_of(copy) == settings_of(analytics_sandbox)
@@ -96,10 +88,6 @@ def settings_of(sandbox: SandboxServer) -> dict[str, Any]:
         one["domain"]: {name: text(value) for name, value in one.items() if name not in hidden}
         for one in sandbox.websites()
     }
-
-
-def _page() -> str:
-    return (Path(__file__).parents[3] / "docs" / "rehearsal.md").read_text(encoding="utf-8")
 
 
 def _runner(execute: Execute) -> Callable[..., Any]:

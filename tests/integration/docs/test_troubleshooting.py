@@ -26,7 +26,7 @@ from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesO
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 TEXT = (Path(__file__).parents[3] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-HEADINGS = re.findall(r"^### (.+)$", TEXT, re.MULTILINE)
+HEADINGS = re.findall(r"^### (.+)$", TEXT.partition("\n## Recovery\n")[0], re.MULTILINE)
 
 
 @dataclass
@@ -112,6 +112,14 @@ fault_case("may or may not have been created", CreateWebsiteOperator, {"domain":
 case("Not found (404")(lambda world: world.execute(GetWebsiteOperator, website_id=7))
 
 
+@case("The service rejected")
+def no_nullable(world: World) -> None:
+    one = world.sandbox.add_website("shop.example", exclude_ips="192.0.2.1")
+    message = "The exclude ips field must be a string."
+    world.sandbox.fault("update", status=422, body={"message": message, "errors": {"exclude_ips": [message]}})
+    world.execute(UpdateWebsiteOperator, website_id=one["id"], exclude_ips=[])
+
+
 @case("cannot be reached")
 def nothing_listens(world: World) -> None:
     with RawServer([http()]) as server:
@@ -195,6 +203,14 @@ def shrunk(world: World) -> None:
     world.snapshot()
     world.sandbox.reset()
     world.sandbox.seed(5)
+    world.snapshot()
+
+
+@case("The list has 0 websites")
+def emptied(world: World) -> None:
+    world.sandbox.seed(20)
+    world.snapshot()
+    world.sandbox.reset()
     world.snapshot()
 
 
@@ -293,11 +309,26 @@ def more_than_approved(world: World) -> None:
     )
 
 
+@case("whose form has the digest as a param")
+def approved_without_its_digest(world: World) -> None:
+    answer = {"chosen_options": ["Approve"], "params_input": {}}
+    world.execute(ApplyWebsitesOperator, config={"websites": {"shop.example": {}}}, expected_digest=answer)
+
+
 @case("websites would be deleted")
 def file_cut(world: World) -> None:
     world.sandbox.seed(20)
     config = {"websites": {world.sandbox.websites()[0]["domain"]: {"privacy": "private"}}}
     world.execute(ApplyWebsitesOperator, config=config, prune=True)
+
+
+def test_the_reason_of_a_rejected_value_is_in_the_entry(
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Callable[..., Any], tmp_path: Path
+) -> None:
+    with pytest.raises(Exception, match=r"\(422 .* must be a string"):
+        no_nullable(World(analytics_sandbox, connect, execute, tmp_path))
+    _, _, entry = TEXT.partition("### The service rejected\n")
+    assert {"422", "must be a string"} <= set(re.findall("422|must be a string", entry.partition("###")[0]))
 
 
 def test_every_heading_has_a_case_and_every_case_a_heading() -> None:

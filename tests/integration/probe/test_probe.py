@@ -305,7 +305,7 @@ def test_a_well_behaved_server_needs_nothing(analytics_sandbox: Zoo, run: Run) -
 def test_the_report_of_the_documents_is_real(analytics_sandbox: Zoo, run: Run) -> None:
     analytics_sandbox.seed(253)
     analytics_sandbox.configure(preset="boolean-rule")
-    document = Path(__file__).parents[3] / "docs" / "first_contact.md"
+    document = Path(__file__).parents[3] / "docs" / "connection.md"
     assert run()[1].partition(" requests.")[2].strip() in document.read_text(encoding="utf-8")
 
 

@@ -1,10 +1,12 @@
-"""docs/sandbox.md: its examples run, and its tables name every field."""
+"""docs/testing.md, docs/reference/sandbox.md: their examples run, and the tables name every field."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,8 +19,14 @@ from airflow_provider_analytics.sandbox.faults import Drift, Fault
 from airflow_provider_analytics.sandbox.options import PRESETS, Options
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "sandbox.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE, DOCUMENT = ((DOCS / name).read_text(encoding="utf-8") for name in ("testing.md", "reference/sandbox.md"))
+#: The tests of both pages, but for those that need files of DAGs, which tests/system/test_quickstart.py runs.
+PYTHON = [
+    code
+    for code in re.findall(r"```python\n(.*?)```", GUIDE + DOCUMENT, re.DOTALL)
+    if "def test_" in code and "dags" not in code
+]
 
 
 def section(title: str) -> str:
@@ -34,7 +42,7 @@ def first_cells(title: str) -> set[str]:
 @pytest.mark.parametrize("number", range(len(PYTHON)))
 def test_the_examples_run(analytics_sandbox: SandboxServer, number: int) -> None:
     namespace: dict[str, Any] = {}
-    exec(compile(PYTHON[number], f"docs/sandbox.md, example {number}", "exec"), namespace)
+    exec(compile(PYTHON[number], f"example {number}", "exec"), namespace)
     tests = [value for name, value in namespace.items() if name.startswith("test_")]
     assert tests
     for test in tests:
@@ -51,6 +59,18 @@ def test_the_control_examples_run(analytics_sandbox: SandboxServer) -> None:
     assert [(fault.status, fault.times) for fault in analytics_sandbox.pending_faults] == [(503, 2)]
 
 
+def test_the_command_prints_what_the_guide_says() -> None:
+    """tests/integration/sandbox/test_sandbox_command.py runs the command."""
+    install, command = re.findall(r"```sh\n(.*?)\n```", GUIDE, re.DOTALL)
+    assert "[sandbox]" in install
+    assert command.startswith("python -m airflow_provider_analytics.sandbox ")
+    [printed] = re.findall(r"```text\n(.*?)\n```", GUIDE, re.DOTALL)
+    name, _, value = shlex.split(printed)[0].partition("=")
+    with SandboxServer() as server:
+        assert name in server.connection_env
+        assert json.loads(value).keys() == json.loads(server.connection_json()).keys()
+
+
 PUBLIC = {name for name in vars(SandboxServer) if not name.startswith("_")}
 
 
@@ -60,7 +80,7 @@ PUBLIC = {name for name in vars(SandboxServer) if not name.startswith("_")}
         ("Options", set(Options.model_fields)),
         ("Presets", set(PRESETS)),
         ("Faults", set(Fault.model_fields)),
-        ("In pytest", PUBLIC - {"start", "stop"} | {"api_key"}),
+        ("Fixture", PUBLIC - {"start", "stop"} | {"api_key"}),
     ],
 )
 def test_a_table_names_everything(title: str, names: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""docs/runbook.md: each situation is brought about, and what the page says is done."""
+"""The longer entries of docs/troubleshooting.md: each situation is brought about, and the advice is followed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)+)", TEXT, re.MULTILINE))
+TEXT = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^### (.+)\n((?:(?!##).*\n)+)", TEXT, re.MULTILINE))
 
 
 def code(section: str, language: str) -> list[str]:
@@ -32,7 +32,7 @@ def code(section: str, language: str) -> list[str]:
 
 
 def run_code(text: str, **names: Any) -> dict[str, Any]:
-    exec(compile(text, "docs/runbook.md", "exec"), names)
+    exec(compile(text, "docs/troubleshooting.md", "exec"), names)
     return names
 
 
@@ -61,11 +61,11 @@ def test_a_list_that_has_shrunk(
     assert run_sample(run_dag, tmp_path, "nightly_website_snapshot").state == "failed"
 
     capsys.readouterr()
-    [look] = code("A list that has shrunk", "python")
+    [look] = code("more than max_loss_fraction", "python")
     run_code(look.replace("s3://my-bucket/analytics", str(tmp_path)))
     assert f"20 then, 5 now, gone: {sorted(gone)}" in capsys.readouterr().out
 
-    [command] = code("A list that has shrunk", "console")
+    [command] = code("more than max_loss_fraction", "console")
     assert trigger(run_dag, tmp_path, command).state == "success"
     assert run_sample(run_dag, tmp_path, "nightly_website_snapshot").state == "success"
 
@@ -81,11 +81,11 @@ def test_status_401(
 
 def test_the_commands_are_those_that_the_page_on_deployment_has_run(page: Callable[[str], str]) -> None:
     """tests/system/test_deployment.py runs these; the others are variants of them."""
-    test, delete, add = (line for block in code("Status 401", "console") for line in block.splitlines())
+    test, delete, add = (line for block in code("API key rejected", "console") for line in block.splitlines())
     assert test in page("deployment")
     assert add in page("deployment")
     assert delete == "airflow connections delete analytics_default"
-    assert code("An empty list", "console") == ["airflow variables get exclude_ips\n"]
+    assert code("is empty. Does its source exist", "console") == ["airflow variables get exclude_ips\n"]
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -107,7 +107,7 @@ def test_a_create_whose_outcome_is_unknown(
         execute(CreateWebsiteOperator, domain="shop.example.com", privacy="private")
     analytics_sandbox.clear_faults()
 
-    [look] = code("A create whose outcome is unknown", "python")
+    [look] = code("may or may not have been created", "python")
     capsys.readouterr()
     run_code(look)
     assert ("'domain': 'shop.example.com'" in capsys.readouterr().out) == stored
@@ -148,7 +148,7 @@ def test_a_damaged_list(
     [website] = analytics_sandbox.websites()
     assert website["exclude_ips"].splitlines() == ["203.0.113.9", "192.0.2.1", "192.0.2.2"]
 
-    [command] = code("A damaged list", "console")
+    [command] = code("The file of a list is lost", "console")
     program, *options = shlex.split(command.replace("s3://analytics-state", str(tmp_path)))
     assert program == "airflow-provider-analytics"
     capsys.readouterr()

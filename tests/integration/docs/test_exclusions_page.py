@@ -1,0 +1,75 @@
+"""docs/exclusions.md: its return value, its command, and why an address stays on the websites."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+Blocks = Callable[[str, str], list[str]]
+
+
+@pytest.fixture
+def sync(analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Callable[..., Any]) -> Any:
+    """Run the operator, and return its result: ``sync("203.0.113.7", mode="merge")``."""
+    connect()
+    return lambda *addresses, **arguments: execute(SyncExcludedIpsOperator, exclude_ips=[*addresses], **arguments)
+
+
+def test_the_return_value_has_these_keys_and_its_numbers_add_up(
+    analytics_sandbox: SandboxServer, sync: Any, blocks: Blocks, tmp_path: Path
+) -> None:
+    analytics_sandbox.seed(3)
+    result = sync("203.0.113.7", state_path=str(tmp_path))
+    [text] = blocks("exclusions", "json")
+    shown = json.loads(text)
+    assert shown.keys() == result.keys()
+    assert shown["scope"].keys() == result["scope"].keys()
+    assert shown["states"].keys() == result["states"].keys()
+    for one in (shown, result):
+        assert sum(one["states"].values()) == one["updates"]
+        assert one["unchanged"] + one["updates"] == one["websites"]
+        assert len(one["changes"]) + one["changes_left_out"] <= one["updates"]
+
+
+def test_the_command_prints_the_table(
+    analytics_sandbox: SandboxServer, sync: Any, blocks: Blocks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    analytics_sandbox.add_website("a.example")
+    entry = "203.0.113.7 # office Berlin, owner=it@example.com, until=2027-01-31"
+    sync(entry, state_path=str(tmp_path), list_name="offices")
+    [text] = blocks("exclusions", "console")
+    command, *table = text.splitlines()
+    program, *options = shlex.split(command.removeprefix("$ ").replace("/data/state", str(tmp_path)))
+    assert program == "airflow-provider-analytics"
+    capsys.readouterr()
+    assert main(options) == 0
+    found = capsys.readouterr().out
+    assert re.sub(r"20\d\d-\d\d-\d\d(?=  2027)", "2026-11-23", found).splitlines() == table
+
+
+def test_an_address_that_merge_added_leaves_after_one_managed_run(
+    analytics_sandbox: SandboxServer, sync: Any, tmp_path: Path
+) -> None:
+    analytics_sandbox.add_website("a.example")
+
+    def addresses() -> list[str]:
+        [website] = analytics_sandbox.websites()
+        return str(website["exclude_ips"]).splitlines()
+
+    managed = {"state_path": str(tmp_path)}
+    sync("203.0.113.7", "203.0.113.8")
+    sync("203.0.113.7", **managed)
+    assert addresses() == ["203.0.113.7", "203.0.113.8"]
+    sync("203.0.113.7", "203.0.113.8", **managed)
+    sync("203.0.113.7", **managed)
+    assert addresses() == ["203.0.113.7"]
