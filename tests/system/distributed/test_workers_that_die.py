@@ -161,10 +161,14 @@ def cluster(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def write_dags(checkout: Path, folder: Path) -> None:
-    """Write the samples as they are, but for their schedule, the time before a retry and the number of chunks."""
+    """Write the samples as they are, but for schedule, time before a retry, number of chunks and state folder."""
     folder.mkdir()
     for chunks, _ in (MANY, FEW):
-        text = sample(checkout, "sync_excluded_ips_in_chunks", {"CHUNKS = 8": f"CHUNKS = {chunks}"})
+        changes = {
+            "CHUNKS = 8": f"CHUNKS = {chunks}",
+            "state_path=FOLDER": "state_path=\"{{ dag_run.conf['state_path'] }}\"",  # one for each test
+        }
+        text = sample(checkout, "sync_excluded_ips_in_chunks", changes)
         name = f"sync_in_{chunks}"
         (folder / f"{name}.py").write_text(text.replace("sync_excluded_ips_in_chunks()", f"{name}()"))
     (folder / "nightly_website_snapshot.py").write_text(sample(checkout, "nightly_website_snapshot", {}))
