@@ -173,6 +173,7 @@ class Planned:
         *,
         passwords: Mapping[str, str] | None = None,
         ignore_gone: bool = False,
+        read_tables: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Apply the plan; the table of the list must have been written before.
 
@@ -181,10 +182,18 @@ class Planned:
         :param record: records each change.
         :param passwords: ``password_from`` reference to password.
         :param ignore_gone: do not count a website that no longer exists as a failure.
+        :param read_tables: reads the tables of the other lists again.
         :return: the outcome; its failures include the websites that could not be read.
         """
         change_of = self.approved.only_approved(self.desired.change) if self.approved else self.desired.change
         sender = Sender(
-            self.websites.client, change_of, record, self.desired.shared, passwords or {}, ignore_gone=ignore_gone
+            self.websites.client,
+            change_of,
+            record,
+            self.desired.shared,
+            self.desired.kept,
+            read_tables,
+            passwords or {},
+            ignore_gone=ignore_gone,
         )
         return replace(Application(self.websites, self.plan, self.compared, sender).run(), unread=self.unread)

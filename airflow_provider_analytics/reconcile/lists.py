@@ -190,18 +190,22 @@ class Table:
         )
         return _FILE.dump_json(file, indent=1, exclude_defaults=True).decode() + "\n"
 
-    def noting(self, scopes: Rows, names: Mapping[str, Resolved], run: Run, today: date) -> Self:
+    def noting(
+        self, scopes: Rows, names: Mapping[str, Resolved], run: Run, today: date, *, only_announced: bool = False
+    ) -> Self:
         """Return the table to write before changes are sent.
 
         :param scopes: what the list has now. A scope that it does not name any more has left.
         :param names: host name on the list to its last resolution.
+        :param only_announced: note what the list has, and nothing that left it: the plan may still be refused.
         """
+        leaves = "" if only_announced else today.isoformat()
         forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
         rows = dict(self.rows)
         for name, now in scopes.items():
             before = self.rows.get(name, {})
             rows[name] = {
-                scope: _noted(before.get(scope, {}), now.get(scope, {}), today.isoformat(), forgotten)
+                scope: _noted(before.get(scope, {}), now.get(scope, {}), today.isoformat(), leaves, forgotten)
                 for scope in dict.fromkeys((*before, *now))
             }
         return replace(self, rows=rows, names=names, run=run)
@@ -256,13 +260,13 @@ class Table:
         return self.run is not None and today - self.run.began.date() <= timedelta(days=SPARING_DAYS)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Lists:
     """The table of a run's list, and those of the other lists in its folder.
 
     :param before: the table as it was read.
     :param table: the table with this run; written before changes are sent.
-    :param others: the other tables.
+    :param others: the other tables, as they were read last.
     :param today: the day (UTC).
     :param scopes: what the list has now.
     :param run: this run.
@@ -274,10 +278,13 @@ class Lists:
     today: date
     scopes: Rows
     run: Run
+    # Cached, because most websites are in the same scopes.
+    _settled: dict[Any, tuple[Entries, Mapping[str, str]]] = field(default_factory=dict, init=False)
 
-    @cached_property
-    def _sparing(self) -> Sequence[Table]:
-        return [one for one in self.others if one.protects(self.today)]
+    def read_others(self, others: Sequence[Table]) -> None:
+        """Take over the other tables as they are now."""
+        self.others = others
+        self._settled.clear()
 
     def owned(self, name: str, record: Record) -> Entries:
         """Return the entries that the list may remove from a website."""
@@ -287,18 +294,14 @@ class Lists:
         """Return the entries that the list may not remove, because other lists have them, and the names of these."""
         return self._settle(name, record)[1]
 
-    # Cached, because most websites are in the same scopes.
-    @cached_property
-    def _settled(self) -> dict[Any, tuple[Entries, Mapping[str, str]]]:
-        return {}
-
     def _settle(self, name: str, record: Record) -> tuple[Entries, Mapping[str, str]]:
         scopes = self.table.scopes_of(name, record)
-        theirs = tuple(other.scopes_of(name, record) for other in self._sparing)
+        sparing = [one for one in self.others if one.protects(self.today)]
+        theirs = tuple(other.scopes_of(name, record) for other in sparing)
         if (name, scopes, theirs) not in self._settled:
             kept = {
                 entry: table.identity.list
-                for table, its in zip(self._sparing, theirs, strict=True)
+                for table, its in zip(sparing, theirs, strict=True)
                 for entry, source in table.entries_in(name, its).items()
                 if not source.left
             }
@@ -318,10 +321,10 @@ class Lists:
 
 
 def _noted(
-    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: str, forgotten: str
+    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: str, leaves: str, forgotten: str
 ) -> dict[str, EntrySource]:
-    gone = {entry: replace(one, left=one.left or today) for entry, one in before.items() if entry not in now}
-    kept = {entry: one for entry, one in gone.items() if one.left >= forgotten}
+    gone = {entry: replace(one, left=one.left or leaves) for entry, one in before.items() if entry not in now}
+    kept = {entry: one for entry, one in gone.items() if not one.left or one.left >= forgotten}
     listed = {
         # A comment may contain anything, even a key.
         entry: replace(
