@@ -73,6 +73,15 @@ class ListFile:
         # The scheduler's clock is one clock; those of the workers differ.
         began = getattr(context.get("dag_run"), "start_date", None) or at
         run = Run(f"{ti.dag_id}/{ti.run_id}" if ti else "", ti.task_id if ti else "", began)
+        wrote = self.table.run
+        if ti and wrote and (_dag_of(wrote), wrote.task) != (_dag_of(run), run.task):
+            log.warning(
+                "The list %r was last run by task %s of DAG %s. If that is another list, give each its own list_name: "
+                "each run removes what the other one added.",
+                self._identity.list,
+                wrote.task,
+                _dag_of(wrote),
+            )
         table = self.table.noting(scopes, names, run, at.date())
         return Lists(self.table, table, self._others, at.date(), scopes, run)
 
@@ -146,6 +155,10 @@ class ListFile:
         if self._file.text is None:
             return Table(self._identity)
         return Table.parse(self._file.text, self._file.url).checked(self._identity, self._file.url)
+
+
+def _dag_of(run: Run) -> str:
+    return run.name.partition("/")[0]
 
 
 def read_tables(folder: str) -> dict[str, Table]:

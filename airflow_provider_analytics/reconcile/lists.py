@@ -339,7 +339,11 @@ def _noted(
     return {**kept, **listed}
 
 
-def entries_of(name: str, record: Record) -> set[str]:
-    """Return the entries of a website's list; none if it is not shown."""
-    lines = normalise(name, record.get(name))
-    return {LINE_FIELDS[name].key(line) for line in lines} - {""} if isinstance(lines, tuple) else set()
+def entries_of(name: str, record: Record, *, plain: bool = False) -> set[str]:
+    """Return the entries of a website's list; none if it is not shown.
+
+    :param plain: only those of lines without a comment.
+    """
+    lines, key = normalise(name, record.get(name)), LINE_FIELDS[name].key
+    shown = lines if isinstance(lines, tuple) else ()
+    return {key(line) for line in shown if not (plain and "#" in line)} - {""}

@@ -369,3 +369,24 @@ def test_the_error_of_a_guard_keeps_what_was_accepted(nights: Nights) -> None:
         nights.sync("office", offices[0], accept=["loss"], **wrong)
     nights.sync("office", offices[0], accept=["no_match", "loss"], **wrong)
     assert nights.everywhere() == {offices[0]}
+
+
+def test_a_list_that_another_task_ran_last_is_told_how_to_be_one_of_its_own(
+    nights: Nights, task_log: Callable[[], str]
+) -> None:
+    nights.sync("office", *OFFICES)
+    nights.sync("office", *OFFICES)
+    assert "give each its own list_name" not in task_log()
+    nights.sync("office", SHARED, task_id="vpn", accept=["loss"])
+    assert "The list 'office' was last run by task office of DAG the_dag." in task_log()
+
+
+def test_an_address_that_a_person_commented_is_said_to_stay(nights: Nights, task_log: Callable[[], str]) -> None:
+    nights.sync("office", SHARED, OTHER)
+    nights.sandbox.change_website(1, exclude_ips=f"{SHARED} # Ann\n{OTHER}")
+    nights.sync("office", OTHER)
+    assert f"Not removed, because its line has a comment: {SHARED} on 1 website" in task_log()
+    nights.sandbox.change_website(2, exclude_ips=f"{SHARED}\n{OTHER}")
+    nights.sync("office", OTHER)
+    assert f"Removed again, because it left the list before: {SHARED} on 1 website" in task_log()
+    assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}
