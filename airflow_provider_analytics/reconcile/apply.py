@@ -193,7 +193,7 @@ class Application:
         )
         self._unfaithful = NotAppliedError(
             str(first.website_id),
-            {**comparison.not_applied, **comparison.unexpected} or {"website": first.why},
+            {**comparison.not_applied, **comparison.unexpected} or {"": first.why.rstrip(".")},
             f"Website {second.website} is not as expected, either, so the service does it with each website. "
             f"Sent: {fields}. {' '.join(outcomes)} {left:,} websites were not changed.{advice}",
             permanent=True,

@@ -102,7 +102,7 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class _File:
+class _StoredTable:
     """A table as it is stored: equal sources, and scopes with equal rows, stand once."""
 
     version: int
@@ -115,7 +115,7 @@ class _File:
     rows: Mapping[str, tuple[_Group, ...]]
 
 
-_FILE = TypeAdapter(_File)
+_FILE = TypeAdapter(_StoredTable)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Table:
                 key = tuple((entry, sources.setdefault(one, len(sources))) for entry, one in sorted(entries.items()))
                 groups.setdefault(key, []).append(scope)
             rows[name] = tuple(_Group(tuple(group), dict(key)) for key, group in groups.items() if key)
-        file = _File(
+        file = _StoredTable(
             VERSION, **asdict(self.identity), run=self.run, names=self.names, sources=tuple(sources), rows=rows
         )
         return _FILE.dump_json(file, indent=1, exclude_defaults=True).decode() + "\n"
