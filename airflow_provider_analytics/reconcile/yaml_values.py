@@ -11,8 +11,8 @@ import yaml
 from airflow_provider_analytics.api.checks import nearest
 from airflow_provider_analytics.readable import readable
 
-#: Maximum number of values in all files, with their aliases expanded; also the maximum number of their websites and
-#: list entries, with defaults and groups applied.
+#: Maximum number of values in all files, with their aliases expanded; also the maximum number of list entries, with
+#: defaults and groups applied.
 MAX_VALUES = 1_000_000
 _MAX_DEPTH = 100
 #: Maximum length of a value that is not text: Python takes long for numbers of many digits, and refuses to print them.
