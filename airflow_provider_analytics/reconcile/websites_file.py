@@ -37,25 +37,25 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def parse_websites_files(texts: Mapping[str, str], default_mode: str = "merge") -> WebsitesAsCode:
+def parse_websites_files(texts: Mapping[str, str | ValueError], default_mode: str = "merge") -> WebsitesAsCode:
     """Parse the files of a folder, in the order of their names, as one file.
 
     ``defaults``, ``groups`` and ``networks`` apply to their own file. A domain may be in one file only. ``modes`` must
     be the same in all files with websites, because they apply to the whole plan.
 
-    :param texts: file name, for messages, to text.
+    :param texts: file name, for messages, to text, or to why it cannot be read.
     :param default_mode: mode of lists that the files do not name under ``modes``.
     :raises ProblemsError: with every problem of every file.
     """
     counts = Counter[str]()
     problems: list[Problem] = []
     parsed = WebsitesAsCode()
-    for source in sorted(texts):
+    for source, text in sorted(texts.items(), key=lambda one: one[0]):
         if is_over(counts):
             break  # each further file would be one more problem
         values = Values(source, counts)
         try:
-            _File(parsed, values.read(texts[source]), values, default_mode)
+            _File(parsed, values.read(text), values, default_mode)
         except ProblemsError as error:
             problems += error.problems
         problems += values.problems

@@ -85,12 +85,15 @@ class Values:
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._yaml = yaml.SafeLoader("")
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str | ValueError) -> Any:
         """Return the values of a YAML text, and record their places.
 
+        :param text: the text, or why the file cannot be read.
         :raises ProblemsError: if it is not YAML, or has too many values.
         """
         self._places[()] = self._at(None)
+        if isinstance(text, ValueError):
+            raise ProblemsError([(self._at(None), str(text))])
         try:
             self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
             return self._document()

@@ -181,9 +181,9 @@ def test_only_files_of_the_folder_are_read(
 ) -> None:
     plant(folder, what)
     assert main(["validate", str(folder)]) == main(["validate", str(folder / "b.yaml")]) == 1
-    assert capsys.readouterr().err.count(f"{folder / 'b.yaml'}' cannot be read: it is {problem}") == 2
+    assert capsys.readouterr().out.count(f"{folder / 'b.yaml'}:1:1: cannot be read: it is {problem}") == 2
     for path in (folder, folder / "b.yaml"):
-        with pytest.raises(AirflowFailException, match=f"b.yaml' cannot be read: it is {problem}"):
+        with pytest.raises(AirflowFailException, match=rf"b\.yaml:1: cannot be read: it is {problem}"):
             execute(PlanWebsitesOperator, config_path=str(path))
     with pytest.raises(AirflowFailException, match=f"b.yaml' cannot be read: it is {problem}"):
         execute(SyncExcludedIpsOperator, exclude_ips_path=str(folder / "b.yaml"))
@@ -207,7 +207,7 @@ def test_a_file_of_the_folder_that_is_missing_is_no_deletion(
         analytics_sandbox.add_website(f"{number}.example")
     (folder / "b.yaml").symlink_to("renamed.yaml")
     assert main(["validate", str(folder)]) == 1
-    with pytest.raises(AirflowFailException, match=r"b\.yaml' cannot be read: No such file or directory"):
+    with pytest.raises(AirflowFailException, match=r"b\.yaml:1: cannot be read: No such file or directory"):
         execute(PlanWebsitesOperator, config_path=str(folder), prune=True, accept=["delete"])
 
 
