@@ -213,10 +213,10 @@ def read_texts(
         or all are larger than :data:`MAX_TEXT_BYTES`. Without, this is raised.
     """
     files = [place]
-    if choose and place.fs.isdir(place.path):
+    if choose:
         with file_errors("read", place.url, argument):
-            found = names(place)
-        files = [place / name for name in choose(place.url, found)]
+            found = names(place) if place.fs.isdir(place.path) else None
+        files = files if found is None else [place / name for name in choose(place.url, found)]
     texts: dict[str, str | ValueError] = {}
     left = MAX_TEXT_BYTES
     for file in files:
