@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from distortion import Distortion
 from fixture_types import Execute
+from raw_server import RawServer, http
+from wire_client import client_of as client_of_url
 from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -152,6 +154,15 @@ def test_a_service_that_is_down_is_not_asked_for_each_website() -> None:
     assert "\nNot tried: the work ended before its turn: " in str(caught.value)
     assert str(caught.value).count(" and 492 more.") == 1
     assert len(str(caught.value)) < 4096
+
+
+def test_a_service_that_asks_for_a_long_wait_is_not_asked_for_another_website() -> None:
+    limited = http(429, {"message": "Too Many Attempts."}, headers=[("Retry-After", "3600")])
+    with RawServer(lambda request: limited) as server, client_of_url(server.url) as client:
+        outcome = apply_changes(client, *(update(number) for number in range(500)))
+        assert len(server.requests) == 1
+    assert outcome.states == {**dict.fromkeys(State, 0), State.FAILED: 1, State.NOT_TRIED: 499}
+    assert "Retry-After 3600 s" in next(iter(outcome.failures.values()))
 
 
 def test_a_service_that_goes_down_later_is_not_asked_for_each_website(
