@@ -187,8 +187,9 @@ def how_to_accept(guards: Sequence[str], context: Context) -> str:
     """Return how to accept the findings of guards in the DAG of a task."""
     if "accept" not in context.get("params", ()):
         ti = context.get("ti")
-        where = f"task {ti.task_id}" if ti else "the task"
-        return f"If this is intended, set accept={list(guards)!r} on {where} for one run. This DAG has no Param accept."
+        call = getattr(getattr(context.get("task"), "task_group", None), "accept_at", "")
+        where = f"in {call}" if call else f"on task {ti.task_id}" if ti else "on the task"
+        return f"If this is intended, set accept={list(guards)!r} {where} for one run. This DAG has no Param accept."
     conf = json.dumps({"accept": list(guards)})
     return (
         f"If this is intended, enter {', '.join(guards)} in the field accept of the trigger form. As a command:\n"
