@@ -150,7 +150,7 @@ class _Progress:
 
     def __init__(self, verb: str, total: int) -> None:
         self._verb, self._total, self._done, self._failed = verb, total, 0, 0
-        self._logged_at = time.monotonic()
+        self._logged_at, self._logged = time.monotonic(), -1
 
     def step(self, error: BaseException | None) -> None:
         """Count a website; log a line if it is time."""
@@ -160,9 +160,9 @@ class _Progress:
             self.log()
 
     def log(self) -> None:
-        """Log a line if there is more than one website."""
-        self._logged_at = time.monotonic()
-        if self._total > 1:
+        """Log a line if there is more than one website, and the last line was another one."""
+        self._logged_at, last, self._logged = time.monotonic(), self._logged, self._done
+        if self._total > 1 and self._done != last:
             numbers = (f"{one:,}" for one in (self._done, self._total, self._failed))
             log.info("%s: %s of %s websites, %s failed", self._verb, *numbers)
 

@@ -257,6 +257,19 @@ def test_progress_is_logged_every_ten_seconds(
     assert seconds / 20 < len(lines) <= seconds / 10 + 2
 
 
+def test_no_line_of_the_progress_is_logged_twice(
+    analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(workers_module, "PROGRESS_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    for number in range(1, 8):
+        analytics_sandbox.add_website(f"{number}.example")
+    with client_of(analytics_sandbox) as client:
+        apply_changes(client, *(update(number) for number in range(1, 8)))
+    lines = [one.getMessage() for one in caplog.records if one.getMessage().startswith("Changing: ")]
+    assert len(lines) == len(set(lines)) > 1
+
+
 def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer, distortion: Distortion) -> None:
     for number in range(1, 31):
         analytics_sandbox.add_website(f"{number}.example")
