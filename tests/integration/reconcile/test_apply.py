@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from distortion import Distortion
 from fixture_types import Execute
+from raw_server import RawServer, http
+from wire_client import client_of as client_of_url
 from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -154,6 +156,15 @@ def test_a_service_that_is_down_is_not_asked_for_each_website() -> None:
     assert len(str(caught.value)) < 4096
 
 
+def test_a_service_that_asks_for_a_long_wait_is_not_asked_for_another_website() -> None:
+    limited = http(429, {"message": "Too Many Attempts."}, headers=[("Retry-After", "3600")])
+    with RawServer(lambda request: limited) as server, client_of_url(server.url) as client:
+        outcome = apply_changes(client, *(update(number) for number in range(500)))
+        assert len(server.requests) == 1
+    assert outcome.states == {**dict.fromkeys(State, 0), State.FAILED: 1, State.NOT_TRIED: 499}
+    assert "Retry-After 3600 s" in next(iter(outcome.failures.values()))
+
+
 def test_a_service_that_goes_down_later_is_not_asked_for_each_website(
     analytics_sandbox: SandboxServer, distortion: Distortion
 ) -> None:
@@ -244,6 +255,19 @@ def test_progress_is_logged_every_ten_seconds(
     assert re.fullmatch(r"Changing: (\d+) of \1 websites, 1 failed", changing[-1])
     seconds = len(analytics_sandbox.requests)
     assert seconds / 20 < len(lines) <= seconds / 10 + 2
+
+
+def test_no_line_of_the_progress_is_logged_twice(
+    analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(workers_module, "PROGRESS_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    for number in range(1, 8):
+        analytics_sandbox.add_website(f"{number}.example")
+    with client_of(analytics_sandbox) as client:
+        apply_changes(client, *(update(number) for number in range(1, 8)))
+    lines = [one.getMessage() for one in caplog.records if one.getMessage().startswith("Changing: ")]
+    assert len(lines) == len(set(lines)) > 1
 
 
 def test_at_most_so_many_requests_are_under_way(analytics_sandbox: SandboxServer, distortion: Distortion) -> None:

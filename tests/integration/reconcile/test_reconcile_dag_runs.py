@@ -377,6 +377,22 @@ def test_somebody_answers_the_sample_websites_as_code(
     assert "`shop.example.com`" in (shown[0] or "")
 
 
+@needs_approvals
+def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
+    run_dag: RunDag, analytics_sandbox: SandboxServer, task_log: Callable[[], str]
+) -> None:
+    from airflow_provider_analytics.operators.approvals import exclusion_list, websites_as_code
+
+    analytics_sandbox.add_website("a.example")
+    with DAG("groups", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        websites_as_code("websites", config={"websites": {}}, prune=True)
+        exclusion_list("office", exclude_ips=[])
+    outcome = run_dag(dag)
+    assert [outcome.tasks[name].state for name in ("websites.check", "office.plan")] == ["failed", "failed"]
+    for group in ("websites_as_code('websites', ...)", "exclusion_list('office', ...)"):
+        assert f"set accept=['empty'] in {group} for one run. This DAG has no Param accept." in task_log()
+
+
 def test_a_list_may_come_from_a_file_or_from_a_task(
     run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
 ) -> None:

@@ -268,7 +268,7 @@ def test_an_inventory_that_found_nothing_deletes_nothing(
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"\xff\xfew\x00", r"^config_path='.*websites\.yaml' cannot be read: .*; allowed: a"),
+        (b"\xff\xfew\x00", r"^websites\.yaml:1: cannot be read: .*; allowed: a"),
         (None, "no .* in this folder"),
     ],
     ids=["UTF-16", "a directory"],
