@@ -51,7 +51,7 @@ def apply_changes(client: AnalyticsClient, *changes: Change, trail: list[Change]
     """Apply changes, each of which is worked out from the website's current list."""
     wanted = {change.website_id or change.domain: change for change in changes}
 
-    def change_of(record: Mapping[str, Any]) -> Change | None:
+    def change_of(record: Mapping[str, Any], _: Mapping[str, Any]) -> Change | None:
         change = wanted.get(str(record["id"])) or wanted.get(record["domain"])
         fields = (
             [one for one in change.fields if not same_setting(one.field, record.get(one.field, one.after), one.after)]
@@ -234,7 +234,7 @@ def test_a_change_is_unclear_while_its_request_is_under_way(analytics_sandbox: Z
 
     analytics_sandbox.meanwhile(look)
     with client_of(analytics_sandbox) as client:
-        Sender(client, lambda record: update(1), lambda change: None).send(result)
+        Sender(client, lambda *_: update(1), lambda change: None).send(result)
     assert (seen, result.state) == ([State.UNCLEAR], State.APPLIED)
 
 

@@ -202,9 +202,9 @@ def no_sparing(change: pytest.MonkeyPatch) -> None:
 def scopes_that_stay(change: pytest.MonkeyPatch) -> None:
     noting = Table.noting
 
-    def without_rule(table: Table, scopes: Any, *rest: Any) -> Table:
+    def without_rule(table: Table, scopes: Any, *rest: Any, **how: Any) -> Table:
         kept = {name: {**table.rows.get(name, {}), **now} for name, now in scopes.items()}
-        return noting(table, kept, *rest)
+        return noting(table, kept, *rest, **how)
 
     change.setattr(Table, "noting", without_rule)
 
