@@ -20,7 +20,7 @@ from airflow_provider_analytics.api.domains import domain_key, same_domain
 from airflow_provider_analytics.api.fields import FIELDS, normalise, sendable
 from airflow_provider_analytics.api.verification import COMPARED, Comparison, Expected, Record, shows
 from airflow_provider_analytics.exceptions import AnalyticsError, AuthenticationError, NotAppliedError, StoppedError
-from airflow_provider_analytics.readable import counted, first_of
+from airflow_provider_analytics.readable import counted, first_of, readable
 from airflow_provider_analytics.reconcile.canaries import Canaries, Risk, risks_of
 from airflow_provider_analytics.reconcile.desired import SETTABLE_FIELDS
 from airflow_provider_analytics.reconcile.plan import Plan, website_of
@@ -393,4 +393,4 @@ def _is_new(result: Result) -> bool:
 def _values(record: Record) -> str:
     named = [name for name in SETTABLE_FIELDS if name in record]
     values = {name: normalise(name, record[name]) if shows(name, record) else record[name] for name in named}
-    return ", ".join(f"{name} {str(value)[:200]}" for name, value in values.items())
+    return ", ".join(f"{name} {readable(str(value), 200)}" for name, value in values.items())

@@ -165,7 +165,7 @@ class Sender:
         except NotFoundError:
             if not self.ignore_gone or not self._is_gone(str(result.website_id)):
                 raise
-            log.info("Not changed: website %s does not exist any more.", result.website)
+            log.debug("Not changed: website %s does not exist any more.", result.website)
             computed = None
         except Exception:
             result.unconfirmed = lost[-1] if lost else None
