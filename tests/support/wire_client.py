@@ -68,11 +68,12 @@ def error_of(
     call: Callable[[AnalyticsClient], object] = AnalyticsClient.get_account,
     kind: type[Exception] = AnalyticsError,
     match: str | None = None,
+    time: Time | None = None,
     **settings: Any,
 ) -> Any:
     """Return the error of a call, which is not repeated, to a server that answers in this way."""
     with (
-        served(respond, **{"max_retries": 0, **settings}) as (client, _),
+        served(respond, time, **{"max_retries": 0, **settings}) as (client, _),
         pytest.raises(kind, match=match) as caught,
     ):
         call(client)
