@@ -12,9 +12,11 @@ from fixture_types import Execute
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_server import RawServer
+from secret_forms import parts_in
 from wire_client import client_of
 
 from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.snapshots.catalog import read_snapshot
@@ -110,3 +112,15 @@ def test_no_key_that_names_a_secret_is_in_xcom_or_in_a_snapshot(
     assert returned == expected
     assert records_of(tmp_path, taken["snapshot_date"]) == [expected]
     assert not [name for name in taken["fields"]["new"] if name in SECRET.keys() - {"share"}]
+
+
+def test_a_plan_with_the_key_in_a_list_is_not_written(
+    serving: Serving, connect: Connect, execute: Execute, tmp_path: Path
+) -> None:
+    key = f"sk_live_{'0123456789' * 20}"
+    with serving({"id": 1, "domain": "a.example", "exclude_params": f"x\n{key}"}) as server:
+        connect(server.url, password=key)
+        with pytest.raises(Exception, match="contains a secret of the connection") as caught:
+            execute(SyncExcludedParamsOperator, exclude_params=["y"], dry_run=True, state_path=f"{tmp_path}/state")
+    assert parts_in(str(caught.value), key) == []
+    assert list(tmp_path.iterdir()) == []
