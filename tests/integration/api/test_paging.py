@@ -230,9 +230,9 @@ def pages_of(size: int, **special: Callable[[Request], bytes | Reply]) -> Callab
 
 
 LINKS: dict[str, Any] = {
-    "another list": f"{PATH}/7/pages?page=2",
-    "another path": "/other/websites?page=2",
-    "another version": "https://127.0.0.1/api/v2/websites?page=2",
+    "another list": f"{PATH}/7/pages?part=2",
+    "another path": "/other/websites?part=2",
+    "another version": "https://127.0.0.1/api/v2/websites?part=2",
     "another port than there is": f"http://127.0.0.1:x{PATH}",
     "no query": PATH,
     "two parameters": f"{PATH}?page=2&token=x",

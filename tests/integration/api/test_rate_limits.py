@@ -112,15 +112,10 @@ def test_more_than_half_of_the_rate_is_used(
 def test_all_threads_slow_down_together(burst: int, status: int, caplog: pytest.LogCaptureFixture) -> None:
     rate, websites = 20, 40
     service = Service(rate, burst, status)
-    with RawServer(service) as server:
-        began = real_time.monotonic()
-        with waiting_client_of(server.url) as client, ThreadPoolExecutor(THREADS) as pool:
-            change = partial(client.change_website, work_out=lambda _: {"email": True})
-            list(pool.map(change, range(1, websites + 1)))
-        seconds = real_time.monotonic() - began
+    with RawServer(service) as server, waiting_client_of(server.url) as client, ThreadPoolExecutor(THREADS) as pool:
+        change = partial(client.change_website, work_out=lambda _: {"email": True})
+        list(pool.map(change, range(1, websites + 1)))
     assert Counter(method for method, _ in service.accepted)["PATCH"] == websites
-    # On a busy machine, requests arrive closer together than they were sent.
-    assert service.counts["accepted"] / seconds > rate / 3
     assert len(warnings_of(caplog)) == 1
     # An update follows its show, before the shows of other websites.
     places = {request: place for place, request in enumerate(service.accepted)}
