@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from airflow.providers.common.compat.sdk import DAG
 from airflow_versions import allow_execute_in_this_thread
 from dag_runs import OutletEvents
 from fixture_types import Execute
-from raw_server import RawServer, Request, http
+from raw_server import RawServer, answer_read
 from wire_client import KEY
 
 
@@ -68,19 +69,4 @@ def logged(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) 
 def serving() -> Callable[..., RawServer]:
     """Return a service whose list has these records; a write is answered with the record of the path."""
 
-    def make(*records: dict[str, Any]) -> RawServer:
-        def respond(request: Request) -> bytes:
-            path = request.target.partition("?")[0]
-            if path.endswith("/account"):
-                return http(200, {"data": {"id": 1}})
-            if path.endswith("/websites") and request.method == "GET":
-                back = request.query.get("sort") == "asc"
-                rows = [] if request.query.get("page", "1") != "1" else [*reversed(records)] if back else [*records]
-                return http(200, {"data": rows, "meta": {"total": len(records)}})
-            wanted = path.rpartition("/")[2]
-            found = [record for record in records if str(record["id"]) == wanted]
-            return http(200, {"data": found[0]}) if found else http(404, {"message": "none"})
-
-        return RawServer(respond)
-
-    return make
+    return lambda *records: RawServer(partial(answer_read, records=records))

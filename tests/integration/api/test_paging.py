@@ -458,18 +458,3 @@ def _join_readers() -> None:
         if thread.name.startswith("analytics-list"):
             thread.join(30)
             assert not thread.is_alive()
-
-
-def test_retry_after_of_a_page_holds_for_all_of_them() -> None:
-    time = Time()
-    refusals = [http(429, headers=[("Retry-After", "20")])]
-
-    def respond(request: Request) -> bytes:
-        if request.query.get("page") == "3" and refusals:
-            return refusals.pop()
-        return http(200, list_body(request.query, rows(*range(950))))
-
-    with served(respond, time, parallel_requests=2) as (client, _):
-        assert len(client.list_websites()) == 950
-    assert max(time.slept) == 20.0
-    assert time.now >= 1020.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time as real_time
 from collections import Counter
@@ -19,7 +18,6 @@ from wire_client import WEBSITE, Time, do, served, waiting_client_of
 from airflow_provider_analytics.api.rate_limiter import MAX_INTERVAL, MIN_INTERVAL, REPORT_SECONDS
 from airflow_provider_analytics.api.transport import REFUSED_SECONDS
 from airflow_provider_analytics.exceptions import AmbiguousWriteError, AnalyticsApiError
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 
 #: As nginx 1.22 sends it, without server_tokens.
 PAGE = (
@@ -221,14 +219,3 @@ def test_a_create_is_repeated_after_429_and_503_of_nginx_and_not_after_another_5
         with pytest.raises(AmbiguousWriteError):
             client.create_website("new.example")
         assert server.sent == ["POST /api/v1/websites"]
-
-
-def test_a_sync_passes_a_limit(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    service = Service(200)
-    with RawServer(service) as server:
-        connection = {"conn_type": "analytics", "host": server.url, "password": "key-12345678"}
-        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
-        SyncExcludedIpsOperator(task_id="sync", exclude_ips=["192.0.2.1"]).execute({})
-    assert {record["exclude_ips"] for record in service.records.values()} == {"192.0.2.1"}
-    assert service.counts["refused"] > 0
-    assert len([message for message in caplog.messages if "Slowing down" in message or "Retrying" in message]) == 1
