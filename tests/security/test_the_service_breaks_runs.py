@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from attacks import shows_as_it_is
-from fixture_types import Execute
+from fixture_types import Execute, Serving
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_server import RawServer, http
+from raw_server import http
 from wire_client import client_of, error_of, served
 
 from airflow_provider_analytics.api import dialect
@@ -59,15 +59,12 @@ def test_no_text_makes_it_raise(text: str | bytes, is_part: bool) -> None:
 
 # No database can store half of a pair.
 @pytest.mark.parametrize("hostile", [name for name in HOSTILE if name != "half of a pair"])
-def test_no_text_of_a_record_stops_a_snapshot(
-    hostile: str, serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute, tmp_path: Path
-) -> None:
+def test_no_text_of_a_record_stops_a_snapshot(hostile: str, serving: Serving, execute: Execute, tmp_path: Path) -> None:
     records = [
         {"id": 2, "domain": "b.example", "note": HOSTILE[hostile], "exclude_params": HOSTILE[hostile]},
         {"id": 1, "domain": "a.example", "note": "R&D 100%"},
     ]
-    with serving(*records) as server:
-        connect(server.url)
+    with serving(*records):
         taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), report=True)
         returned = execute(GetWebsiteOperator, website_id=2)
     assert taken["count"] == 2
@@ -133,12 +130,10 @@ def test_a_body_of_as_many_values_as_allowed_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["id", "domain", "privacy", "message"])
-def test_no_value_makes_a_message_of_megabytes(
-    name: str, serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute
-) -> None:
+def test_no_value_makes_a_message_of_megabytes(name: str, serving: Serving, execute: Execute) -> None:
     long: Any = "x" * 3_000_000
-    with serving({"id": 1, "domain": "a.example", name: long}, {"id": 2, "domain": "b.example", name: long}) as server:
-        with client_of(server.url, max_retries=0) as client:
+    with serving({"id": 1, "domain": "a.example", name: long}, {"id": 2, "domain": "b.example", name: long}) as url:
+        with client_of(url, max_retries=0) as client:
             errors = []
             for call in (
                 client.list_websites,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from attacks import FORGED, shows_as_it_is
-from fixture_types import Execute
+from fixture_types import Execute, Serving
 from jinja2.sandbox import SandboxedEnvironment
-from raw_server import RawServer, Reply, http
+from raw_server import Reply, http
 from wire_client import error_of
 
 from airflow_provider_analytics.api.domains import check_domain
@@ -22,9 +22,6 @@ from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOpera
 from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOperator, SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
-
-Serving = Callable[..., RawServer]
-Connect = Callable[..., None]
 
 RECORD = {
     "id": 1,
@@ -86,13 +83,12 @@ def test_a_status_line_and_headers_that_are_none_are_not_shown_as_they_are(
 
 
 def test_no_record_forges_a_log_a_plan_or_a_report(
-    serving: Serving, connect: Connect, execute: Execute, logged: Callable[[], str], tmp_path: Path
+    serving: Serving, execute: Execute, logged: Callable[[], str], tmp_path: Path
 ) -> None:
     other = {**RECORD, "id": 2, "domain": "b.example", "exclude_ips": ""}
     base = str(tmp_path / "base")
     snapshot: dict[str, Any] = {"base_path": base, "late": "label", "report": True}
-    with serving(other, RECORD) as server:
-        connect(server.url)
+    with serving(other, RECORD):
         execute(GetWebsiteOperator, website_id=1)
         execute(GetAccountOperator)
         execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-01")
@@ -103,8 +99,7 @@ def test_no_record_forges_a_log_a_plan_or_a_report(
         with pytest.raises((AnalyticsError, AirflowFailException)) as failed:
             execute(UpdateWebsiteOperator, website_id=1, email_reports=True)
     changed = {**RECORD, "privacy": FORGED, "exclude_params": "x"}
-    with serving(changed) as server:
-        connect(server.url)
+    with serving(changed):
         execute(SnapshotWebsitesOperator, **snapshot, partition_date="2026-01-02", accept=["source", "count", "fields"])
     execute(CompareSnapshotsOperator, base_path=base)
     pages = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".md", ".html", ".yaml")]
@@ -116,12 +111,11 @@ def test_no_record_forges_a_log_a_plan_or_a_report(
 
 
 def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
-    serving: Serving, connect: Connect, execute: Execute, tmp_path: Path
+    serving: Serving, execute: Execute, tmp_path: Path
 ) -> None:
     markup = "![](https://evil.example/pixel.png) [link](https://evil.example) <img src=x> https://evil.example `x"
     record = {**RECORD, "domain": markup, "privacy": f"{markup} ` {markup}", "exclude_params": markup.split()}
-    with serving(record) as server:
-        connect(server.url)
+    with serving(record):
         file = {"websites": {"b.example": {"privacy": "private"}}}
         execute(PlanWebsitesOperator, config=file, prune=True, accept=["delete", "empty"], state_path=str(tmp_path))
     [page] = tmp_path.rglob("*.md")
