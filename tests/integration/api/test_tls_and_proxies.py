@@ -155,30 +155,31 @@ def test_a_ca_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         assert (caught.value.sent, caught.value.transient, client.stats.requests) == (False, False, 1)
 
 
-def test_a_proxy_of_the_settings_is_used() -> None:
-    with RawServer([RECORD]) as proxy:
-        with client_of("http://stats.example.test", allow_insecure_http=True, proxies={"http": proxy.url}) as client:
-            client.get_website(7)
-        assert proxy.requests[0].target == "http://stats.example.test/api/v1/websites/7"
-
-
-@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy"])
-def test_a_proxy_of_the_environment_is_used(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with RawServer([RECORD]) as proxy:
-        monkeypatch.setenv(variable, proxy.url)
-        with client_of("http://stats.example.test", allow_insecure_http=True) as client:
-            client.get_website(7)
-        assert len(proxy.requests) == 1
-
-
-def test_no_proxy_of_the_environment_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
-    with RawServer([RECORD]) as proxy:
-        monkeypatch.setenv("http_proxy", proxy.url)
-        monkeypatch.setenv("no_proxy", "stats.example.invalid")
-        client = client_of("http://stats.example.invalid", allow_insecure_http=True, max_retries=0)
-        with client, pytest.raises(AnalyticsConnectionError, match="cannot be reached"):
-            client.get_website(7)
-        assert proxy.connections == 0
+@pytest.mark.parametrize(
+    ("variables", "is_used"),
+    [
+        ([], True),
+        (["http_proxy"], True),
+        (["HTTP_PROXY"], True),
+        (["all_proxy"], True),
+        (["http_proxy", "no_proxy"], False),
+    ],
+)
+def test_a_proxy_of_the_settings_or_of_the_environment_is_used(
+    variables: list[str], is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RawServer(RECORD) as proxy:
+        for name in variables:
+            monkeypatch.setenv(name, "stats.example.invalid" if name == "no_proxy" else proxy.url)
+        proxies = {} if variables else {"http": proxy.url}
+        url = "http://stats.example.invalid"
+        with client_of(url, allow_insecure_http=True, max_retries=0, proxies=proxies) as client:
+            if is_used:
+                assert client.get_website(7) == {"id": 7}
+            else:
+                with pytest.raises(AnalyticsConnectionError, match="cannot be reached"):
+                    client.get_website(7)
+        assert [request.target for request in proxy.requests] == [f"{url}/api/v1/websites/7"] * is_used
 
 
 def test_a_proxy_of_the_environment_is_not_told_what_is_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
