@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,20 +14,9 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG
 from airflow_versions import allow_execute_in_this_thread
 from dag_runs import OutletEvents
-from fixture_types import Execute
-from raw_server import RawServer, Request, http
+from fixture_types import Execute, Serving
+from raw_server import RawServer, answer_read
 from wire_client import KEY
-
-
-@pytest.fixture
-def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let the default connection of Airflow lead to a server: ``connect(url, headers={...})``."""
-
-    def to(url: str, password: str = KEY, **extra: Any) -> None:
-        fields = {"conn_type": "analytics", "host": url, "password": password, "extra": {"max_retries": 0, **extra}}
-        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
-
-    return to
 
 
 @pytest.fixture
@@ -65,22 +56,18 @@ def logged(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.fixture
-def serving() -> Callable[..., RawServer]:
-    """Return a service whose list has these records; a write is answered with the record of the path."""
+def serving(monkeypatch: pytest.MonkeyPatch) -> Serving:
+    """Run a service with records, to which the default connection leads: ``with serving(record, headers={...}):``.
 
-    def make(*records: dict[str, Any]) -> RawServer:
-        def respond(request: Request) -> bytes:
-            path = request.target.partition("?")[0]
-            if path.endswith("/account"):
-                return http(200, {"data": {"id": 1}})
-            if path.endswith("/websites") and request.method == "GET":
-                back = request.query.get("sort") == "asc"
-                rows = [] if request.query.get("page", "1") != "1" else [*reversed(records)] if back else [*records]
-                return http(200, {"data": rows, "meta": {"total": len(records)}})
-            wanted = path.rpartition("/")[2]
-            found = [record for record in records if str(record["id"]) == wanted]
-            return http(200, {"data": found[0]}) if found else http(404, {"message": "none"})
+    A write is answered with the record of the path.
+    """
 
-        return RawServer(respond)
+    @contextmanager
+    def serve(*records: dict[str, Any], password: str = KEY, **extra: Any) -> Iterator[str]:
+        with RawServer(partial(answer_read, records=records)) as server:
+            fields = {"conn_type": "analytics", "host": server.url, "password": password}
+            fields["extra"] = {"max_retries": 0, **extra}  # type: ignore[assignment]
+            monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
+            yield server.url
 
-    return make
+    return serve

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fixture_types import Execute
-from raw_server import RawServer
+from fixture_types import Execute, Serving
 
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks.object_storage import SharedFile
@@ -50,13 +49,11 @@ def test_snapshots_with_addresses_are_for_their_owner_as_lists_are(
     how: str,
     file: int,
     folder: int,
-    serving: Callable[..., RawServer],
-    connect: Callable[..., None],
+    serving: Serving,
     execute: Execute,
     tmp_path: Path,
 ) -> None:
-    with serving({"id": 1, "domain": "a.example"}) as server:
-        connect(server.url)
+    with serving({"id": 1, "domain": "a.example"}):
         execute(SnapshotWebsitesOperator, base_path=f"{tmp_path}/base", exclude_ips_as=how, report=True)
     found = modes(tmp_path)
     assert {found[name] for name in found if (tmp_path / name).is_file()} == {file}

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from fixture_types import Execute
-from raw_server import RawServer
+from fixture_types import Execute, Serving
 
 from airflow_provider_analytics.operators.snapshots import PruneSnapshotsOperator, SnapshotWebsitesOperator
 from airflow_provider_analytics.snapshots.catalog import list_snapshots
@@ -19,10 +19,9 @@ DAYS = [f"2026-01-0{day}" for day in range(1, 6)]
 
 
 @pytest.fixture
-def base(serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute, tmp_path: Path) -> Path:
+def base(serving: Serving, execute: Execute, tmp_path: Path) -> Path:
     """Five snapshots, the oldest first."""
-    with serving({"id": 1, "domain": "a.example"}) as server:
-        connect(server.url)
+    with serving({"id": 1, "domain": "a.example"}):
         for day in DAYS:
             accept = ["source", "clock"]
             execute(
@@ -36,24 +35,21 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+class Tomorrow(datetime):
+    """A clock by which every file is old enough."""
+
+    @classmethod
+    def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+        return datetime.now(UTC) + timedelta(days=1)
+
+
 def prune(execute: Execute, base: Path, **arguments: object) -> dict[str, object]:
-    found: dict[str, object] = execute(PruneSnapshotsOperator, base_path=str(base), **{"keep_days": 2, **arguments})
+    with mock.patch("airflow_provider_analytics.operators.snapshots.datetime", Tomorrow):
+        found: dict[str, object] = execute(PruneSnapshotsOperator, base_path=str(base), **{"keep_days": 2, **arguments})
     return found
 
 
-def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every file be old enough."""
-
-    class Tomorrow(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-            return datetime.now(UTC) + timedelta(days=1)
-
-    monkeypatch.setattr("airflow_provider_analytics.operators.snapshots.datetime", Tomorrow)
-
-
-def test_another_table_in_the_same_folder_stays(execute: Execute, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    later(monkeypatch)
+def test_another_table_in_the_same_folder_stays(execute: Execute, base: Path) -> None:
     for day in ("2025-12-31", "2026-01-01", "2026-03-01"):
         folder = base / "websites" / f"dt={day}"
         folder.mkdir(exist_ok=True)
@@ -79,10 +75,7 @@ def test_a_foreign_table_alone_is_refused_untouched(execute: Execute, tmp_path: 
     assert list(files_below(tmp_path)) == ["websites/dt=2026-01-01/part-00000.parquet"]
 
 
-def test_a_history_that_was_copied_without_its_manifests_is_refused(
-    execute: Execute, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later(monkeypatch)
+def test_a_history_that_was_copied_without_its_manifests_is_refused(execute: Execute, base: Path) -> None:
     shutil.rmtree(base / "_websites")
     before = files_below(base)
     with pytest.raises(AirflowFailException, match="copy _websites as well"):
@@ -90,11 +83,8 @@ def test_a_history_that_was_copied_without_its_manifests_is_refused(
     assert files_below(base) == before
 
 
-def test_a_history_that_was_copied_beside_a_new_snapshot_stays(
-    execute: Execute, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_history_that_was_copied_beside_a_new_snapshot_stays(execute: Execute, base: Path) -> None:
     """Only the newest day has a manifest, as if the data had been restored, and one night had passed."""
-    later(monkeypatch)
     for day in DAYS[:-1]:
         shutil.rmtree(base / "_websites" / f"dt={day}")
     before = files_below(base)
@@ -105,10 +95,7 @@ def test_a_history_that_was_copied_beside_a_new_snapshot_stays(
 
 
 @pytest.mark.parametrize("linked", ["websites", "_websites"])
-def test_a_dataset_behind_a_link_is_refused(
-    linked: str, execute: Execute, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later(monkeypatch)
+def test_a_dataset_behind_a_link_is_refused(linked: str, execute: Execute, base: Path, tmp_path: Path) -> None:
     (base / linked).rename(tmp_path / "elsewhere")
     (base / linked).symlink_to(tmp_path / "elsewhere")
     before = files_below(tmp_path / "elsewhere")
@@ -119,10 +106,7 @@ def test_a_dataset_behind_a_link_is_refused(
 
 @pytest.mark.parametrize("part", ["websites", "_websites"])
 @pytest.mark.parametrize("day", [DAYS[0], "2025-12-31"])
-def test_what_is_behind_a_link_stays(
-    day: str, part: str, execute: Execute, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later(monkeypatch)
+def test_what_is_behind_a_link_stays(day: str, part: str, execute: Execute, base: Path, tmp_path: Path) -> None:
     folder, elsewhere = base / part / f"dt={day}", tmp_path / "elsewhere"
     if folder.exists():
         folder.rename(elsewhere)
@@ -130,24 +114,18 @@ def test_what_is_behind_a_link_stays(
         shutil.copytree(base / part / f"dt={DAYS[1]}", elsewhere)
     folder.symlink_to(elsewhere)
     (elsewhere / "mine.txt").write_text("x")
+    # A file that became a link is not followed either.
+    [data] = (base / "websites" / f"dt={DAYS[2]}").iterdir()
+    data.rename(tmp_path / "data")
+    data.symlink_to(tmp_path / "data")
     before = files_below(elsewhere)
     result = prune(execute, base)
+    assert data.is_symlink()
+    assert (tmp_path / "data").exists()
     assert result["removed"] == [one for one in DAYS[2::-1] if one != day]
     assert day in result["unknown"]  # type: ignore[operator]
     assert files_below(elsewhere) == before
     assert folder.is_symlink()
-
-
-def test_a_file_that_became_a_link_is_not_followed(
-    execute: Execute, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later(monkeypatch)
-    [data] = (base / "websites" / f"dt={DAYS[0]}").iterdir()
-    data.rename(tmp_path / "elsewhere")
-    data.symlink_to(tmp_path / "elsewhere")
-    prune(execute, base)
-    assert (tmp_path / "elsewhere").exists()
-    assert data.is_symlink()
 
 
 @pytest.mark.parametrize("name", ["../../../victim", "..", "mine.txt", "/etc/hostname"])
@@ -163,7 +141,7 @@ def test_a_manifest_that_names_the_file_of_another_removes_no_more_than_its_fold
 
 
 def test_the_next_snapshot_leaves_what_others_put_beside_it(
-    serving: Callable[..., RawServer], execute: Execute, connect: Callable[..., None], base: Path, tmp_path: Path
+    serving: Serving, execute: Execute, base: Path, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -172,8 +150,7 @@ def test_the_next_snapshot_leaves_what_others_put_beside_it(
     (base / "websites" / "dt=2026-01-06").symlink_to(elsewhere)
     (base / "websites" / f"dt={DAYS[-1]}" / "mine.jsonl").write_text("x")
     (base / "websites" / f"dt={DAYS[-1]}" / name).symlink_to(elsewhere / name)
-    with serving({"id": 1, "domain": "a.example"}) as server:
-        connect(server.url)
+    with serving({"id": 1, "domain": "a.example"}):
         for day in (DAYS[-1], "2026-01-07"):
             execute(SnapshotWebsitesOperator, base_path=str(base), partition_date=day, late="label", accept=["source"])
     assert (elsewhere / name).exists()

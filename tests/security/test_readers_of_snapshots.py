@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fixture_types import Execute
-from raw_server import RawServer
+from fixture_types import Execute, Serving
 
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.snapshots.catalog import read_snapshot
@@ -28,11 +26,8 @@ WEBSITE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", ["hash", "drop"])
-def test_no_address_of_a_record_is_in_a_file(
-    how: str, serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute, tmp_path: Path
-) -> None:
-    with serving(WEBSITE) as server:
-        connect(server.url)
+def test_no_address_of_a_record_is_in_a_file(how: str, serving: Serving, execute: Execute, tmp_path: Path) -> None:
+    with serving(WEBSITE):
         taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), exclude_ips_as=how, report=True)
     text = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
     assert [number for number in range(1, 8) if f"192.0.2.{number}" in text.replace("192.0.2.99", "")] == []

@@ -158,44 +158,27 @@ class Move:
         return None, True
 
 
-_ORDERS = {
-    "newest first": (),
-    "oldest first": (("sort", "asc"),),
-    "by domain": (("sort_by", "domain"),),
-}
 _SWAPS = ("create", "delete", "again", "swap", "swap")
 _FLIPS = ("create", "delete", "flip", "flip", "flip", "flip")
 #: What breaks a condition of the proof.
 _BACK = ("create", "delete", "restore", "restore")
-MOVES = {
-    "newest first, with total": Move(),
-    "newest first, out of order": Move(kinds=_SWAPS, parallel=4, quiet=12),
-    "newest first, late totals": Move(kinds=_SWAPS, parallel=4, quiet=12, lag=3),
-    "newest first, total of the first page": Move(kinds=_SWAPS, parallel=4, quiet=12, lag=10_000),
-    "newest first, no total": Move(total=False, quiet=3),
-    "oldest first, with total": Move((("sort", "asc"),)),
-    "oldest first, out of order": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12),
-    "oldest first, late totals": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12, lag=3),
-    "oldest first, total of the first page": Move((("sort", "asc"),), kinds=_SWAPS, parallel=4, quiet=12, lag=10_000),
-    "oldest first, no total": Move((("sort", "asc"),), total=False, quiet=3),
-    "by domain, with total": Move((("sort_by", "domain"),)),
-    "by domain, out of order": Move((("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12),
-    "by domain, late totals": Move((("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12, lag=3),
-    "by domain, total of the first page": Move(
-        (("sort_by", "domain"),), kinds=_SWAPS, parallel=4, quiet=12, lag=10_000
-    ),
-    "by domain, no total": Move((("sort_by", "domain"),), total=False, quiet=3),
+#: What may happen to a list in any order.
+_IN_ANY_ORDER: dict[str, dict[str, Any]] = {
+    "with total": {},
+    "no total": {"total": False, "quiet": 3},
+    "out of order": {"kinds": _SWAPS, "parallel": 4, "quiet": 12},
+    "late totals": {"kinds": _SWAPS, "parallel": 4, "quiet": 12, "lag": 3},
+    "total of the first page": {"kinds": _SWAPS, "parallel": 4, "quiet": 12, "lag": 10_000},
     # A list that only grows is read once, unless a whole page is new.
+    "growing": {"kinds": ("create",), "quiet": 4, "taken": 0.9},
+    "growing, out of order": {"kinds": ("create",), "parallel": 4, "quiet": 4, "taken": 0.9},
+    "new ones come and go": {"kinds": ("create", "undo"), "parallel": 4, "quiet": 12, "taken": 0.5},
+}
+MOVES = {
     **{
-        f"{order}, growing{', out of order' if parallel > 1 else ''}": Move(
-            query, kinds=("create",), parallel=parallel, quiet=4, taken=0.9
-        )
-        for order, query in _ORDERS.items()
-        for parallel in (1, 4)
-    },
-    **{
-        f"{order}, new ones come and go": Move(query, kinds=("create", "undo"), parallel=4, quiet=12, taken=0.5)
-        for order, query in _ORDERS.items()
+        f"{order}, {what}": Move(tuple(query.items()), **how)
+        for order, query in ORDERS.items()
+        for what, how in _IN_ANY_ORDER.items()
     },
     "newest first, deleted rows are shown": Move(kinds=("create", "delete", "mark"), quiet=12),
     "by domain, deleted rows are shown": Move((("sort_by", "domain"),), kinds=("create", "delete", "mark"), quiet=12),

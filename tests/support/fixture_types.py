@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import requests
@@ -13,3 +14,5 @@ Call = Callable[..., requests.Response]
 Execute = Callable[..., Any]
 #: ``run_tasks`` of the operators' tests: tasks in one DAG run.
 RunTasks = Callable[..., Any]
+#: Runs a service with records, as a context: ``with serving(record) as url:``.
+Serving = Callable[..., AbstractContextManager[str]]

@@ -12,10 +12,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import parse_qs
 
 from airflow.providers.common.compat.sdk import AirflowFailException
-from raw_server import RawServer, Reply, Request, http
+from raw_server import RawServer, Reply, Request, answer_read, http
 
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
@@ -71,14 +72,10 @@ class Service:
             if self._posts > 1 or self._stores != "not at first":
                 self.websites.append(parse_qs(request.body.decode())["domain"][0])
             return self._answer if self._posts == 1 else http(201, {"data": self._records()[-1]})
-        website_id = request.target.partition("/websites/")[2]
-        if website_id:
-            return http(200, {"data": self._records()[int(website_id) - 1]})
-        rows = [] if self._stores == "late" and self.tries == 1 else self._records()[::-1]
-        meta = {"total": len(rows), "current_page": 1, "last_page": 1, "per_page": 100}
-        return http(200, {"data": rows, "meta": meta})
+        is_late = self._stores == "late" and self.tries == 1 and request.path.endswith("/websites")
+        return answer_read(request, [] if is_late else self._records())
 
-    def _records(self) -> list[dict[str, object]]:
+    def _records(self) -> list[dict[str, Any]]:
         return [{"id": number, "domain": domain} for number, domain in enumerate(self.websites, start=1)]
 
 

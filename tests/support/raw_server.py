@@ -8,11 +8,13 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from operator import itemgetter
+from typing import Any, BinaryIO, Self
 from urllib.parse import parse_qsl
+
+from requests.structures import CaseInsensitiveDict
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,14 @@ class Request:
 
     method: str
     target: str
-    headers: dict[str, str]
+    headers: CaseInsensitiveDict[str]
     body: bytes
     raw: bytes = field(repr=False)
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
 
     @property
     def query(self) -> dict[str, str]:
@@ -57,13 +64,41 @@ def http(
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + data
 
 
+def rows(*ids: int, **fields: Any) -> list[dict[str, Any]]:
+    """Return the records of websites with these ids, which have these fields, too."""
+    return [{"id": n, "domain": f"{n}.example", **fields} for n in ids]
+
+
+def list_body(query: Mapping[str, str], records: Iterable[dict[str, Any]], **meta: Any) -> dict[str, Any]:
+    """Return the body of a list response: records in the order asked for, of one page.
+
+    :param meta: replaces the metadata, which are the total and the number of the page.
+    """
+    found = sorted(records, key=itemgetter(query.get("sort_by", "id")), reverse=query.get("sort", "desc") == "desc")
+    size, page = int(query.get("per_page", "100")), int(query.get("page", "1"))
+    numbers = {"total": len(found), "current_page": page}
+    return {"data": found[(page - 1) * size : page * size], "meta": {**numbers, **meta}}
+
+
+def answer_read(request: Request, records: Sequence[dict[str, Any]], **meta: Any) -> bytes:
+    """Answer as a service with these records: the account, a page of the list (:func:`list_body`), or a website."""
+    if request.path.endswith("/account"):
+        return http(200, {"data": {"id": 1}})
+    if request.path.endswith("/websites"):
+        return http(200, list_body(request.query, records, **meta))
+    found = [record for record in records if request.path.endswith(f"/websites/{record['id']}")]
+    return http(200, {"data": found[0]}) if found else http(404, {"message": "none"})
+
+
 Respond = Callable[[Request], bytes | Reply]
+#: One for all requests, or one after the other and then the last one.
+Replies = bytes | Reply | Sequence[bytes | Reply]
 
 
 class RawServer:
     """Listens on a free port of this machine; ``respond`` answers each request, in a thread per connection."""
 
-    def __init__(self, respond: Respond | Sequence[bytes | Reply], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, respond: Respond | Replies, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         self.connections = 0
         self.closed = threading.Event()
@@ -79,9 +114,7 @@ class RawServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # accept() in another thread is not ended by close() alone.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -97,7 +130,7 @@ class RawServer:
     @property
     def sent(self) -> list[str]:
         """Method and target of each request, in order."""
-        return [f"{request.method} {request.target.partition('?')[0]}" for request in self.requests]
+        return [f"{request.method} {request.path}" for request in self.requests]
 
     def received(self, number: int) -> list[Request]:
         """Wait until so many requests arrived: a client that times out may be faster than this server."""
@@ -119,33 +152,36 @@ class RawServer:
         try:
             if self._tls:
                 connection = self._tls.wrap_socket(connection, server_side=True)
-            while (request := _read(connection)) is not None:
-                with self._arrived:
-                    self.requests.append(request)
-                    self._arrived.notify_all()
-                reply = self._respond(request)
-                if isinstance(reply, bytes):
-                    reply = Reply(reply)
-                connection.sendall(reply.data)
-                for _ in range(2000 if reply.then == "drip" else 0):
-                    connection.sendall(b" ")
-                    time.sleep(0.001)
-                if reply.then == "hang":
-                    continue  # the next read waits until the client gives up
-                if reply.then == "reset":
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                if reply.then in ("close", "reset", "drip"):
-                    break
+            with connection.makefile("rb") as file:
+                while (request := _read(file)) is not None and self._answer(request, connection):
+                    pass
         except OSError:
             pass
         finally:
             connection.close()
             self.closed.set()
 
+    def _answer(self, request: Request, connection: socket.socket) -> bool:
+        """Send the reply to a request; return whether the connection stays open."""
+        with self._arrived:
+            self.requests.append(request)
+            self._arrived.notify_all()
+        reply = self._respond(request)
+        if isinstance(reply, bytes):
+            reply = Reply(reply)
+        connection.sendall(reply.data)
+        for _ in range(2000 if reply.then == "drip" else 0):
+            connection.sendall(b" ")
+            time.sleep(0.001)
+        if reply.then == "reset":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # If it hangs, the next read waits until the client gives up.
+        return reply.then in ("keep", "hang")
 
-def _in_turn(replies: Sequence[bytes | Reply]) -> Respond:
+
+def _in_turn(replies: Replies) -> Respond:
     """Return what gives one reply after the other, and the last one for good."""
-    left = list(replies)
+    left = [replies] if isinstance(replies, (bytes, Reply)) else [*replies]
     lock = threading.Lock()
 
     def respond(request: Request) -> bytes | Reply:
@@ -155,20 +191,17 @@ def _in_turn(replies: Sequence[bytes | Reply]) -> Respond:
     return respond
 
 
-def _read(connection: socket.socket) -> Request | None:
-    data = b""
-    while b"\r\n\r\n" not in data:
-        more = connection.recv(65536)
-        if not more:
+def _read(file: BinaryIO) -> Request | None:
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        line = file.readline()
+        if not line:
             return None
-        data += more
-    head, _, body = data.partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    while len(body) < int(headers.get("content-length", "0")):
-        more = connection.recv(65536)
-        if not more:
-            return None
-        body += more
+        head += line
+    first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    headers = CaseInsensitiveDict((name, value.strip()) for name, _, value in (line.partition(":") for line in lines))
+    body = file.read(int(headers.get("Content-Length", "0")))
+    if len(body) < int(headers.get("Content-Length", "0")):
+        return None
     method, target, _ = first.split(" ")
-    return Request(method, target, headers, body, head + b"\r\n\r\n" + body)
+    return Request(method, target, headers, body, head + body)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from operations import OPERATIONS
+from raw_server import RawServer, Replies, Respond
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
+from airflow_provider_analytics.exceptions import AnalyticsError
 
 KEY = "key-4f9a/+&=<tail>"
 WEBSITE_ID = 7
@@ -41,6 +47,37 @@ def client_of(url: str, time: Time | None = None, **settings: Any) -> AnalyticsC
     given = {"base_url": url, "api_key": KEY, "timeout": 5, **settings}
     checked = Settings(**given)
     return AnalyticsClient(checked, Transport(checked, sleep=time.sleep, clock=time.clock))
+
+
+def waiting_client_of(url: str, **settings: Any) -> AnalyticsClient:
+    """Return a client whose time is real."""
+    return AnalyticsClient(Settings(**{"base_url": url, "api_key": KEY, **settings}))
+
+
+@contextmanager
+def served(
+    respond: Respond | Replies, time: Time | None = None, *, tls: ssl.SSLContext | None = None, **settings: Any
+) -> Iterator[tuple[AnalyticsClient, RawServer]]:
+    """Run a server that answers in this way; return a client of it, and the server."""
+    with RawServer(respond, tls) as server, client_of(server.url, time, **settings) as client:
+        yield client, server
+
+
+def error_of(
+    respond: Respond | Replies,
+    call: Callable[[AnalyticsClient], object] = AnalyticsClient.get_account,
+    kind: type[Exception] = AnalyticsError,
+    match: str | None = None,
+    time: Time | None = None,
+    **settings: Any,
+) -> Any:
+    """Return the error of a call, which is not repeated, to a server that answers in this way."""
+    with (
+        served(respond, time, **{"max_retries": 0, **settings}) as (client, _),
+        pytest.raises(kind, match=match) as caught,
+    ):
+        call(client)
+    return caught.value
 
 
 def do(client: AnalyticsClient, operation: str) -> Any:

@@ -29,7 +29,7 @@ def test_a_reason_that_is_cut_ends_between_two_words() -> None:
 
 @pytest.mark.parametrize("character", ["a", "\u00fc", "\U0001f600"])
 def test_the_message_stays_below_4_kb(character: str) -> None:
-    failures = {f"{number}.{character * 240}": f"{number} {character * 500}" for number in range(3000)}
+    failures = {f"{number}.{character * 240}": f"{number} {character * 500}" for number in range(300)}
     error = BulkError(failures)
     error.where = "https://stats.example.com/app, connection 'analytics_default'"
     assert len(str(error).encode()) < 4096

@@ -68,36 +68,26 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-EVERY_SOURCE = pytest.mark.parametrize(
-    ("part", "path"), [pytest.param(part, path, id=str(path.relative_to(ROOT))) for part, path in sources()]
-)
-
-
 def test_every_part_of_the_package_has_a_rule() -> None:
     assert {part for part, _ in sources()} == MAY_IMPORT.keys()
 
 
-@EVERY_SOURCE
+@pytest.mark.parametrize(
+    ("part", "path"), [pytest.param(part, path, id=str(path.relative_to(ROOT))) for part, path in sources()]
+)
 def test_modules_import_what_their_part_may_import(part: str, path: Path) -> None:
-    own = {name.split(".")[1] for name in imported(path) if name.startswith(f"{PACKAGE}.")}
+    names = imported(path)
+    own = {name.split(".")[1] for name in names if name.startswith(f"{PACKAGE}.")}
     assert own <= MAY_IMPORT[part] | {part, "exceptions", "readable"}
-    if part not in WITH_AIRFLOW:
-        assert not [name for name in imported(path) if name.split(".")[0] == "airflow"]
-
-
-@EVERY_SOURCE
-def test_only_the_transport_imports_requests(part: str, path: Path) -> None:
-    names = imported(path) - {"http.HTTPStatus"}
-    network = {"requests", "urllib3", "http", "httpx", "socket"} & {name.split(".")[0] for name in names}
+    packages = {name.split(".")[0] for name in names - {"http.HTTPStatus"}}
+    assert part in WITH_AIRFLOW or "airflow" not in packages
     # Only the transport sends requests; host names are looked up beside it, and the watchdog shuts its sockets.
     if part != "sandbox" and path.name != "transport.py":
-        assert network <= ({"socket"} if path.name in ("host_names.py", "stopping.py") else set())
-
-
-@pytest.mark.parametrize("folder", [path.parent for path in sorted(ROOT.glob("*/__init__.py"))], ids=lambda p: p.name)
-def test_every_folder_says_what_belongs_there_and_what_it_may_import(folder: Path) -> None:
-    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
-    assert "import" in said.lower()
+        allowed = {"socket"} if path.name in ("host_names.py", "stopping.py") else set()
+        assert {"requests", "urllib3", "http", "httpx", "socket"} & packages <= allowed
+    # Every folder says what belongs there and what it may import.
+    if path.name == "__init__.py" and path.parent != ROOT:
+        assert "import" in (ast.get_docstring(ast.parse(path.read_text())) or "").lower()
 
 
 def modules_in(package: str) -> list[str]:
@@ -121,11 +111,8 @@ def test_what_is_free_of_airflow_never_loads_it(part: str) -> None:
     assert "airflow" not in packages(brought_along(modules_in(f"{PACKAGE}.{part}")))
 
 
-def test_the_package_itself_imports_nothing() -> None:
+def test_the_package_itself_and_provider_info_import_nothing() -> None:
     assert brought_along([PACKAGE], before="import __future__") == {PACKAGE}
-
-
-def test_provider_info_imports_nothing_else() -> None:
     new = brought_along([f"{PACKAGE}.get_provider_info"], before="import typing, __future__")
     assert packages(new) == {PACKAGE}
 

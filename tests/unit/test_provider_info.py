@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import pkgutil
-import subprocess
-import sys
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -47,15 +45,9 @@ def test_provider_info_holds_to_the_strict_schema() -> None:
     jsonschema.validate({key: value for key, value in get_provider_info().items() if key not in newer}, strict)
 
 
-def test_version_is_the_distributions() -> None:
+def test_airflow_discovers_the_provider_and_the_hook() -> None:
     assert get_provider_info()["versions"] == [__version__] == [metadata.version(PACKAGE)]
-
-
-def test_airflow_discovers_the_provider() -> None:
     assert ProvidersManager().providers[PACKAGE].version == __version__  # type: ignore[no-untyped-call]
-
-
-def test_airflow_discovers_the_hook() -> None:
     hook = hooks()["analytics"]
     assert hook is not None
     assert hook.hook_name == "Website Analytics"
@@ -85,17 +77,3 @@ def test_every_module_of_operators_is_listed() -> None:
             classes = [value for value in values if isinstance(value, type) and value.__module__ == found.name]
             if any(issubclass(value, BaseOperator) for value in classes):
                 assert found.name in listed_modules()
-
-
-@pytest.mark.slow
-def test_the_command_line_lists_the_hook() -> None:
-    command = [sys.executable, "-m", "airflow", "providers", "hooks", "--output", "json"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    listed = json.loads(answer.stdout[answer.stdout.index("[{") :])
-    assert {
-        "connection_type": "analytics",
-        "class": "airflow_provider_analytics.hooks.analytics.AnalyticsHook",
-        "conn_id_attribute_name": "analytics_conn_id",
-        "package_name": PACKAGE,
-        "hook_name": "Website Analytics",
-    }.items() <= next(hook for hook in listed if hook["connection_type"] == "analytics").items()

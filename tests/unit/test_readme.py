@@ -18,76 +18,36 @@ PICTURES = f"https://raw.githubusercontent.com/{REPOSITORY}/main/"
 TEXT, _, DEFINITIONS = README.partition("\n[airflow]: ")
 LINKS = dict(re.findall(r"^\[(\S+)\]: (\S+)$", f"[airflow]: {DEFINITIONS}", re.MULTILINE))
 
-#: The documents of users to what runs or checks their code, by its language.
-RUN_BY = {
-    "README.md": {
-        "python": "tests/integration/test_readme_dags.py",
-        "console": "tests/system/test_quickstart.py",
-        "sh": "tests/system/test_quickstart.py",
-    },
-    "docs/quickstart.md": {
-        "console": "tests/system/test_quickstart.py",
-        "text": "tests/system/test_quickstart.py",
-    },
-    "docs/connection.md": {
-        "console": "tests/unit/hooks/test_connection.py",
-        "text": "tests/integration/probe/test_probe.py",
-    },
-    "docs/operators.md": {
-        "python": "tests/integration/operators/test_by_itself.py",
-        "console": "tests/system/test_quickstart.py",
-    },
-    "docs/reference/hook.md": {"python": "tests/integration/hooks/test_hook_over_a_socket.py"},
-    "docs/testing.md": {
-        "python": "tests/integration/sandbox/test_sandbox_page.py",
-        "console": "tests/system/test_quickstart.py",
-        "sh": "tests/integration/sandbox/test_sandbox_page.py",
-        "text": "tests/integration/sandbox/test_sandbox_page.py",
-    },
-    "docs/snapshots.md": {
-        "": "tests/integration/docs/test_snapshots_page.py",
-        "python": "tests/integration/docs/test_snapshots_page.py",
-        "json": "tests/integration/docs/test_snapshots_page.py",
-    },
-    "docs/comparison.md": {"python": "tests/integration/test_readme_dags.py"},
+#: The documents of users to the tests that run or check their code, with the languages of it; ``-`` for none.
+RUN_BY: dict[str, dict[str, str]] = {
+    "README.md": {"integration/test_readme_dags": "python", "system/test_quickstart": "console sh"},
+    "docs/quickstart.md": {"system/test_quickstart": "console text"},
+    "docs/connection.md": {"unit/hooks/test_connection": "console", "integration/probe/test_probe": "text"},
+    "docs/operators.md": {"integration/operators/test_by_itself": "python", "system/test_quickstart": "console"},
+    "docs/reference/hook.md": {"integration/hooks/test_hook_over_a_socket": "python"},
+    "docs/testing.md": {"integration/sandbox/test_sandbox_page": "python sh text", "system/test_quickstart": "console"},
+    "docs/snapshots.md": {"integration/docs/test_snapshots_page": "- python json"},
+    "docs/comparison.md": {"integration/test_readme_dags": "python"},
     "docs/deployment.md": {
-        "console": "tests/system/test_deployment.py",
-        "dockerfile": "tests/system/test_deployment.py",
-        "ini": "tests/system/test_deployment.py",
-        "python": "tests/integration/docs/test_guides.py",
-        "sh": "tests/system/test_deployment.py",
-        "yaml": "tests/system/test_deployment.py",
+        "system/test_deployment": "console dockerfile ini sh yaml",
+        "integration/docs/test_guides": "python",
     },
     "docs/exclusions.md": {
-        "console": "tests/integration/docs/test_exclusions_page.py",
-        "json": "tests/integration/docs/test_exclusions_page.py",
-        "python": "tests/integration/reconcile/test_reconcile_dag_runs.py",
+        "integration/docs/test_exclusions_page": "console json",
+        "integration/reconcile/test_reconcile_dag_runs": "python",
     },
-    "docs/loading.md": {
-        "python": "tests/system/test_recipes.py",
-        "sql": "tests/system/test_recipes.py",
-    },
-    "docs/operations.md": {"python": "tests/integration/docs/test_guides.py"},
-    "docs/reference/sandbox.md": {
-        "python": "tests/integration/sandbox/test_sandbox_page.py",
-        "sh": "tests/integration/sandbox/test_sandbox_page.py",
-    },
+    "docs/loading.md": {"system/test_recipes": "python sql"},
+    "docs/operations.md": {"integration/docs/test_guides": "python"},
+    "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
     "docs/troubleshooting.md": {
-        "console": "tests/integration/docs/test_what_to_do.py",
-        "python": "tests/integration/docs/test_recovery.py",
-        "yaml": "tests/integration/docs/test_recovery.py",
+        "integration/docs/test_what_to_do": "console",
+        "integration/docs/test_recovery": "python yaml",
     },
     "docs/websites_as_code.md": {
-        "python": "tests/integration/reconcile/test_reconcile_dag_runs.py",
-        "sh": "tests/integration/docs/test_rehearsal.py",
-        "text": "tests/integration/docs/test_rehearsal.py",
-        "yaml": "tests/integration/reconcile/test_reconcile_dag_runs.py",
+        "integration/reconcile/test_reconcile_dag_runs": "python yaml",
+        "integration/docs/test_rehearsal": "sh text",
     },
-    "docs/websites_in_git.md": {
-        "python": "tests/integration/docs/test_websites_in_git.py",
-        "text": "tests/integration/docs/test_websites_in_git.py",
-        "yaml": "tests/integration/docs/test_websites_in_git.py",
-    },
+    "docs/websites_in_git.md": {"integration/docs/test_websites_in_git": "python text yaml"},
     "docs/guarantees.md": {},
     "docs/interface.md": {},
     "docs/security.md": {},
@@ -171,7 +131,8 @@ def test_all_code_is_run_or_checked(document: str) -> None:
     # What is written from docstrings has signatures.
     text = re.split("<!-- begin (?:hook|sandbox)", (ROOT / document).read_text(encoding="utf-8"))[0]
     # Every other fence ends a block.
-    assert set(re.findall(r"^```(.*)$", text, re.MULTILINE)[::2]) == set(RUN_BY[document])
-    for test in RUN_BY[document].values():
-        stem = Path(document).stem
-        assert re.search(rf"\b{stem}\b", (ROOT / test).read_text(encoding="utf-8")), f"{test} does not name {document}"
+    languages = {language or "-" for language in re.findall(r"^```(.*)$", text, re.MULTILINE)[::2]}
+    assert languages == set(" ".join(RUN_BY[document].values()).split())
+    for test in RUN_BY[document]:
+        source = (ROOT / "tests" / f"{test}.py").read_text(encoding="utf-8")
+        assert re.search(rf"\b{Path(document).stem}\b", source), f"{test} does not name {document}"

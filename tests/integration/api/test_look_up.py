@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from raw_server import list_body
 from wire_client import client_of
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -24,14 +24,12 @@ from airflow_provider_analytics.operators.websites import (
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
-@pytest.fixture
-def client(analytics_sandbox: SandboxServer) -> Iterator[AnalyticsClient]:
-    with client_of(analytics_sandbox.url, api_key=analytics_sandbox.api_key) as made:
-        yield made
-
-
 def domains(sandbox: SandboxServer) -> list[str]:
     return [website["domain"] for website in sandbox.websites()]
+
+
+def create_task(domain: str = "new.example", **arguments: Any) -> Any:
+    return CreateWebsiteOperator(task_id="t", domain=domain, **arguments)
 
 
 def test_a_delete_by_domain_removes_no_other_website(analytics_sandbox: SandboxServer) -> None:
@@ -47,7 +45,7 @@ def test_a_delete_by_domain_removes_no_other_website(analytics_sandbox: SandboxS
 def test_a_create_every_night_is_one_website(analytics_sandbox: SandboxServer, stored_as: str, domain: str) -> None:
     analytics_sandbox.configure(domain_as=stored_as, allow_duplicates=True)
     for _ in range(3):
-        CreateWebsiteOperator(task_id="t", domain=domain).execute({})
+        create_task(domain).execute({})
     assert len(domains(analytics_sandbox)) == 1
 
 
@@ -57,7 +55,7 @@ def test_a_create_that_becomes_another_domain_says_what_to_write(
 ) -> None:
     analytics_sandbox.configure(domain_as="without www", echoes=echoes)
     with pytest.raises(AirflowFailException) as caught:
-        CreateWebsiteOperator(task_id="t", domain="www.shop.example").execute({})
+        create_task("www.shop.example").execute({})
     for part in ("'www.shop.example'", "'shop.example'", "Website id 1", "write domain='shop.example'", "Not retried"):
         assert part in str(caught.value)
 
@@ -75,31 +73,47 @@ def test_a_create_answered_with_another_website_is_refused(
 def test_a_row_without_a_domain_matters_only_where_the_domain_is_not_found(
     client: AnalyticsClient, analytics_sandbox: SandboxServer, hidden: dict[str, None]
 ) -> None:
-    rows = [{"id": 2, "domain": "found.example"}, {"id": 1, **hidden}]
-    meta = {"total": 2, "current_page": 1, "last_page": 1, "per_page": 100}
-    analytics_sandbox.fault("list", body={"data": [], "meta": {**meta, "total": 0}}, target="search=", times=None)
-    analytics_sandbox.fault("list", body={"data": rows[::-1], "meta": meta}, target="sort=asc", times=None)
-    analytics_sandbox.fault("list", body={"data": rows, "meta": meta}, times=None)
+    rows: list[dict[str, Any]] = [{"id": 2, "domain": "found.example"}, {"id": 1, **hidden}]
+    analytics_sandbox.fault("list", body=list_body({}, []), target="search=", times=None)
+    analytics_sandbox.fault("list", body=list_body({"sort": "asc"}, rows), target="sort=asc", times=None)
+    analytics_sandbox.fault("list", body=list_body({}, rows), times=None)
     assert client.find_website("found.example") == rows[0]
     with pytest.raises(UnexpectedResponseError, match=r"Website 1 shows no domain, so it may be 'lost\.example'"):
         client.find_website("lost.example")
 
 
-@pytest.mark.parametrize("search", ["part", "start", "label", "nothing"])
+@pytest.mark.parametrize(
+    "options",
+    [*({"search_matches": one} for one in ("part", "start", "label", "nothing")), {"ignored": ["search"]}],
+    ids=str,
+)
 def test_what_a_search_does_not_find_is_looked_for_in_the_whole_list(
-    client: AnalyticsClient, analytics_sandbox: SandboxServer, search: str
+    client: AnalyticsClient, analytics_sandbox: SandboxServer, options: dict[str, Any]
 ) -> None:
     """No search that finds a known website can be trusted to find every other one.
 
     It may be case-sensitive, know only one spelling of an internationalised domain, or lack a website in its index.
     """
     analytics_sandbox.seed(120)
-    analytics_sandbox.configure(search_matches=search)
-    analytics_sandbox.add_website("xn--bcher-kva.example")
-    analytics_sandbox.add_website("Shop.example")
-    for domain in ("bücher.example", "shop.example"):
-        found = client.find_website(domain)
+    analytics_sandbox.configure(**options)
+    for domain in ("xn--bcher-kva.example", "Shop.example", "www.shop.example", "shop.example.org"):
+        analytics_sandbox.add_website(domain)
+    for spelling in ("bücher.example", "shop.example", "SHOP.Example", "shop.example."):
+        found = client.find_website(spelling)
         assert found is not None
+        assert found["domain"] == ("xn--bcher-kva.example" if "cher" in spelling else "Shop.example")
+    assert client.find_website("none.example") is client.find_website("op.example") is None
+
+
+@pytest.mark.parametrize(
+    "fault", [{"status": 404}, {"status": 422}, {"body": []}, {"body": {"data": [], "total": 3}}], ids=str
+)
+def test_a_search_that_is_refused_or_finds_nothing_leads_to_the_whole_list(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer, fault: dict[str, Any]
+) -> None:
+    analytics_sandbox.add_website("shop.example")
+    analytics_sandbox.fault("list", target="search=", times=None, **fault)
+    assert client.find_website("shop.example") is not None
     assert client.find_website("none.example") is None
 
 
@@ -116,70 +130,53 @@ def test_a_service_that_writes_the_domain_in_another_way_gets_one_website_and_no
     analytics_sandbox.configure(domain_as=stored_as, allow_duplicates=True)
     for _ in range(3):
         with pytest.raises(AirflowFailException, match="has the domain"):
-            CreateWebsiteOperator(task_id="t", domain=domain).execute({})
+            create_task(domain).execute({})
     assert posts(analytics_sandbox) == len(domains(analytics_sandbox)) == 1
 
 
+@pytest.mark.parametrize(
+    "both", [("bücher.example", "xn--bcher-kva.example"), ("twice.example", "Twice.example")], ids=str
+)
 def test_both_spellings_of_a_domain_are_two_websites_of_one_domain(
-    client: AnalyticsClient, analytics_sandbox: SandboxServer
+    client: AnalyticsClient, analytics_sandbox: SandboxServer, both: tuple[str, str]
 ) -> None:
-    for domain in ("bücher.example", "xn--bcher-kva.example"):
+    for domain in both:
         analytics_sandbox.add_website(domain)
-    with pytest.raises(DomainError):
-        client.find_website("bücher.example")
-
-
-@pytest.mark.parametrize("status", [404, 422])
-def test_a_search_that_is_refused_leads_to_the_whole_list(
-    client: AnalyticsClient, analytics_sandbox: SandboxServer, status: int
-) -> None:
-    analytics_sandbox.add_website("shop.example")
-    analytics_sandbox.fault("list", target="search=", status=status, times=None)
-    found = client.find_website("shop.example")
-    assert found is not None
-    assert client.find_website("none.example") is None
+    with pytest.raises(DomainError, match="ids 1, 2"):
+        client.find_website(both[0])
 
 
 @pytest.fixture
-def second_writer(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def raced(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another task creates the website between the look-up and the create."""
     create = AnalyticsClient.send_create
 
-    def raced(self: AnalyticsClient, domain: str, settings: Any) -> dict[str, Any] | None:
+    def late(self: AnalyticsClient, domain: str, settings: Any) -> dict[str, Any] | None:
         analytics_sandbox.add_website(domain)
+        if analytics_sandbox.websites()[0]["domain"] == "old.example":
+            analytics_sandbox.seed(120)
         return create(self, domain, settings)
 
-    monkeypatch.setattr(AnalyticsClient, "send_create", raced)
+    monkeypatch.setattr(AnalyticsClient, "send_create", late)
 
 
-@pytest.mark.usefixtures("second_writer")
-def test_two_creates_at_the_same_time_are_not_both_green(analytics_sandbox: SandboxServer) -> None:
-    analytics_sandbox.configure(allow_duplicates=True)
-    with pytest.raises(AirflowFailException, match=r"2 websites have the domain 'new\.example': ids 1, 2"):
-        CreateWebsiteOperator(task_id="t", domain="new.example").execute({})
-
-
-def test_more_websites_than_a_page_between_two_creates_do_not_hide_the_first(
-    client: AnalyticsClient, analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("raced")
+@pytest.mark.parametrize(("before", "ids"), [([], "1, 2"), (["old.example"], "2, 123")])
+def test_two_creates_at_the_same_time_are_not_both_green(
+    analytics_sandbox: SandboxServer, before: list[str], ids: str
 ) -> None:
+    """More websites than a page between two creates do not hide the first one."""
     analytics_sandbox.configure(allow_duplicates=True)
-    analytics_sandbox.add_website("old.example")
-    create = AnalyticsClient.send_create
-
-    def raced(self: AnalyticsClient, domain: str, settings: Any) -> dict[str, Any] | None:
+    for domain in before:
         analytics_sandbox.add_website(domain)
-        analytics_sandbox.seed(120)
-        return create(self, domain, settings)
-
-    monkeypatch.setattr(AnalyticsClient, "send_create", raced)
-    with pytest.raises(DomainError, match=r"2 websites have the domain 'new\.example': ids 2, 123"):
-        client.ensure_website("new.example")
+    with pytest.raises(AirflowFailException, match=rf"2 websites have the domain 'new\.example': ids {ids}"):
+        create_task().execute({})
 
 
-@pytest.mark.usefixtures("second_writer")
+@pytest.mark.usefixtures("raced")
 @pytest.mark.parametrize("if_exists", ["skip", "update", "fail"])
 def test_a_domain_that_was_taken_meanwhile_exists(analytics_sandbox: SandboxServer, if_exists: str) -> None:
-    create = CreateWebsiteOperator(task_id="t", domain="new.example", privacy=1, if_exists=if_exists)
+    create = create_task(privacy=1, if_exists=if_exists)
     if if_exists == "fail":
         with pytest.raises(AirflowFailException, match="already exists"):
             create.execute({})
@@ -209,33 +206,15 @@ def test_what_a_short_answer_does_not_show_is_read(client: AnalyticsClient, anal
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize(
-    ("answers", "kind"),
-    [
-        ({}, NotAppliedError),
-        ({"empty_answers": ["delete"]}, NotAppliedError),
-        ({"delete_status": 204}, NotAppliedError),
-    ],
-    ids=str,
-)
-def test_a_delete_that_is_not_done_is_not_green(
-    analytics_sandbox: SandboxServer, answers: dict[str, Any], kind: type[Exception]
-) -> None:
+@pytest.mark.parametrize("answers", [{}, {"empty_answers": ["delete"]}, {"delete_status": 204}], ids=str)
+def test_a_delete_that_is_not_done_is_not_green(analytics_sandbox: SandboxServer, answers: dict[str, Any]) -> None:
     analytics_sandbox.add_website("a.example")
     analytics_sandbox.configure(deletes="keep", **answers)
     with pytest.raises(NotAppliedError, match="website still exists after it was deleted"):
         DeleteWebsiteOperator(task_id="t", domain="a.example").execute({})
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"success": 0},
-        {"success": "false"},
-        {"status": "error", "message": "no"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("body", [{"success": 0}, {"success": "false"}, {"status": "error", "message": "no"}], ids=str)
 def test_a_delete_that_is_denied_with_status_200_is_an_error(
     client: AnalyticsClient, analytics_sandbox: SandboxServer, body: dict[str, Any]
 ) -> None:
@@ -273,11 +252,10 @@ def test_a_service_that_takes_a_moment_to_show_a_create_is_asked_again(
     analytics_sandbox: SandboxServer, late: str
 ) -> None:
     before = {"id": 1, "domain": "a.example", "privacy": 0}
-    meta = {"total": 1, "current_page": 1, "last_page": 1, "per_page": 100}
-    rows = {"data": [], "meta": {**meta, "total": 0}} if late == "not there" else {"data": [before], "meta": meta}
-    analytics_sandbox.fault("list", body=rows, times=1, skip=lists_of_a_look_up(analytics_sandbox))
+    body = list_body({}, [] if late == "not there" else [before])
+    analytics_sandbox.fault("list", body=body, times=1, skip=lists_of_a_look_up(analytics_sandbox))
     analytics_sandbox.fault("show", **({"status": 404} if late == "not there" else {"body": {"data": before}}))
-    result = CreateWebsiteOperator(task_id="t", domain="a.example", privacy=1).execute({})
+    result = create_task("a.example", privacy=1).execute({})
     assert result["website"]["privacy"] == 1
     assert result["created"] is result["verified"] is True
 
@@ -302,7 +280,7 @@ def test_what_fails_after_a_create_says_that_the_website_exists_and_is_not_retri
     skip = lists_of_a_look_up(analytics_sandbox) if operation == "list" else 0
     analytics_sandbox.configure(list_hides=["privacy"])  # so that the new website is shown by itself, too
     analytics_sandbox.fault(operation, status=status, times=None, skip=skip)
-    create = CreateWebsiteOperator(task_id="t", domain="a.example")
+    create = create_task("a.example")
     with pytest.raises(AirflowFailException, match=r"(?s)^Created website a\.example, but: .*Not retried"):
         create.execute({})
     assert domains(analytics_sandbox) == ["a.example"]
@@ -318,8 +296,7 @@ def test_a_delete_that_cannot_be_checked_counts_as_done(analytics_sandbox: Sandb
 def test_a_search_with_an_old_index_finds_no_deleted_website(analytics_sandbox: SandboxServer) -> None:
     """A deleted website in the index, and a new one of its domain: the delete found the deleted one, and was green."""
     analytics_sandbox.add_website("a.example")
-    meta = {"total": 1, "current_page": 1, "last_page": 1, "per_page": 100}
-    index = {"data": [{"id": 1, "domain": "a.example", "privacy": 0}], "meta": meta}
+    index = list_body({}, [{"id": 1, "domain": "a.example", "privacy": 0}])
     analytics_sandbox.fault("list", body=index, times=2)
     analytics_sandbox.remove_website(1)
     analytics_sandbox.add_website("a.example")
@@ -327,6 +304,15 @@ def test_a_search_with_an_old_index_finds_no_deleted_website(analytics_sandbox: 
     result = DeleteWebsiteOperator(task_id="t", domain="a.example", ignore_missing=True).execute({})
 
     assert (result["deleted"], domains(analytics_sandbox)) == (True, [])
+
+
+def test_a_search_with_an_old_index_finds_no_website_that_has_another_domain_now(
+    client: AnalyticsClient, analytics_sandbox: SandboxServer
+) -> None:
+    index = list_body({}, [{"id": 1, "domain": "a.example"}])
+    analytics_sandbox.fault("list", body=index, times=2)
+    analytics_sandbox.add_website("innocent.example")
+    assert client.find_website("a.example") is None
 
 
 def test_a_search_that_finds_everything_is_not_read_to_its_end(

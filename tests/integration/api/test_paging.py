@@ -1,34 +1,31 @@
-"""Pages selected as the service says, and lists that are read with several requests at the same time."""
+"""Complete lists: pages selected as the service says, one after the other and several at the same time."""
 
 from __future__ import annotations
 
 import gc
 import threading
-import time
+import time as real_time
 from collections.abc import Callable
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, islice
 from typing import Any
 
 import pytest
+from distortion import Distortion
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_server import RawServer, Reply, Request, http
-from wire_client import KEY, Time, client_of
+from raw_server import Reply, Request, http, list_body, rows
+from wire_client import Time, error_of, served, waiting_client_of
+from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import Page
-from airflow_provider_analytics.api.listing import AT_ONCE, Listing, Query
-from airflow_provider_analytics.api.settings import Settings
-from airflow_provider_analytics.api.transport import Transport
-from airflow_provider_analytics.exceptions import (
-    AnalyticsApiError,
-    IncompleteListError,
-    UnexpectedResponseError,
-)
-from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.api.listing import AT_ONCE, WAITS_BETWEEN_READINGS, Listing, Query
+from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError, UnexpectedResponseError
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 ClientWith = Callable[..., AnalyticsClient]
-
+PATH = "/api/v1/websites"
 
 SHAPES: dict[str, dict[str, Any]] = {
     "links name another parameter": {"page_parameter": "p"},
@@ -39,36 +36,161 @@ SHAPES: dict[str, dict[str, Any]] = {
     "a cursor alone": {"paginator": "cursor", "page_parameter": "cursor", "links": "absent"},
     "a list below data": {"list_key": "data.data"},
     "a bare list": {"list_key": None},
+    "numbers as text": {"numbers_as_text": True},
+    "no total": {"paginator": "simple"},
+    "404 behind the last page": {"behind_last": "not found"},
+    "the last page behind it": {"behind_last": "last"},
+    "404 behind it, no numbers": {"behind_last": "not found", "metadata": "none"},
+    "the last page behind it, no numbers": {"behind_last": "last", "metadata": "none"},
 }
 
 
 @pytest.mark.parametrize("websites", [0, 1, 100, 101, 250])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_list_is_read_whole(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, shape: str, websites: int
-) -> None:
+def test_a_list_is_read_whole(client: AnalyticsClient, analytics_sandbox: Zoo, shape: str, websites: int) -> None:
     analytics_sandbox.seed(websites)
     analytics_sandbox.configure(strict_parameters=False, **SHAPES[shape])
     queries: tuple[dict[str, Any], ...] = ({}, {"sort": "asc"}, {"sort_by": "domain", "sort": "asc"})
     for query in queries:
-        found = client_with().list_websites(**query)
-        assert {website["id"] for website in found} == set(range(1, websites + 1))
+        assert {int(website["id"]) for website in client.list_websites(**query)} == set(range(1, websites + 1))
+
+
+@pytest.mark.parametrize(("websites", "requests"), [(0, 2), (100, 2), (101, 4), (250, 5), (10_000, 102)])
+def test_requests_on_the_wire_are_the_arithmetic_minimum(
+    client: AnalyticsClient, analytics_sandbox: Zoo, websites: int, requests: int
+) -> None:
+    analytics_sandbox.seed(websites)
+    assert len(client.list_websites()) == websites
+    assert len(analytics_sandbox.requests) == client.stats.requests == requests
+
+
+#: Where a service behind a proxy believes that it is, and a link that says nothing but its cursor.
+ADDRESSES = {
+    "the same": None,
+    "another scheme": f"https://127.0.0.1{PATH}",
+    "another host": f"http://app.internal:8080{PATH}",
+    "another prefix": f"https://stats.example.com/tenant{PATH}",
+    "a relative link": "",
+    "elsewhere": "https://other.example/elsewhere",
+}
+
+
+@pytest.mark.parametrize("metadata", ["flat", "meta"])
+@pytest.mark.parametrize(
+    ("kind", "name", "address"),
+    [
+        tuple(f"{paginator} {address}".split(" ", 2))
+        for paginator in ("length page", "length p", "simple page", "simple p", "cursor cursor", "cursor at")
+        for address in ADDRESSES
+        if address != "elsewhere" or paginator == "cursor cursor"
+    ],
+)
+def test_a_list_of_several_pages_is_complete(
+    analytics_sandbox: Zoo, kind: str, name: str, metadata: str, address: str
+) -> None:
+    """Laravel's three paginators, as they are and as resource collections."""
+    analytics_sandbox.seed(250)
+    analytics_sandbox.configure(paginator=kind, page_parameter=name, metadata=metadata)
+    between = Distortion(analytics_sandbox)
+    place = f"{analytics_sandbox.url}{PATH}".encode()
+    shown = ADDRESSES[address]
+    between.rewrite = lambda body: body if shown is None else body.replace(place, shown.encode())
+    with served(between, api_key=analytics_sandbox.api_key) as (client, server):
+        for order in ("desc", "asc"):
+            listing = client.iter_websites(sort=order, search="e")
+            assert {website["id"] for website in listing} == set(range(1, 251))
+            assert listing.proof is not None
+            assert listing.proof.method == ("closed reading" if kind == "length" else "both directions")
+        assert {request.path for request in server.requests} == {PATH}
+
+
+@pytest.mark.parametrize("order", [{}, {"sort": "asc"}, {"sort_by": "domain"}], ids=str)
+@pytest.mark.parametrize("preset", ["length", "simple", "cursor"])
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_list_is_read_once_while_colleagues_create_websites(
+    client: AnalyticsClient, analytics_sandbox: Zoo, preset: str, every: int, order: dict[str, Any]
+) -> None:
+    analytics_sandbox.seed(250)
+    analytics_sandbox.configure(preset=preset)
+    requests = count(1)
+
+    def create(request: RecordedRequest) -> None:
+        if (number := next(requests)) % every == 0:
+            analytics_sandbox.add_website(f"new-{number}.example")
+
+    analytics_sandbox.meanwhile(create)
+    ids = [website["id"] for website in client.list_websites(**order)]
+    assert client.stats.lists_read_again == 0
+    assert len(ids) == len(set(ids))
+    assert set(range(1, 251)) <= set(ids)
+
+
+@pytest.mark.parametrize("paginator", ["length", "simple"])
+@pytest.mark.parametrize(
+    "drift", [{"create": 1}, {"delete": 1}, {"create": 1, "delete": 1}, {"delete": 30}, {"flip_favorite": 5}], ids=str
+)
+def test_a_list_that_moves_once_is_read_again(
+    client: AnalyticsClient, analytics_sandbox: Zoo, drift: dict[str, int], paginator: str
+) -> None:
+    analytics_sandbox.seed(250)
+    analytics_sandbox.configure(paginator=paginator)
+    before = {website["id"] for website in analytics_sandbox.websites()}
+    analytics_sandbox.fault("list", commit=True, skip=1, drift=drift)
+    found = {website["id"] for website in client.list_websites()}
+    after = {website["id"] for website in analytics_sandbox.websites()}
+    assert before & after <= found <= before | after
+
+
+def test_many_websites_are_created_at_the_same_time(client_with: ClientWith, analytics_sandbox: Zoo) -> None:
+    analytics_sandbox.seed(1000)
+    domains = [f"new-{number}.example" for number in range(24)]
+    ready = threading.Barrier(len(domains))
+
+    def create(domain: str) -> tuple[bool, int]:
+        client = client_with()
+        ready.wait(30)
+        return client.ensure_website(domain).created, client.stats.lists_read_again
+
+    with ThreadPoolExecutor(len(domains)) as pool:
+        assert set(pool.map(create, domains)) == {(True, 0)}
+    new = sorted(website["domain"] for website in analytics_sandbox.websites() if website["id"] > 1000)
+    assert new == sorted(domains)
+
+
+@pytest.mark.parametrize("size", [9, 250])
+@pytest.mark.parametrize("by", ["the client", "a snapshot"])
+def test_a_total_that_is_cached_for_two_seconds_does_not_use_up_all_readings(
+    size: int, by: str, monkeypatch: pytest.MonkeyPatch, snapshot_of: Callable[[AnalyticsClient], Any]
+) -> None:
+    monkeypatch.undo()  # the waits are those of a real reading
+    time = Time()
+    fresh_at = time.now + 2
+
+    def respond(request: Request) -> bytes:
+        return http(200, list_body(request.query, rows(*range(size)), total=size - (time.now < fresh_at)))
+
+    with served(respond, time) as (client, _):
+        found = len(client.list_websites()) if by == "the client" else snapshot_of(client).count
+        assert found == size
+        assert client.stats.lists_read_again == len(time.slept)
+        assert client.stats.waited == sum(time.slept)
+    assert list(WAITS_BETWEEN_READINGS[: len(time.slept)]) == time.slept
 
 
 @pytest.mark.parametrize("websites", [101, 300])
 @pytest.mark.parametrize("options", [{"links": "absent"}, {"metadata": "none"}], ids=str)
 def test_pages_that_count_from_0_need_links(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, websites: int, options: dict[str, Any]
+    client: AnalyticsClient, analytics_sandbox: Zoo, websites: int, options: dict[str, Any]
 ) -> None:
     analytics_sandbox.seed(websites)
     analytics_sandbox.configure(first_page=0, **options)
     with pytest.raises(IncompleteListError, match="extra page_parameter") as caught:
-        client_with().list_websites()
+        client.list_websites()
     assert caught.value.check == "page number"
 
 
 @pytest.mark.parametrize("name", ["items", "data.items", "result.websites"])
-def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: SandboxServer, name: str) -> None:
+def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: Zoo, name: str) -> None:
     analytics_sandbox.seed(120)
     analytics_sandbox.configure(list_key=name)
     assert len(client_with(list_key=name).list_websites()) == 120
@@ -76,107 +198,47 @@ def test_the_list_key_is_a_setting(client_with: ClientWith, analytics_sandbox: S
         client_with(list_key="other.key").list_websites()
 
 
-@pytest.mark.parametrize("cap", [100, 200, 230])
-@pytest.mark.parametrize("links", ["given", "absent"])
-def test_a_total_that_is_capped_is_not_believed(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, cap: int, links: str
-) -> None:
-    analytics_sandbox.seed(250)
-    analytics_sandbox.configure(total_cap=cap, links=links)
-    with pytest.raises(IncompleteListError):
-        client_with().list_websites()
-
-
-@pytest.mark.parametrize("websites", [100, 200, 230])
-@pytest.mark.parametrize("query", [{}, {"favorite": False}], ids=str)
-def test_a_round_number_of_websites_in_an_order_that_is_ignored_may_be_the_newest_only(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, websites: int, query: dict[str, Any]
-) -> None:
-    for number in range(websites):
-        analytics_sandbox.add_website(f"{number}.example", favorite=False)
-    analytics_sandbox.configure(ignored=["sort"], links="absent")
-    with pytest.raises(IncompleteListError, match="'sort order'"):
-        client_with().list_websites(**query)
-
-
-@pytest.mark.parametrize("websites", [1, 99, 100, 200, 201])
-@pytest.mark.parametrize("behind", ["not found", "last"])
-@pytest.mark.parametrize("metadata", ["meta", "none"])
-def test_a_page_behind_the_last_may_be_refused_or_the_last_one_again(
-    client_with: ClientWith,
-    analytics_sandbox: SandboxServer,
-    behind: str,
-    websites: int,
-    metadata: str,
-) -> None:
-    analytics_sandbox.seed(websites)
-    analytics_sandbox.configure(behind_last=behind, metadata=metadata)
-    assert len(client_with().list_websites()) == websites
-
-
 @pytest.mark.parametrize("websites", [101, 201, 301])
 def test_a_page_that_vanishes_while_the_list_is_read_is_a_list_that_moved(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, websites: int
+    client: AnalyticsClient, analytics_sandbox: Zoo, websites: int
 ) -> None:
     analytics_sandbox.seed(websites)
     analytics_sandbox.configure(behind_last="not found")
     analytics_sandbox.fault("list", commit=True, drift={"delete": 1})
-    assert len(client_with().list_websites()) == websites - 1
-
-
-QUERIES: dict[str, dict[str, Any]] = {
-    "newest first": {},
-    "oldest first": {"sort": "asc"},
-    "by domain": {"sort_by": "domain", "sort": "asc"},
-    "search": {"search": "example"},
-}
-
-
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("metadata", ["meta", "none"])
-@pytest.mark.parametrize(
-    ("websites", "cap"),
-    [(2, 1), (60, 30), (60, 59), (150, 97), (250, 100), (250, 113), (250, 150), (250, 240), (1050, 999)],
-)
-def test_rows_that_are_capped_at_any_number_are_noticed(
-    client_with: ClientWith, analytics_sandbox: SandboxServer, websites: int, cap: int, metadata: str, query: str
-) -> None:
-    analytics_sandbox.seed(websites)
-    analytics_sandbox.configure(total_cap=cap, row_cap=cap, metadata=metadata)
-    with pytest.raises(IncompleteListError) as caught:
-        client_with().list_websites(**QUERIES[query])
-    assert caught.value.check in ("other end", "both directions")
+    assert len(client.list_websites()) == websites - 1
 
 
 def test_an_offset_in_the_links_is_followed() -> None:
     def respond(request: Request) -> bytes:
         offset = int(request.query.get("offset", "0"))
-        ids = sorted(range(1, 251), reverse=request.query["sort"] == "desc")[offset : offset + 100]
-        link = f"/api/v1/websites?offset={offset + 100}" if offset + 100 < 250 else None
-        return http(200, {"results": [{"id": n} for n in ids], "count": 250, "next": link})
+        page = list_body({**request.query, "page": str(offset // 100 + 1)}, rows(*range(1, 251)))["data"]
+        link = f"{PATH}?offset={offset + 100}" if offset < 200 else None
+        return http(200, {"results": page, "count": 250, "next": link})
 
-    with RawServer(respond) as server, client_of(server.url) as client:
+    with served(respond) as (client, _):
         assert len(client.list_websites()) == 250
 
 
-def page_of(query: dict[str, str], size: int, **meta: Any) -> dict[str, Any]:
-    number, per_page = int(query.get("page", "1")), int(query["per_page"])
-    ids = sorted(range(1, size + 1), reverse=query["sort"] == "desc")[(number - 1) * per_page : number * per_page]
-    last = -(-size // per_page)
-    numbers = {"total": size, "current_page": number, "last_page": last, "per_page": per_page}
-    return {"data": [{"id": n, "domain": f"{n}.example"} for n in ids], "meta": {**numbers, **meta}}
+def pages_of(size: int, **special: Callable[[Request], bytes | Reply]) -> Callable[[Request], bytes | Reply]:
+    """Return a service with so many websites; ``page3`` responds in place of page 3."""
+
+    def respond(request: Request) -> bytes | Reply:
+        answer = special.get(f"page{request.query.get('page', 1)}")
+        return answer(request) if answer else http(200, list_body(request.query, rows(*range(1, size + 1))))
+
+    return respond
 
 
 LINKS: dict[str, Any] = {
-    "another list": "/api/v1/websites/7/pages?page=2",
-    "another path": "/other/websites?page=2",
-    "another version": "https://127.0.0.1/api/v2/websites?page=2",
-    "another port than there is": "http://127.0.0.1:x/api/v1/websites",
-    "no query": "/api/v1/websites",
-    "two parameters": "/api/v1/websites?page=2&token=x",
+    "another list": f"{PATH}/7/pages?part=2",
+    "another path": "/other/websites?part=2",
+    "another version": "https://127.0.0.1/api/v2/websites?part=2",
+    "another port than there is": f"http://127.0.0.1:x{PATH}",
+    "no query": PATH,
+    "two parameters": f"{PATH}?page=2&token=x",
     "no link": "nonsense",
     "a number": 2,
-    "an object": {"href": "/api/v1/websites?page=2"},
+    "an object": {"href": f"{PATH}?page=2"},
     "null": None,
 }
 
@@ -184,95 +246,82 @@ LINKS: dict[str, Any] = {
 @pytest.mark.parametrize("link", LINKS)
 def test_a_link_that_says_nothing_changes_nothing_and_is_never_followed(link: str) -> None:
     def respond(request: Request) -> bytes:
-        body = page_of(request.query, 250)
-        if int(request.query.get("page", "1")) < 3:
-            body["links"] = {"next": LINKS[link]}
-        return http(200, body)
+        links = {"next": LINKS[link]} if request.query.get("page") != "3" else {}
+        return http(200, {**list_body(request.query, rows(*range(1, 251))), "links": links})
 
-    with RawServer(respond) as server, client_of(server.url) as client:
+    with served(respond) as (client, server):
         assert len(client.list_websites()) == 250
-        assert {request.target.partition("?")[0] for request in server.requests} == {"/api/v1/websites"}
+        assert {request.path for request in server.requests} == {PATH}
 
 
 def test_a_link_on_the_page_that_should_be_the_last_is_a_contradiction() -> None:
     def respond(request: Request) -> bytes:
-        following = int(request.query.get("page", "1")) + 1
-        return http(200, {**page_of(request.query, 250), "links": {"next": f"/api/v1/websites?page={following}"}})
+        links = {"next": f"{PATH}?page={int(request.query.get('page', '1')) + 1}"}
+        return http(200, {**list_body(request.query, rows(*range(1, 251))), "links": links})
 
-    with (
-        RawServer(respond) as server,
-        client_of(server.url) as client,
-        pytest.raises(IncompleteListError, match="page 3 completes the total of 250, but links") as caught,
-    ):
-        client.list_websites()
-    assert caught.value.check == "next link"
+    error = error_of(respond, AnalyticsClient.list_websites, match="page 3 completes the total of 250, but links")
+    assert error.check == "next link"
 
 
 def test_a_cursor_that_comes_again_ends_the_reading() -> None:
     def respond(request: Request) -> bytes:
-        first = [1, 2] if "cursor" in request.query else [3, 4]
-        if request.query["sort"] == "asc":
-            first = [1, 2]
-        return http(200, {"data": [{"id": n} for n in first], "next_cursor": "again"})
+        is_first = request.query["sort"] == "desc" and "cursor" not in request.query
+        return http(200, {"data": rows(3, 4) if is_first else rows(1, 2), "next_cursor": "again"})
 
-    with RawServer(respond) as server, client_of(server.url) as client:
+    with served(respond) as (client, server):
         with pytest.raises(IncompleteListError, match="2 websites were found in one direction only"):
             list(client.iter_websites())
         assert len(server.requests) == 5
 
 
 def test_a_long_list_tells_its_progress(
-    client_with: ClientWith,
-    analytics_sandbox: SandboxServer,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    client: AnalyticsClient, analytics_sandbox: Zoo, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.listing.PROGRESS_SECONDS", 0)
     caplog.set_level("INFO")
     analytics_sandbox.seed(1250)
-    client_with().list_websites()
+    client.list_websites()
     assert "Reading: 1,200 of 1,250 websites" in caplog.messages
+
+
+@pytest.mark.parametrize("totals", [[60], [60, 61]], ids=["the same each time", "another one each time"])
+def test_a_list_that_does_not_fit_is_called_changed_only_if_it_changed(totals: list[int]) -> None:
+    readings = 0
+
+    def respond(request: Request) -> bytes:
+        nonlocal readings
+        readings += "page" not in request.query
+        return http(200, {"data": rows(*range(30, 0, -1)), "meta": {"total": totals[readings % len(totals)]}})
+
+    error = error_of(respond, AnalyticsClient.list_websites, IncompleteListError)
+    assert ("The list changed during each reading." in str(error)) == (len(totals) > 1)
 
 
 # Several requests at the same time
 
 
-class Held:
-    """Serves a list, and lets no page that can be read ahead go before so many requests wait at the same time.
-
-    :param last: number of the last page that is held; a multiple of ``parties`` and one more.
-    """
-
-    def __init__(self, size: int, parties: int, last: int) -> None:
-        self.size = size
-        self.last = last
-        self.most = self.now = 0
-        self._lock = threading.Lock()
-        self._barrier = threading.Barrier(parties)
-
-    def __call__(self, request: Request) -> bytes:
-        query = request.query
-        with self._lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        if 2 <= int(query.get("page", "1")) <= self.last:
-            self._barrier.wait(30)
-        with self._lock:
-            self.now -= 1
-        return http(200, page_of(query, self.size))
-
-
 @pytest.mark.parametrize("parallel", [1, 2, 4, 16])
 def test_so_many_pages_are_requested_at_the_same_time_and_given_out_in_order(parallel: int) -> None:
+    """No page that can be read ahead goes before so many requests wait at the same time."""
     last = 4 * parallel + 1
     size = last * 100 - 50
-    service = Held(size, parallel, last)
-    with RawServer(service) as server, client_of(server.url, parallel_requests=parallel) as client:
+    together, lock = threading.Barrier(parallel), threading.Lock()
+    under_way: list[int] = [0]
+
+    def respond(request: Request) -> bytes:
+        with lock:
+            under_way.append(under_way[-1] + 1)
+        if 2 <= int(request.query.get("page", "1")) <= last:
+            together.wait(30)
+        with lock:
+            under_way.append(under_way[-1] - 1)
+        return http(200, list_body(request.query, rows(*range(1, size + 1))))
+
+    with served(respond, parallel_requests=parallel) as (client, server):
         for _ in range(2):
             assert [website["id"] for website in client.iter_websites()] == list(range(size, 0, -1))
         # Each is kept for the next list, when all of them are idle.
-        assert server.connections == parallel
-    assert service.most == parallel
+        assert server.connections == max(under_way) == parallel
 
 
 def test_a_thread_that_has_its_page_begins_the_next_one_before_the_consumer_takes_it() -> None:
@@ -282,9 +331,9 @@ def test_a_thread_that_has_its_page_begins_the_next_one_before_the_consumer_take
         # Page 2 is held until pages 3 and 4 were asked for, both by the other one of two threads.
         if request.query.get("page") in ("2", "4"):
             others.wait(30)
-        return http(200, page_of(request.query, 450))
+        return http(200, list_body(request.query, rows(*range(1, 451))))
 
-    with RawServer(respond) as server, client_of(server.url, parallel_requests=2) as client:
+    with served(respond, parallel_requests=2) as (client, server):
         assert len(client.list_websites()) == 450
         # Held until it times out, page 2 would be asked for again.
         assert [request.query.get("page") for request in server.requests].count("2") == 1
@@ -302,10 +351,9 @@ def test_pages_that_come_at_once_are_read_by_the_thread_that_asks_until_one_take
         number = int(query.get("page", "1"))
         read_by.setdefault(number, threading.current_thread().name)
         now += 4 * AT_ONCE if number == 4 else 0
-        found = page_of(query, 950)
-        return Page(found["data"], total=950, current_page=number)
+        return Page(list_body(query, rows(*range(950)))["data"], total=950, current_page=number)
 
-    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    monkeypatch.setattr(real_time, "perf_counter", lambda: now)
     assert len(list(Listing(fetch, {}, parallel=4))) == 950
     here = threading.current_thread().name
     assert [number for number, name in sorted(read_by.items()) if name == here] == [1, 2, 3, 4]
@@ -325,8 +373,7 @@ def test_ids_of_any_kind_are_told_apart(ids: list[int | str], data: st.DataObjec
     def fetch(query: Query) -> Page:
         at, size = int(query.get("page", "1")) - 1, int(query["per_page"])
         found = shown if query["sort"] == "desc" else shown[::-1]
-        rows = [{"id": one} for one in found[at * size : (at + 1) * size]]
-        return Page(rows, total=len(shown), current_page=at + 1)
+        return Page([{"id": one} for one in found[at * size : (at + 1) * size]], len(shown), at + 1)
 
     shown = ids
     assert [row["id"] for row in Listing(fetch, {"per_page": "10"})] == ids
@@ -335,74 +382,44 @@ def test_ids_of_any_kind_are_told_apart(ids: list[int | str], data: st.DataObjec
         list(Listing(fetch, {"per_page": "10"}))
 
 
-def test_no_request_is_begun_and_no_thread_left_once_the_consumer_stops_or_a_page_fails() -> None:
-    def whole(request: Request) -> bytes:
-        return http(200, page_of(request.query, 5000))
-
-    with RawServer(whole) as server, client_of(server.url, parallel_requests=4) as client:
-        assert len(list(islice(client.iter_websites(), 150))) == 150
-        _join_readers()
-        # Two pages were taken, and as many are ahead as two for each of four threads.
-        assert len(server.requests) <= 10
-
-    def failing(request: Request) -> bytes:
-        query = request.query
-        return http(403) if query.get("page") == "3" else http(200, page_of(query, 5000))
-
-    with RawServer(failing) as server, client_of(server.url, parallel_requests=4) as client:
-        with pytest.raises(AnalyticsApiError):
-            client.list_websites()
-        _join_readers()
-        assert len(server.requests) <= 10
-
-
-def test_a_list_that_is_dropped_ends_at_once() -> None:
-    def respond(request: Request) -> bytes:
-        return http(200, page_of(request.query, 5000))
-
-    with RawServer(respond) as server, client_of(server.url, parallel_requests=4) as client:
+@pytest.mark.parametrize("end", ["the consumer stops", "the list is dropped", "a page fails"])
+def test_no_request_is_begun_and_no_thread_left(end: str) -> None:
+    special = {"page3": lambda _: http(403)} if end == "a page fails" else {}
+    with served(pages_of(5000, **special), parallel_requests=4) as (client, server):
         gc.disable()
         try:
-            for website in client.iter_websites():
-                if website["id"] < 4850:
-                    break
+            if end == "a page fails":
+                with pytest.raises(AnalyticsApiError):
+                    client.list_websites()
+            elif end == "the consumer stops":
+                assert len(list(islice(client.iter_websites(), 150))) == 150
+            else:
+                for website in client.iter_websites():
+                    if website["id"] < 4850:
+                        break
             _join_readers()
         finally:
             gc.enable()
+        # Two pages were taken, and as many are ahead as two for each of four threads.
         assert len(server.requests) <= 10
-
-
-def test_an_id_that_repeats_the_key_is_in_no_error_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG")
-
-    def respond(request: Request) -> bytes:
-        return http(200, {"data": [{"id": KEY}, {"id": KEY}], "meta": {"total": 2}})
-
-    with RawServer(respond) as server, client_of(server.url) as client:
-        with pytest.raises(UnexpectedResponseError, match="shows the API key in an id or in a domain") as caught:
-            client.list_websites()
-        assert KEY not in repr(caught.value) + str(caught.value) + caplog.text
 
 
 def test_a_page_that_was_told_to_wait_is_given_up_once_another_one_fails() -> None:
     asked, is_told = 50, threading.Event()
 
-    def respond(request: Request) -> bytes:
-        page = request.query.get("page")
-        if page == "3":
-            is_told.set()
-            return http(429, headers=[("Retry-After", str(asked))])
-        if page == "2":
-            assert is_told.wait(30)
-            return http(403)
-        return http(200, page_of(request.query, 5000))
+    def refuse(request: Request) -> bytes:
+        is_told.set()
+        return http(429, headers=[("Retry-After", str(asked))])
 
-    with RawServer(respond) as server:
-        settings = Settings(base_url=server.url, api_key=KEY)
-        began = time.monotonic()
-        with AnalyticsClient(settings, Transport(settings)) as client, pytest.raises(AnalyticsApiError):
+    def fail(request: Request) -> bytes:
+        assert is_told.wait(30)
+        return http(403)
+
+    with served(pages_of(5000, page2=fail, page3=refuse)) as (_, server), waiting_client_of(server.url) as client:
+        began = real_time.monotonic()
+        with pytest.raises(AnalyticsApiError):
             client.list_websites()
-        assert time.monotonic() - began < asked / 2
+        assert real_time.monotonic() - began < asked / 2
         _join_readers()
         assert [request.query.get("page") for request in server.requests].count("3") == 1
 
@@ -416,7 +433,7 @@ def test_a_task_that_is_stopped_waits_for_nothing_and_nothing_is_retried(monkeyp
 
     def respond(request: Request) -> bytes | Reply:
         if "page" not in request.query:
-            return http(200, page_of(request.query, 5000))
+            return http(200, list_body(request.query, rows(*range(5000))))
         waiting.set()
         return Reply(then="hang")
 
@@ -426,7 +443,7 @@ def test_a_task_that_is_stopped_waits_for_nothing_and_nothing_is_retried(monkeyp
 
     monkeypatch.setattr("concurrent.futures.Future.result", stop)
     time = Time()
-    with RawServer(respond) as server, client_of(server.url, time, timeout=0.3, parallel_requests=4) as client:
+    with served(respond, time, timeout=0.3, parallel_requests=4) as (client, server):
         with pytest.raises(StoppedError):
             client.list_websites()
         _join_readers()
@@ -441,39 +458,3 @@ def _join_readers() -> None:
         if thread.name.startswith("analytics-list"):
             thread.join(30)
             assert not thread.is_alive()
-
-
-def test_retry_after_of_a_page_holds_for_all_of_them() -> None:
-    time = Time()
-    refused = threading.Event()
-
-    def respond(request: Request) -> bytes:
-        query = request.query
-        if query.get("page") == "3" and not refused.is_set():
-            refused.set()
-            return http(429, headers=[("Retry-After", "20")])
-        return http(200, page_of(query, 950))
-
-    with RawServer(respond) as server, client_of(server.url, time, parallel_requests=2) as client:
-        assert len(client.list_websites()) == 950
-    assert max(time.slept) == 20.0
-    assert time.now >= 1020.0
-
-
-@pytest.mark.parametrize("totals", [[60], [60, 61]], ids=["the same each time", "another one each time"])
-def test_a_list_that_does_not_fit_is_called_changed_only_if_it_changed(totals: list[int]) -> None:
-    readings = 0
-
-    def respond(request: Request) -> bytes:
-        nonlocal readings
-        readings += "page" not in request.query
-        rows = [{"id": number, "domain": f"{number}.example"} for number in range(30, 0, -1)]
-        return http(200, {"data": rows, "meta": {"total": totals[readings % len(totals)]}})
-
-    with (
-        RawServer(respond) as server,
-        client_of(server.url) as client,
-        pytest.raises(IncompleteListError) as caught,
-    ):
-        client.list_websites()
-    assert ("The list changed during each reading." in str(caught.value)) == (len(totals) > 1)

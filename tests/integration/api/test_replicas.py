@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 import pytest
-from raw_server import RawServer, Request, http
-from wire_client import client_of
+from raw_server import Request, answer_read, http
+from wire_client import served
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import AnalyticsApiError, NotAppliedError, NotFoundError
 
 DOMAIN = "shop.example.com"
+
+
+def website(**values: int) -> dict[str, Any]:
+    return {"id": 1, "domain": DOMAIN, "privacy": 0, "email": 0, "exclude_ips": None, **values}
 
 
 class Replicated:
@@ -28,38 +32,26 @@ class Replicated:
         self.stale = list(stale)
         self.writes: list[str] = []
         self.before_write: Callable[[], None] = lambda: None
-
-    def add(self, **values: Any) -> None:
-        self.stored.append({"id": len(self.stored) + 1, "privacy": 0, "email": 0, "exclude_ips": None, **values})
+        #: Method to the answer to it, in place of a write.
+        self.answers: dict[str, bytes] = {}
 
     def __call__(self, request: Request) -> bytes:
-        path, _, _ = request.target.partition("?")
         if request.method == "GET":
-            rows = self.earlier if self.stale and self.stale.pop(0) else self.stored
-            if path.endswith("/account"):
-                return http(200, {"data": {"id": 1}})
-            if path.endswith("/websites"):
-                newest = sorted(rows, key=lambda row: row["id"], reverse=request.query.get("sort", "desc") == "desc")
-                return http(200, {"data": newest, "meta": {"total": len(rows)}})
-            found = [row for row in rows if path.endswith(f"/{row['id']}")]
-            return http(200, {"data": found[0]}) if found else http(404, {})
+            return answer_read(request, self.earlier if self.stale and self.stale.pop(0) else self.stored)
+        if request.method in self.answers:
+            return self.answers[request.method]
         self.before_write()
         self.writes.append(request.method)
-        form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
+        form = dict(parse_qsl(request.body.decode()))
         if request.method == "POST":
             if any(row["domain"] == form["domain"] for row in self.stored):
-                taken = {"message": "Taken.", "errors": {"domain": ["The domain has already been taken."]}}
-                return http(422, taken)
-            self.add(domain=form["domain"])
+                return http(422, {"message": "Taken.", "errors": {"domain": ["The domain has already been taken."]}})
+            self.stored.append(website())
             return http(201, {"data": self.stored[-1]})
-        found = [row for row in self.stored if path.endswith(f"/{row['id']}")]
-        if not found:
+        if request.method == "DELETE" or not self.stored:
             return http(404, {})
-        if request.method == "DELETE":
-            self.stored.remove(found[0])
-            return http(204)
-        found[0].update({name: int(value) for name, value in form.items() if name in ("privacy", "email")})
-        return http(200, {"data": found[0]})
+        self.stored[0].update({name: int(form[name]) for name in form.keys() & {"privacy", "email"}})
+        return http(200, {"data": self.stored[0]})
 
 
 @pytest.fixture(autouse=True)
@@ -68,57 +60,46 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def serve(service: Replicated, use: Callable[[AnalyticsClient], Any]) -> Any:
-    with RawServer(service) as server, client_of(server.url) as client:
+    with served(service) as (client, _):
         return use(client)
 
 
 def test_a_website_that_another_task_has_just_created_is_found_behind_a_replica() -> None:
     # Two reads prove that the list is empty. Then the other task creates the website, and two reads are late.
     service = Replicated(stale=(False, False, True, True))
-    service.before_write = lambda: service.add(domain=DOMAIN)
+    service.before_write = lambda: service.stored.append(website())
     written = serve(service, lambda client: client.ensure_website(DOMAIN, privacy="public"))
     assert (written.created, written.record["domain"], len(service.stored)) == (False, DOMAIN, 1)
 
 
 def test_another_refused_value_is_not_waited_for() -> None:
     service = Replicated()
-
-    def respond(request: Request) -> bytes:
-        refused = {"message": "Bad.", "errors": {"exclude_ips": ["Bad."]}}
-        return http(422, refused) if request.method == "POST" else service(request)
-
-    with RawServer(respond) as server, client_of(server.url) as client:
+    service.answers["POST"] = http(422, {"message": "Bad.", "errors": {"exclude_ips": ["Bad."]}})
+    with served(service) as (client, server):
         with pytest.raises(AnalyticsApiError):
             client.ensure_website(DOMAIN, exclude_ips=["192.0.2.1"])
         assert server.requests[-1].method == "POST"
 
 
-def test_a_delete_that_another_client_did_a_moment_before_is_not_found() -> None:
-    service = Replicated({"id": 1, "domain": DOMAIN}, stale=(True, True))
+def test_a_delete_of_what_is_not_found_is_believed_once_it_is_gone() -> None:
+    """A moment before, another client deleted it; or the service only says so."""
+    service = Replicated(website(), stale=(True, True))
     service.stored.clear()
     with pytest.raises(NotFoundError):
         serve(service, lambda client: client.delete_website(1))
-
-
-def test_a_delete_that_is_not_found_and_does_not_happen_is_said() -> None:
-    service = Replicated({"id": 1, "domain": DOMAIN})
-
-    def respond(request: Request) -> bytes:
-        return http(404, {}) if request.method == "DELETE" else service(request)
-
-    with RawServer(respond) as server, client_of(server.url) as client, pytest.raises(NotAppliedError, match="still"):
-        client.delete_website(1)
+    with pytest.raises(NotAppliedError, match="still"):
+        serve(Replicated(website()), lambda client: client.delete_website(1))
 
 
 def test_a_value_that_only_a_stale_read_shows_is_sent() -> None:
-    service = Replicated({"id": 1, "domain": DOMAIN, "privacy": 1, "email": 0}, stale=(True,))
+    service = Replicated(website(privacy=1), stale=(True,))
     service.stored[0]["privacy"] = 0
     serve(service, lambda client: client.update_website(1, privacy="private"))
     assert (service.stored[0]["privacy"], service.writes) == (1, ["PATCH"])
 
 
 def test_a_value_that_another_task_overwrites_is_sent_once_more() -> None:
-    service = Replicated({"id": 1, "domain": DOMAIN, "privacy": 0, "email": 0})
+    service = Replicated(website())
 
     def overwritten(request: Request) -> bytes:
         answer = service(request)
@@ -126,13 +107,13 @@ def test_a_value_that_another_task_overwrites_is_sent_once_more() -> None:
             service.stored[0]["privacy"] = 0
         return answer
 
-    with RawServer(overwritten) as server, client_of(server.url) as client:
+    with served(overwritten) as (client, _):
         client.update_website(1, privacy="private")
     assert (service.stored[0]["privacy"], service.writes) == (1, ["PATCH", "PATCH"])
 
 
 def test_a_new_website_that_a_replica_does_not_have_yet_is_updated() -> None:
     service = Replicated(stale=(True, True))
-    service.add(domain=DOMAIN)
+    service.stored.append(website())
     serve(service, lambda client: client.update_website(1, privacy="private"))
     assert service.stored[0]["privacy"] == 1

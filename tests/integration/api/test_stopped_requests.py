@@ -1,4 +1,4 @@
-"""A client that is stopped: requests under way end soon, waits end at once, and every error says what is known."""
+"""No request waits without a limit: it ends at a stop, at its deadline, or with its socket, and says what is known."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from certificates import Authority
-from operations import OPERATIONS, READS, WRITES
-from raw_server import RawServer, Reply, Request, http
-from wire_client import KEY, WEBSITE, do
+from operations import OPERATIONS, READS, WRITES, update
+from raw_server import RawServer, Replies, Reply, Request, Respond, http
+from wire_client import KEY, WEBSITE, do, waiting_client_of
 
-from airflow_provider_analytics.api import listing, stopping
+from airflow_provider_analytics.api import listing, stopping, transport
 from airflow_provider_analytics.api.client import AnalyticsClient
-from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.stopping import Stopping
-from airflow_provider_analytics.api.transport import Transport, may_have_been_applied
+from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -35,38 +35,18 @@ from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOpera
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, ListWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-#: Seconds that a request may take, and that a service asks to wait.
+#: Seconds that a request may take, and that a service asks to wait: far more than any of these tests needs.
 LONG = 60
 RECORD = http(200, {"data": WEBSITE})
 CUT = http(200, b'{"data"', length=100_000)
+HEAD = b"HTTP/1.1 200 OK\r\nX-Slow: "
 
 STALLS: dict[str, Reply] = {
     "no response": Reply(then="hang"),
-    "headers that stop": Reply(b"HTTP/1.1 200 OK\r\nX-Slow: ", then="hang"),
+    "headers that stop": Reply(HEAD, then="hang"),
     "a body that stops": Reply(CUT, then="hang"),
     "a body that drips": Reply(CUT, then="drip"),
 }
-
-
-class Stoppable:
-    """Serves replies, and stops the client while it serves the request with this number."""
-
-    def __init__(self, *replies: bytes | Reply, at: int = 1) -> None:
-        self.client: AnalyticsClient
-        self._replies = [*replies]
-        self._at = at
-
-    def __call__(self, request: Request) -> bytes | Reply:
-        self._at -= 1
-        if self._at == 0:
-            self.client.stop()
-        return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
-
-
-def client_of(url: str, **settings: Any) -> AnalyticsClient:
-    """Return a client that really waits."""
-    checked = Settings(**{"base_url": url, "api_key": KEY, "timeout": LONG, **settings})
-    return AnalyticsClient(checked, Transport(checked))
 
 
 @contextmanager
@@ -77,35 +57,48 @@ def soon() -> Iterator[None]:
     assert time.monotonic() - began < LONG / 4
 
 
+@contextmanager
+def waiting(respond: Respond | Replies, **settings: Any) -> Iterator[tuple[AnalyticsClient, RawServer]]:
+    """Run a server; return a client that really waits, and the server. The block takes no long time."""
+    settings = {"timeout": LONG, **settings}
+    with RawServer(respond) as server, soon(), waiting_client_of(server.url, **settings) as client:
+        yield client, server
+
+
+def stopping_at(number: int, *replies: bytes | Reply) -> tuple[list[Callable[[], None]], Respond]:
+    """Return what responds one after the other, and calls the functions of a list at the request with this number."""
+    acts: list[Callable[[], None]] = []
+    left = [*replies]
+    numbers = iter(range(1, number))
+
+    def respond(request: Request) -> bytes | Reply:
+        if next(numbers, None) is None:
+            for act in acts:
+                act()
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return acts, respond
+
+
+@contextmanager
+def stopped(*replies: bytes | Reply, **settings: Any) -> Iterator[tuple[AnalyticsClient, RawServer]]:
+    """As :func:`waiting`; the client is stopped while the first request is served."""
+    acts, respond = stopping_at(1, *replies)
+    with waiting(respond, **settings) as (client, server):
+        acts.append(client.stop)
+        yield client, server
+
+
 # Reads
-
-
-@pytest.fixture(params=[False, True], ids=["http", "https"])
-def tls(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """Arguments of a server and of its client."""
-    if not request.param:
-        return {"server": {}, "client": {}}
-    authority = Authority(tmp_path)
-    return {"server": {"tls": authority.server_context("127.0.0.1")}, "client": {"verify": str(authority.path)}}
 
 
 @pytest.mark.parametrize("operation", READS)
 @pytest.mark.parametrize("stall", STALLS)
-def test_a_read_is_given_up(operation: str, stall: str, tls: dict[str, Any]) -> None:
-    service = Stoppable(STALLS[stall])
-    with RawServer(service, **tls["server"]) as server, client_of(server.url, **tls["client"]) as client, soon():
-        service.client = client
+def test_a_read_is_given_up(operation: str, stall: str) -> None:
+    with stopped(STALLS[stall]) as (client, server):
         with pytest.raises(StoppedError, match="the task was killed, before the service responded: GET /api/v1/"):
             do(client, operation)
         assert len(server.requests) == 1
-
-
-def test_a_connection_on_which_a_read_was_given_up_is_closed() -> None:
-    service = Stoppable(STALLS["a body that stops"])
-    with RawServer(service) as server, client_of(server.url) as client:
-        service.client = client
-        with pytest.raises(StoppedError):
-            client.get_website(7)
         assert server.closed.wait(30)
 
 
@@ -114,13 +107,13 @@ def test_pages_that_are_read_at_the_same_time_are_all_given_up() -> None:
 
     def respond(request: Request) -> bytes | Reply:
         if "page" not in request.query:
-            rows = [{"id": n} for n in range(1000, 900, -1)]
-            return http(200, {"data": rows, "meta": {"total": 1000, "current_page": 1}})
+            found = [{"id": n} for n in range(1000, 900, -1)]
+            return http(200, {"data": found, "meta": {"total": 1000, "current_page": 1}})
         if asked.wait(30) == 0:
             client.stop()
         return Reply(then="hang")
 
-    with RawServer(respond) as server, client_of(server.url, parallel_requests=4) as client, soon():
+    with waiting(respond, parallel_requests=4) as (client, _):
         with pytest.raises(StoppedError):
             client.list_websites()
         for thread in threading.enumerate():
@@ -132,37 +125,28 @@ def test_pages_that_are_read_at_the_same_time_are_all_given_up() -> None:
 # Writes
 
 
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Is set once the client has looked several times whether to give a request up, after it was stopped."""
-    left = iter(range(5))
-    looked = threading.Event()
-    gives_up = Stopping.gives_up
-
-    def counted(self: Stopping, method: str, *, sent: bool) -> bool:
-        if self.is_set and next(left, None) is None:
-            looked.set()
-        return gives_up(self, method, sent=sent)
-
-    monkeypatch.setattr(Stopping, "gives_up", counted)
-    return looked
-
-
-@pytest.mark.parametrize("operation", WRITES)
-def test_a_write_gets_time_to_end_so_that_its_outcome_is_known(
-    operation: str, looks: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_gets_time_to_end_so_that_its_outcome_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "GRACE_SECONDS", LONG)
     monkeypatch.setattr(stopping, "LOOK_SECONDS", 0.001)
+    gives_up = Stopping.gives_up
+    looks = threading.Semaphore(0)
+
+    def counted(self: Stopping, method: str, *, sent: bool) -> bool:
+        if self.is_set:
+            looks.release()
+        return gives_up(self, method, sent=sent)
 
     def respond(request: Request) -> bytes:
         client.stop()
-        assert looks.wait(30)
+        # The client looks several times whether to give the request up.
+        assert all(looks.acquire(timeout=30) for _ in range(5))
         return RECORD
 
-    with RawServer(respond) as server, client_of(server.url) as client, soon():
-        assert do(client, operation) == (None if operation == "delete" else WEBSITE)
-        assert len(server.requests) == 1
+    monkeypatch.setattr(Stopping, "gives_up", counted)
+    for operation in WRITES:
+        with waiting(respond) as (client, server):
+            assert do(client, operation) == (None if operation == "delete" else WEBSITE)
+            assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("operation", WRITES)
@@ -171,24 +155,30 @@ def test_a_write_that_does_not_end_may_have_been_applied(
     operation: str, stall: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
-    service = Stoppable(STALLS[stall])
-    with RawServer(service) as server, client_of(server.url) as client, soon():
-        service.client = client
-        with pytest.raises(AnalyticsError, match="The request may have been applied") as caught:
+    with stopped(STALLS[stall]) as (client, server):
+        # Who applies a plan counts an error of the connection among those whose outcome is unknown.
+        with pytest.raises(AnalyticsConnectionError, match="The request may have been applied") as caught:
             do(client, operation)
         assert may_have_been_applied(caught.value)
+        assert caught.value.sent
         assert caught.value.before_retry == ""
         assert len(server.requests) == 1
 
 
-def test_a_create_that_does_not_end_is_ambiguous(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_create_and_an_update_that_do_not_end_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
-    service = Stoppable(STALLS["no response"])
-    with RawServer(service) as server, client_of(server.url) as client, soon():
-        service.client = client
+    with stopped(STALLS["no response"]) as (client, server):
         with pytest.raises(AmbiguousWriteError, match="The request may have been applied"):
             client.create_website("new.example")
         assert server.sent == ["POST /api/v1/websites"]
+    lost: list[bool] = []
+    acts, respond = stopping_at(2, RECORD, STALLS["no response"])
+    with waiting(respond) as (client, server):
+        acts.append(client.stop)
+        with pytest.raises(AnalyticsConnectionError):
+            client.change_website(7, lambda record: {"email": True}, lambda: lost.append(True))
+        assert server.sent == ["GET /api/v1/websites/7", "PATCH /api/v1/websites/7"]
+    assert lost == [True]
 
 
 def test_the_time_of_a_write_begins_with_the_first_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,56 +195,170 @@ def test_the_time_of_a_write_begins_with_the_first_stop(monkeypatch: pytest.Monk
 
 
 def test_an_update_that_was_to_follow_a_show_is_not_sent() -> None:
-    service = Stoppable(RECORD)
-    with RawServer(service) as server, client_of(server.url) as client:
-        service.client = client
+    with stopped(RECORD) as (client, server):
         with pytest.raises(StoppedError):
             client.change_website(7, lambda record: {"email": True})
         assert server.sent == ["GET /api/v1/websites/7"]
+        # Nor is anything else.
+        assert client.stopped
+        with pytest.raises(StoppedError):
+            client.get_account()
+        assert client.stats.requests == 1
 
 
-# Connections
+# Phases of a request
+
+
+class Hanging:
+    """A service that hangs in a phase of a request.
+
+    :param phase: name of the phase.
+    :param folder: folder for certificates.
+    """
+
+    def __init__(self, phase: str, folder: Path) -> None:
+        self.phase = phase
+        self.folder = folder
+        #: Called when the phase is reached.
+        self.reached: Callable[[], None] = lambda: None
+        self.release = threading.Event()
+        self.settings: dict[str, Any] = {}
+        self._stack = ExitStack()
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        make = {"connect": self._full_queue, "handshake": self._silent, "tunnel": self._silent, "send": self._silent}
+        make.get(self.phase, self._serve)()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release.set()
+        self._stack.close()
+
+    def client(self, timeout: float) -> AnalyticsClient:
+        """Return a client that sends each request once."""
+        settings = {"timeout": timeout, "max_retries": 0, **self.settings}
+        return waiting_client_of(settings.pop("base_url"), **settings)
+
+    def call(self, client: AnalyticsClient) -> Any:
+        """Send a request that reaches the phase; the body of an update is far larger than the buffers of sockets."""
+        if self.phase == "send":
+            return update(client, 7, exclude_params="x" * 40_000_000)
+        if self.phase == "reused connection":
+            client.get_website(7)
+        return client.get_website(7)
+
+    def _serve(self) -> None:
+        replies = {
+            "head": Reply(then="hang"),
+            "reused connection": Reply(then="hang"),
+            "dripping head": Reply(HEAD, then="drip"),
+            "body": Reply(CUT, then="hang"),
+            "dripping body": Reply(CUT, then="drip"),
+            "body without a length": Reply(b'HTTP/1.0 200 OK\r\n\r\n{"data"', then="hang"),
+            "TLS body": Reply(CUT, then="hang"),
+        }
+
+        def respond(request: Request) -> bytes | Reply:
+            self._count += 1
+            if self.phase == "reused connection" and self._count == 1:
+                return RECORD
+            self.reached()
+            return replies[self.phase]
+
+        context = None
+        if self.phase == "TLS body":
+            authority = Authority(self.folder)
+            context = authority.server_context("127.0.0.1")
+            self.settings["verify"] = str(authority.path)
+        self.settings["base_url"] = self._stack.enter_context(RawServer(respond, tls=context)).url
+
+    def _full_queue(self) -> None:
+        """Connect once more than the queue of a listener holds: the next connect gets no answer."""
+        listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):
+            queued = self._stack.enter_context(socket.socket())
+            queued.settimeout(0.1)
+            with suppress(TimeoutError):
+                queued.connect(listener.getsockname())
+        self.settings["base_url"] = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def _silent(self) -> None:
+        """Accept connections, and read one byte, or nothing at all."""
+        listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def serve() -> None:
+            with suppress(OSError), listener.accept()[0] as accepted:
+                accepted.recv(1)
+                self.reached()
+                self.release.wait(LONG)
+
+        threading.Thread(target=serve, daemon=True).start()
+        settings: dict[str, dict[str, Any]] = {
+            "handshake": {"base_url": f"https://{address}"},
+            "tunnel": {"base_url": "https://stats.example.test", "proxies": {"https": f"http://{address}"}},
+            "send": {"base_url": f"http://{address}"},
+        }
+        self.settings = settings[self.phase]
+
+
+UNSENT = ("connect", "handshake", "tunnel")
+DRIPPING = ("dripping head", "dripping body")
+READING = ("head", "reused connection", "body", "body without a length", "TLS body")
+PHASES = (*UNSENT, "send", *READING, *DRIPPING)
 
 
 @pytest.fixture
-def held() -> Iterator[threading.Event]:
-    """Is set at the end of the test: until then something hangs."""
-    event = threading.Event()
-    yield event
-    event.set()
+def hanging(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hanging]:
+    with Hanging(request.param, tmp_path) as service:
+        yield service
 
 
-Connect = Callable[[Callable[[], None]], AnalyticsClient]
+def in_phases(*phases: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("hanging", phases, indirect=True)
 
 
-@pytest.fixture(params=["handshake", "proxy"])
-def connect(request: pytest.FixtureRequest, held: threading.Event) -> Iterator[Connect]:
-    """Make a client whose connection hangs, at a step that calls a function."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def hang(reached: Callable[[], None]) -> None:
-            with listener.accept()[0] as accepted:
-                accepted.recv(1)
-                reached()
-                held.wait(LONG)
-
-        def make(reached: Callable[[], None]) -> AnalyticsClient:
-            address = f"127.0.0.1:{listener.getsockname()[1]}"
-            threading.Thread(target=hang, args=(reached,), daemon=True).start()
-            if request.param == "proxy":
-                return client_of("https://stats.example.test", proxies={"https": f"http://{address}"})
-            return client_of(f"https://{address}")
-
-        yield make
+@in_phases(*PHASES)
+def test_it_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every byte arrives within the timeout, the socket's timeout starts again with each of them."""
+    monkeypatch.setattr(transport, "MAX_TIMEOUTS", 1.5)
+    is_reached = threading.Event()
+    hanging.reached = is_reached.set
+    with hanging.client(0.4) as client, soon(), pytest.raises(AnalyticsConnectionError) as caught:
+        hanging.call(client)
+    # On a busy machine, the time may be over before anything is sent.
+    is_unclear = hanging.phase not in UNSENT and is_reached.is_set()
+    assert may_have_been_applied(caught.value) or not is_unclear
+    assert not may_have_been_applied(caught.value) or hanging.phase not in UNSENT
+    if hanging.phase in DRIPPING and is_unclear:
+        assert "did not finish its response within 0.6 s" in str(caught.value)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_request_whose_connection_hangs_is_not_sent(operation: str, connect: Connect) -> None:
-    with connect(lambda: client.stop()) as client, soon():
+@in_phases(*(phase for phase in PHASES if phase not in ("connect", "send")))
+def test_a_read_ends_at_a_stop(hanging: Hanging) -> None:
+    with hanging.client(LONG) as client, soon():
+        hanging.reached = client.stop
+        with pytest.raises(StoppedError, match="this was not sent" if hanging.phase in UNSENT else "before the serv"):
+            hanging.call(client)
+
+
+@pytest.mark.parametrize("operation", WRITES)
+@in_phases("handshake", "tunnel")
+def test_a_write_whose_connection_hangs_is_not_sent(hanging: Hanging, operation: str) -> None:
+    with hanging.client(LONG) as client, soon():
+        hanging.reached = client.stop
         with pytest.raises(StoppedError, match="the task was killed, so this was not sent: ") as caught:
             do(client, operation)
         assert not may_have_been_applied(caught.value)
-        assert client.stats.requests == 1
+
+
+@in_phases("send")
+def test_a_write_that_the_service_does_not_read_ends_at_a_stop(hanging: Hanging) -> None:
+    with hanging.client(LONG) as client, soon():
+        hanging.reached = client.stop
+        with pytest.raises(AnalyticsConnectionError, match="The request may have been applied"):
+            hanging.call(client)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -271,7 +375,7 @@ def test_nothing_is_sent_after_a_look_up_during_which_the_client_was_stopped(
             raise socket.gaierror(-3, "Temporary failure in name resolution")
         return getaddrinfo(host, *arguments, **more)
 
-    with RawServer([RECORD]) as server, client_of(server.url) as client:
+    with waiting(RECORD) as (client, server):
         monkeypatch.setattr(socket, "getaddrinfo", look_up)
         with pytest.raises(AnalyticsError) as caught:
             do(client, operation)
@@ -282,18 +386,100 @@ def test_nothing_is_sent_after_a_look_up_during_which_the_client_was_stopped(
 
 def test_a_stop_that_interrupts_the_main_thread_ends_its_request() -> None:
     """Airflow stops a task by a signal, whose handler runs in the thread that waits for the response."""
-
-    def respond(request: Request) -> Reply:
-        os.kill(os.getpid(), signal.SIGUSR1)
-        return Reply(then="hang")
-
-    with RawServer(respond) as server, client_of(server.url) as client, soon():
+    acts, respond = stopping_at(1, Reply(then="hang"))
+    acts.append(partial(os.kill, os.getpid(), signal.SIGUSR1))
+    with waiting(respond) as (client, _):
         before = signal.signal(signal.SIGUSR1, lambda *_: client.stop())
         try:
             with pytest.raises(StoppedError):
                 client.get_website(7)
         finally:
             signal.signal(signal.SIGUSR1, before)
+
+
+# The watchdog
+
+
+@pytest.fixture
+def dying_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each thread of the client end as soon as it starts."""
+    run = threading.Thread.run
+
+    def dying(thread: threading.Thread) -> None:
+        if not thread.name.startswith("analytics"):
+            run(thread)
+
+    monkeypatch.setattr(threading.Thread, "run", dying)
+
+
+@in_phases(*(phase for phase in PHASES if phase not in DRIPPING))
+@pytest.mark.usefixtures("dying_threads")
+def test_it_ends_without_the_watchdog(hanging: Hanging) -> None:
+    """Each read, and the handshake as a whole, has the timeout of the socket."""
+    with hanging.client(0.5) as client, soon(), pytest.raises(AnalyticsConnectionError):
+        hanging.call(client)
+
+
+@pytest.mark.usefixtures("dying_threads")
+def test_no_request_needs_another_thread() -> None:
+    with waiting(RECORD) as (client, _):
+        assert [client.get_website(7) for _ in range(3)] == [WEBSITE] * 3
+
+
+def join_watchdogs() -> int:
+    """Wait for the watchdogs; return how many there were."""
+    found = [thread for thread in threading.enumerate() if thread.name == "analytics-watchdog"]
+    for thread in found:
+        thread.join(LONG)
+    return len(found)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_watchdog_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    gives_up = Stopping.gives_up
+    monkeypatch.setattr(Stopping, "gives_up", lambda *_, **__: 1 / 0)
+
+    def respond(request: Request) -> bytes | Reply:
+        if request.method == "PATCH":
+            join_watchdogs()
+            return RECORD
+        monkeypatch.setattr(Stopping, "gives_up", gives_up)
+        client.stop()
+        return Reply(then="hang")
+
+    with waiting(respond) as (client, _):
+        assert update(client, 7, email="1") == WEBSITE
+        with pytest.raises(StoppedError):
+            client.get_website(7)
+
+
+def test_a_response_that_looks_complete_is_void_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the watchdog has shut the connection, a body without a length seems to end."""
+    monkeypatch.setattr(transport, "MAX_TIMEOUTS", 1)
+    complete = Reply(b'HTTP/1.0 200 OK\r\n\r\n{"data": {"id": 7}}', then="drip")
+    with waiting(complete, timeout=0.3, max_retries=0) as (client, _), pytest.raises(AnalyticsConnectionError):
+        client.get_website(7)
+
+
+def test_no_thread_and_no_descriptor_is_left() -> None:
+    def respond(request: Request) -> Reply:
+        number = int(request.path.rpartition("/")[2])
+        return (Reply(RECORD), Reply(CUT, then="close"), Reply(HEAD, then="reset"), Reply(http(500)))[number % 4]
+
+    def descriptors() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    number = 100
+    with RawServer(respond) as server:
+        before = descriptors()
+        with waiting_client_of(server.url, max_retries=0) as client:
+            for website_id in range(number):
+                with suppress(AnalyticsError):
+                    update(client, website_id, email="1")
+        join_watchdogs()
+        assert join_watchdogs() == 0
+        # The server may still have to close some of its connections.
+        assert descriptors() < before + number / 4
 
 
 # Waits
@@ -313,56 +499,38 @@ def stopped_while_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED = http(503, headers=[("Retry-After", "50")])
+MOVING = http(200, {"data": [{"id": 7}, {"id": 7}], "meta": {"total": 2}})
 
 
 @pytest.mark.usefixtures("stopped_while_waiting")
 @pytest.mark.parametrize(
-    ("reply", "settings"),
-    [(REFUSED, {}), (RECORD, {"requests_per_minute": 2})],
-    ids=["Retry-After", "requests_per_minute"],
+    ("reply", "settings", "error"),
+    [
+        pytest.param(REFUSED, {}, "so this was not sent: GET", id="Retry-After"),
+        pytest.param(RECORD, {"requests_per_minute": 2}, "so this was not sent: GET", id="requests_per_minute"),
+        pytest.param(MOVING, {}, "so this was not sent: GET", id="a list that is read again"),
+    ],
 )
-def test_a_wait_before_a_read_ends(reply: bytes, settings: dict[str, Any]) -> None:
-    with RawServer([reply]) as server, client_of(server.url, **settings) as client, soon():
-        with pytest.raises(StoppedError, match="the task was killed, so this was not sent: GET"):
-            [client.get_website(7) for _ in range(3)]
+def test_a_wait_before_a_read_ends(
+    reply: bytes, settings: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "WAITS_BETWEEN_READINGS", (LONG, LONG, LONG))
+    with waiting(reply, **settings) as (client, server):
+        with pytest.raises(StoppedError, match=f"the task was killed, {error}"):
+            [client.list_websites() if reply is MOVING else client.get_website(7) for _ in range(3)]
         assert len(server.requests) <= 2
 
 
 @pytest.mark.usefixtures("stopped_while_waiting")
 def test_a_wait_before_a_write_is_repeated_ends_with_the_error_of_its_first_attempt() -> None:
-    with RawServer([REFUSED]) as server, client_of(server.url) as client, soon():
+    with waiting(REFUSED) as (client, server):
         with pytest.raises(AnalyticsApiError) as caught:
             client.update_website(7, email=True)
         assert may_have_been_applied(caught.value)
         assert len(server.requests) == 1
 
 
-@pytest.mark.usefixtures("stopped_while_waiting")
-def test_a_wait_before_a_list_is_read_again_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "WAITS_BETWEEN_READINGS", (LONG, LONG, LONG))
-    moving = http(200, {"data": [{"id": 7}, {"id": 7}], "meta": {"total": 2}})
-    with RawServer([moving]) as server, client_of(server.url) as client, soon():
-        with pytest.raises(StoppedError):
-            client.list_websites()
-        assert len(server.requests) == 1
-
-
 # Operators
-
-
-class Slow:
-    """A service whose responses stall, from the request with this number on; it kills the task with that request."""
-
-    def __init__(self, number: int, stall: str) -> None:
-        self.task: Any
-        self._numbers = iter(range(1, number))
-        self._stall = STALLS[stall]
-
-    def __call__(self, request: Request) -> bytes | Reply:
-        if next(self._numbers, None) is not None:
-            return http(200, {"data": {"id": 1}})
-        self.task.on_kill()
-        return self._stall
 
 
 @pytest.mark.parametrize("stall", STALLS)
@@ -379,27 +547,25 @@ class Slow:
 def test_a_task_that_hangs_in_a_slow_response_ends_and_is_not_green(
     operator: Any, arguments: Any, number: int, stall: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = Slow(number, stall)
-    if "base_path" in arguments:
-        arguments = {"base_path": str(tmp_path)}
-    with RawServer(service) as server, soon():
-        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", connection_to(server.url))
-        service.task = operator(task_id="task", **arguments)
+    task = operator(
+        task_id="task", **{name: str(tmp_path) if value == "..." else value for name, value in arguments.items()}
+    )
+    acts, respond = stopping_at(number, *[http(200, {"data": {"id": 1}})] * (number - 1), STALLS[stall])
+    acts.append(task.on_kill)
+    with RawServer(respond) as server, soon():
+        fields = (
+            f'{{"conn_type": "analytics", "host": "{server.url}", "password": "{KEY}", "extra": {{"timeout": {LONG}}}}}'
+        )
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", fields)
         with pytest.raises(StoppedError, match="Stopped: the task was killed, before the service responded: GET"):
-            service.task.execute({})
+            task.execute({})
         assert len(server.requests) == number
     assert list(tmp_path.iterdir()) == []
-
-
-def connection_to(url: str) -> str:
-    return f'{{"conn_type": "analytics", "host": "{url}", "password": "{KEY}", "extra": {{"timeout": {LONG}}}}}'
 
 
 def test_a_task_that_was_killed_is_not_green_even_if_all_its_requests_ended(analytics_sandbox: SandboxServer) -> None:
     analytics_sandbox.add_website("a.example")
     task = GetWebsiteOperator(task_id="task", website_id=1)
-    with task.connected({}) as hook:
-        assert hook.get_website(1)["domain"] == "a.example"
 
     def kill(error: Exception | None = None) -> None:
         with task.connected({}) as hook:
@@ -415,31 +581,3 @@ def test_a_task_that_was_killed_is_not_green_even_if_all_its_requests_ended(anal
         kill(ZeroDivisionError())
     # A retry in the same process is another try.
     assert task.execute({})["domain"] == "a.example"
-
-
-def test_the_client_says_that_it_was_stopped() -> None:
-    with client_of("http://127.0.0.1:9") as client:
-        client.stop()
-        assert client.stopped
-        with pytest.raises(StoppedError):
-            client.get_account()
-        assert client.stats.requests == 0
-
-
-def test_an_error_for_a_write_that_was_given_up_is_one_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who applies a plan counts it among those whose outcome is unknown."""
-    monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
-    lost: list[bool] = []
-
-    def respond(request: Request) -> bytes | Reply:
-        if request.method == "GET":
-            return RECORD
-        client.stop()
-        return Reply(then="hang")
-
-    with RawServer(respond) as server, client_of(server.url) as client, soon():
-        with pytest.raises(AnalyticsConnectionError) as caught:
-            client.change_website(7, lambda record: {"email": True}, lambda: lost.append(True))
-        assert caught.value.sent
-        assert lost == [True]
-        assert server.sent == ["GET /api/v1/websites/7", "PATCH /api/v1/websites/7"]

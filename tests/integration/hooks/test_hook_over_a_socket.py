@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowException
 from dag_runs import RunDag
+from raw_server import RawServer, Reply, http
 
 from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.exceptions import NotFoundError
@@ -69,45 +65,39 @@ def test_six_operations(hook: AnalyticsHook, analytics_sandbox: SandboxServer) -
         hook.delete_website(website_id)
 
 
-def test_it_works_again_after_it_was_closed(hook: AnalyticsHook) -> None:
-    hook.get_account()
+def test_a_test_reads_the_account_and_a_page_and_the_hook_works_again_after_it_was_closed(
+    hook: AnalyticsHook, analytics_sandbox: SandboxServer
+) -> None:
+    analytics_sandbox.seed(142)
+    assert hook.test_connection() == (
+        True,
+        f"{analytics_sandbox.url} accepts the API key: 142 websites; pages by `page`; exclusion lists are shown.",
+    )
+    assert [request.operation for request in analytics_sandbox.requests] == ["account", "list"]
     hook.close()
     assert hook.get_account()["id"] == 1
 
 
-def test_a_good_connection_tests_well(hook: AnalyticsHook, analytics_sandbox: SandboxServer) -> None:
-    analytics_sandbox.seed(142)
-    worked, message = hook.test_connection()
-    assert worked
-    assert message == (
-        f"{analytics_sandbox.url} accepts the API key: 142 websites; pages by `page`; exclusion lists are shown."
-    )
-    assert [request.operation for request in analytics_sandbox.requests] == ["account", "list"]
-
-
-FIRST_PAGES: dict[str, tuple[int, dict[str, Any], str]] = {
-    "no websites": (0, {}, "0 websites; all on one page"),
-    "one page": (42, {}, "42 websites; all on one page; exclusion lists are shown"),
-    "one website": (1, {}, "1 website; all on one page; exclusion lists are shown"),
-    "a header": (
+#: Number of websites, options, and what a test says of the first page.
+FIRST_PAGES: list[tuple[int, dict[str, Any], str]] = [
+    (0, {}, "0 websites; all on one page"),
+    (1, {}, "1 website; all on one page; exclusion lists are shown"),
+    (42, {}, "42 websites; all on one page; exclusion lists are shown"),
+    (42, {"list_hides": {"exclude_ips"}}, "42 websites; all on one page; rows lack exclude_ips"),
+    (
         142,
         {"links": "header", "page_parameter": "p"},
         "142 websites; pages by `p`, which the extra page_parameter has to name; exclusion lists are shown",
     ),
-    "nothing": (
+    (
         142,
         {"metadata": "none"},
         "100 websites on the first page, no total; pages by `page`, which is assumed; exclusion lists are shown",
     ),
-    "fields": (
-        42,
-        {"list_hides": {"exclude_ips"}},
-        "42 websites; all on one page; rows lack exclude_ips",
-    ),
-}
+]
 
 
-@pytest.mark.parametrize(("count", "options", "said"), FIRST_PAGES.values(), ids=FIRST_PAGES)
+@pytest.mark.parametrize(("count", "options", "said"), FIRST_PAGES)
 def test_a_test_tells_what_the_first_page_says(
     hook: AnalyticsHook, analytics_sandbox: SandboxServer, count: int, options: dict[str, Any], said: str
 ) -> None:
@@ -127,11 +117,13 @@ def test_a_list_that_cannot_be_read_without_an_extra_is_told(
 
 
 def test_a_test_of_a_slow_service_says_so(
-    hook: AnalyticsHook, analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
+    connect: Callable[..., AnalyticsHook], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_analytics.probe.reading.MAX_SECONDS_OF_A_TEST", 0.2)
-    analytics_sandbox.fault("account", delay=30)
-    assert hook.test_connection() == (False, f"The service did not respond within 0 s: {analytics_sandbox.url}")
+    # Each byte arrives in time, so that only the limit of the whole test ends it.
+    with RawServer(Reply(http(200, b"{", length=100_000), then="drip")) as server:
+        message = f"The service did not respond within 0 s: {server.url}"
+        assert connect(host=server.url).test_connection() == (False, message)
 
 
 def failed(hook: AnalyticsHook, sandbox: SandboxServer) -> str:
@@ -143,25 +135,28 @@ def failed(hook: AnalyticsHook, sandbox: SandboxServer) -> str:
     return message
 
 
-def test_a_wrong_key_is_told(connect: Callable[..., AnalyticsHook], analytics_sandbox: SandboxServer) -> None:
-    message = failed(connect(password="wr0ng-key"), analytics_sandbox)
-    for part in (analytics_sandbox.url.removeprefix("http://"), "401", "API key", "this connection"):
-        assert part in message
-    assert "wr0ng-key" not in message
-
-
-def test_a_wrong_sub_path_is_told(connect: Callable[..., AnalyticsHook], analytics_sandbox: SandboxServer) -> None:
-    message = failed(connect(host=f"{analytics_sandbox.url}/app"), analytics_sandbox)
-    for part in (analytics_sandbox.url.removeprefix("http://"), "404", "Base URL"):
-        assert part in message
-
-
-def test_a_dead_port_is_told(connect: Callable[..., AnalyticsHook], analytics_sandbox: SandboxServer) -> None:
+def closed_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as closed_soon:
-        port = closed_soon.getsockname()[1]
-    message = failed(connect(host=f"http://127.0.0.1:{port}"), analytics_sandbox)
-    for part in (f"127.0.0.1:{port}", "cannot be reached", "refused"):
-        assert part in message
+        return f"127.0.0.1:{closed_soon.getsockname()[1]}"
+
+
+def test_a_connection_that_is_wrong_is_told(
+    connect: Callable[..., AnalyticsHook], analytics_sandbox: SandboxServer
+) -> None:
+    url, port = analytics_sandbox.url, closed_port()
+    place = url.removeprefix("http://")
+    cases: list[tuple[dict[str, str], list[str]]] = [
+        ({"password": "wr0ng-key"}, [place, "401", "API key", "this connection"]),
+        ({"host": f"{url}/app"}, [place, "404", "Base URL"]),
+        ({"host": f"http://{port}"}, [port, "cannot be reached", "refused"]),
+    ]
+    for changes, expected in cases:
+        analytics_sandbox.clear_requests()
+        message = failed(connect(**changes), analytics_sandbox)
+        assert [part for part in expected if part not in message] == []
+        assert "wr0ng-key" not in message
+    with pytest.raises(AirflowException, match="nowhere"):
+        AnalyticsHook("nowhere").get_account()
 
 
 FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -185,11 +180,6 @@ def test_what_goes_wrong_is_told(
         assert part in message
 
 
-def test_a_connection_that_is_not_there_is_airflows_own_error(analytics_sandbox: SandboxServer) -> None:
-    with pytest.raises(AirflowException, match="nowhere"):
-        AnalyticsHook("nowhere").get_account()
-
-
 @pytest.mark.parametrize("extra", [None, '{"timeout": null, "verify": "", "max_retries": "0"}'])
 def test_a_connection_in_the_metadata_database(
     analytics_sandbox: SandboxServer, run_dag: RunDag, extra: str | None
@@ -207,85 +197,6 @@ def test_a_connection_in_the_metadata_database(
     with DAG(f"read_{conn_id}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         GetAccountOperator(task_id="account", analytics_conn_id=conn_id)
     assert run_dag(dag).tasks["account"].returned["id"] == 1
-
-
-BACKEND = """
-import json, os
-from airflow.models.connection import Connection
-from airflow.secrets import BaseSecretsBackend
-
-class Vault(BaseSecretsBackend):
-    def get_conn_value(self, conn_id, team_name=None):
-        return {"vault_json": os.environ["A_JSON"], "vault_uri": os.environ["A_URI"]}.get(conn_id)
-"""
-
-COMMANDS = """
-import contextlib, os, sys
-from airflow.__main__ import main
-
-def airflow(*arguments):
-    sys.argv = ["airflow", *arguments]
-    with contextlib.suppress(SystemExit):
-        main()
-
-host, key = os.environ["A_HOST"], os.environ["A_KEY"]
-extra = '{"timeout": "7", "verify": null}'
-airflow("db", "migrate")
-airflow("connections", "add", "added_uri", "--conn-uri", os.environ["A_URI"])
-airflow("connections", "add", "added_json", "--conn-json", os.environ["A_JSON"])
-airflow("connections", "add", "added_fields", "--conn-type", "analytics", "--conn-host", host,
-        "--conn-password", key, "--conn-extra", extra)
-plain, _, port = host.rpartition(":")
-port, _, path = port.partition("/")
-airflow("connections", "add", "added_port", "--conn-type", "analytics", "--conn-host", f"{plain}/{path}",
-        "--conn-port", port, "--conn-password", key, "--conn-extra", extra)
-airflow("connections", "add", "wrong", "--conn-type", "analytics", "--conn-host", host, "--conn-password", "wr0ng-key")
-for conn_id in ("added_port", "wrong"):
-    airflow("connections", "test", conn_id)
-
-# As the commands of Airflow 3 do: a plain process sees no connection of the database.
-os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-for conn_id in ("added_uri", "added_json", "added_fields", "added_port", "vault_uri", "vault_json"):
-    with AnalyticsHook(conn_id) as hook:
-        settings = hook.client.settings
-        hook.get_account()
-        print("READ", conn_id, settings.base_url, settings.api_key == key, settings.timeout, settings.verify)
-"""
-
-
-@pytest.mark.slow
-def test_command_line_and_secrets_backend_give_the_same_client(tmp_path: Path) -> None:
-    (tmp_path / "vault.py").write_text(textwrap.dedent(BACKEND))
-    with SandboxServer(api_key="k3y/With+Odd:@Signs%", root="/App") as sandbox:
-        fields = json.loads(sandbox.connection_json())
-        uri = f"analytics://:{quote(sandbox.api_key, safe='')}@{quote(sandbox.url, safe='')}?timeout=7"
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")},
-            "AIRFLOW_HOME": str(tmp_path),
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
-            "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
-            "AIRFLOW__SECRETS__BACKEND": "vault.Vault",
-            "PYTHONPATH": str(tmp_path),
-            "A_HOST": sandbox.url,
-            "A_KEY": sandbox.api_key,
-            "A_URI": uri,
-            "A_JSON": json.dumps({**fields, "extra": {"timeout": 7}}),
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", COMMANDS], env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, said
-        read = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("READ")]
-        names = ["added_uri", "added_json", "added_fields", "added_port", "vault_uri", "vault_json"]
-        assert read == [[name, sandbox.url, "True", "7.0", "True"] for name in names]
-        # Airflow 2 ends with status 0 either way.
-        assert re.search(r"'added_port'\s+Testing\.\.\.\s+Connection success!", said)
-        assert re.search(r"'wrong'\s+Testing\.\.\.\s+Connection failed!\s.*401 Unauthorized", said)
-        assert sandbox.api_key not in said
-        assert "wr0ng-key" not in said
 
 
 def test_the_documented_example_runs(analytics_sandbox: SandboxServer) -> None:

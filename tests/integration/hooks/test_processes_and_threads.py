@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -34,34 +35,10 @@ def echo(request: Request) -> bytes:
     return http(200, {"data": {"id": int(request.target.rpartition("/")[2])}})
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-def test_a_process_that_forks_a_used_hook_reads_its_own_answers(connect: Any) -> None:
-    with RawServer(echo) as server, connect(server.url) as hook:
-        assert hook.get_website(1) == {"id": 1}
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            # No exception and no test report leaves the child.
-            try:
-                good = all(hook.get_website(number) == {"id": number} for number in range(1000, 1060))
-                os.write(writer, b"good" if good else b"mixed up")
-            except BaseException as error:
-                os.write(writer, repr(error).encode())
-            finally:
-                os._exit(0)
-        os.close(writer)
-        mine = [hook.get_website(number) for number in range(2000, 2060)]
-        told = os.read(reader, 1000)
-        os.close(reader)
-        os.waitpid(child, 0)
-        assert mine == [{"id": number} for number in range(2000, 2060)]
-        assert told == b"good"
-        # The child opened a connection of its own.
-        assert server.connections == 2
+forks = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 
 
-def in_a_fork(work: Callable[[], str]) -> str:
+def in_a_fork(work: Callable[[], str], meanwhile: Callable[[], object] = lambda: None) -> str:
     """Return what ``work`` returns in a forked process, or its exception; "hangs" if it does not end."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -75,14 +52,29 @@ def in_a_fork(work: Callable[[], str]) -> str:
         finally:
             os._exit(0)
     os.close(writer)
+    meanwhile()
     with os.fdopen(reader) as told:
         said = told.read()
     os.waitpid(child, 0)
     return said or "hangs"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX only")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@forks
+def test_a_process_that_forks_a_used_hook_reads_its_own_answers(connect: Any) -> None:
+    with RawServer(echo) as server, connect(server.url) as hook:
+        assert hook.get_website(1) == {"id": 1}
+
+        def read(first: int) -> str:
+            return str(all(hook.get_website(number) == {"id": number} for number in range(first, first + 60)))
+
+        mine: list[str] = []
+        assert in_a_fork(lambda: read(1000), lambda: mine.append(read(2000))) == "True"
+        assert mine == ["True"]
+        # The child opened a connection of its own.
+        assert server.connections == 2
+
+
+@forks
 def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
     """The thread that watches does not exist in a fork, and a stop of the fork is none of the parent."""
     waiting, forked = threading.Event(), threading.Event()
@@ -112,12 +104,14 @@ def test_a_forked_process_watches_its_own_requests(connect: Any) -> None:
 
 def test_the_first_use_in_many_threads_makes_one_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[AnalyticsClient] = []
-    begin = threading.Barrier(16)
+    begin, second = threading.Barrier(16), threading.Barrier(2)
 
     class Counted(AnalyticsClient):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             made.append(self)
+            with suppress(threading.BrokenBarrierError):  # no second one comes while the first one is made
+                second.wait(0.2)
 
     monkeypatch.setattr(analytics, "AnalyticsClient", Counted)
 
@@ -138,3 +132,19 @@ def test_a_connection_of_another_type_sends_nothing(connect: Any) -> None:
         worked, message = hook.test_connection()
         assert (worked, server.connections) == (False, 0)
         assert "s3cret-key" not in message
+
+
+@pytest.mark.parametrize("host", ["http://localhost", "http://127.0.0.1", "http://[::1]:8080/app"])
+@pytest.mark.parametrize("scheme", ["http", "all"])
+def test_no_proxy_gets_the_key_in_clear_text(host: str, scheme: str, connect: Any) -> None:
+    """To this machine, http is allowed; a proxy is another machine."""
+    with RawServer(http(200, {"id": 1})) as proxy:
+        hook = connect(host, extra={"proxies": {scheme: proxy.url}})
+        with hook, pytest.raises(AnalyticsConfigError, match=r"proxies.* clear text") as caught:
+            hook.get_account()
+        assert proxy.requests == []
+    assert host in str(caught.value)
+    assert "s3cret-key" not in str(caught.value)
+    for proxies in ({scheme: proxy.url}, {"https": proxy.url}):  # the second one is not used for http
+        with connect(host, extra={"proxies": proxies, "allow_insecure_http": scheme in proxies}) as hook:
+            assert hook.client.settings.proxies == proxies
