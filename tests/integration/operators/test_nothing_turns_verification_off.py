@@ -48,7 +48,7 @@ def write(sandbox: SandboxServer) -> Callable[..., bool]:
         sandbox.add_website("a.example")
         sandbox.clear_requests()
         try:
-            operator(task_id="task", **{**WRITES[operator], **more}).execute({})  # type: ignore[arg-type]
+            operator(task_id="task", **{**WRITES[operator], **more}).execute({})
         except Exception:
             return False
         kinds = [request.method for request in sandbox.requests]
