@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -98,6 +99,21 @@ def test_only_the_transport_imports_requests(part: str, path: Path) -> None:
 def test_every_folder_says_what_belongs_there_and_what_it_may_import(folder: Path) -> None:
     said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
     assert "import" in said.lower()
+
+
+@pytest.mark.repository
+def test_the_architecture_names_what_exists() -> None:
+    text = (ROOT.parent / "docs" / "internals" / "architecture.md").read_text()
+    code = "\n".join(path.read_text() for path in ROOT.rglob("*.py"))
+    files = set(re.findall(r"\b(\w+\.py)\b", text))
+    assert len(files) > 10
+    assert files <= {path.name for path in ROOT.rglob("*.py")}
+    diagrams = re.findall(r'\["(.*?)"\]', text)
+    names = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+|\b[a-z]+_[a-z_]+\b(?!\.)", "\n".join(diagrams)))
+    names |= set(re.findall(r"`([A-Z]\w+|[a-z]+_[a-z_]+|\w+\.\w+)`", text)) - files - {"_manifest.json"}
+    missing = {name for name in names if not re.search(rf"\b(class|def) {name.rpartition('.')[2]}\b", code)}
+    assert missing <= {"_manifest.json", "_latest.json"}, missing
+    assert len(text.split()) <= 700
 
 
 def modules_in(package: str) -> list[str]:
