@@ -7,6 +7,7 @@ here: a test per place, a case per field. What fails names the place.
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import json
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import contract_table
+import duckdb
 import pytest
 import soak
 import world
@@ -269,6 +271,29 @@ def test_a_table_of_an_earlier_version_gets_the_column(field: Field) -> None:
         f"{DUCKDB}: add {statement!r} to CREATE, before the view. CHANGELOG.md: tell users to add the column to their "
         f"tables ({POSTGRESQL}, New columns)"
     )
+
+
+def test_a_table_of_duckdb_without_a_column_gets_it_at_the_end(tmp_path: Path) -> None:
+    source = ast.parse((CHECKOUT / DUCKDB).read_text()).body
+    sql = {
+        one.targets[0].id: one.value.value
+        for one in source
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant) and isinstance(one.targets[0], ast.Name)
+    }
+    create = str(sql["CREATE"])
+    earlier = create.partition("CREATE OR REPLACE VIEW")[0].replace(", favorite BOOLEAN", "")
+    add = "ALTER TABLE websites ADD COLUMN IF NOT EXISTS favorite BOOLEAN;\nCREATE OR REPLACE VIEW"
+    row = {**dict.fromkeys(COLUMNS), "id": "1", "favorite": True, "snapshot_date": "2026-01-01"}
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps(row))
+    with duckdb.connect() as connection:
+        connection.execute(earlier)
+        for _ in range(2):  # each run executes it
+            connection.execute(create.replace("CREATE OR REPLACE VIEW", add))
+        connection.execute(str(sql["LOAD"]), {"source": "a", "file": str(rows)})
+        found = connection.execute("SELECT * FROM websites")
+        assert [column[0] for column in found.description or ()][-1] == "favorite"
+        assert found.fetchall()[0][-1] is True
 
 
 @RECORDED
