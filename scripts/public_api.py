@@ -1,6 +1,6 @@
 """The public surface as text: ``docs/reference/public_api.txt``, written by ``make generate``.
 
-A change of a line is a change of the surface: it needs a line in the changelog, see CONTRIBUTING.md.
+A change of a line is a change of the surface: see CONTRIBUTING.md, Public surface.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write the same websites in every format, read them back, and print the table of docs/snapshots.md."""
+"""Write the same websites in every format, read them back, and print the table of docs/internals/decisions.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import dataset_of
+from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS
 from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.rows import Row
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
@@ -17,10 +18,7 @@ from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, t
 WEBSITES = 10_000
 #: The same time for all, so that only the format differs.
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
-FORMATS = [
-    *((file_format, compression) for file_format in ("jsonl", "csv") for compression in (None, "gzip", "zstd")),
-    *(("parquet", compression) for compression in (None, "gzip", "zstd")),
-]
+CHOICES = [(file_format, compression) for file_format in FORMATS for compression in (None, *COMPRESSIONS)]
 
 
 def main() -> int:
@@ -30,7 +28,7 @@ def main() -> int:
     with SandboxServer() as sandbox, tempfile.TemporaryDirectory(prefix="formats-") as folder:
         sandbox.seed(WEBSITES)
         with AnalyticsClient(Settings(base_url=sandbox.url, api_key=sandbox.api_key)) as client:
-            for file_format, compression in FORMATS:
+            for file_format, compression in CHOICES:
                 snapshot = take_snapshot(
                     dataset_of(f"file://{folder}/{file_format}-{compression}"),
                     NOW.date(),

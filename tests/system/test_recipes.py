@@ -234,8 +234,9 @@ def reachable(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("is_migrated", [False, True])
 def test_postgresql_has_each_day_once(
-    checkout: Path, nights: Callable[..., None], take: Callable[..., None], tmp_path: Path
+    is_migrated: bool, checkout: Path, nights: Callable[..., None], take: Callable[..., None], tmp_path: Path
 ) -> None:
     try:
         program("initdb")
@@ -252,15 +253,52 @@ def test_postgresql_has_each_day_once(
             command = [program("psql"), url, "--quiet", "--no-align", "--tuples-only", "-v", "ON_ERROR_STOP=1"]
             return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
-        sql(create)
+        if is_migrated:
+            sql(without(create))
+            with pytest.raises(subprocess.CalledProcessError, match="non-zero"):
+                sql(without(load))  # the header has one column more
+            assert not sql("SELECT * FROM websites;")
+            [add] = code_of(checkout, "New columns", "sql")
+            sql(add)
+        else:
+            sql(create)
         for statement in (*on(load, *DAYS), load):
             sql(statement)
         rows = [json.loads(line) for line in sql("SELECT row_to_json(websites) FROM websites;").splitlines()]
-    columns = ("id", "snapshot_date", "domain", "privacy", "exclude_ips", "record_hash")
+    columns = ("id", "snapshot_date", "domain", "privacy", "exclude_ips", "favorite", "record_hash")
     # CSV does not distinguish an empty text from null.
     wanted = [{name: row[name] or None for name in columns} for row in rows_of(tmp_path, *DAYS)]
     found = [{name: row[name] or None for name in columns} for row in rows]
     assert sorted(found, key=lambda row: (row["snapshot_date"], row["id"])) == wanted
+
+
+def without(program: str) -> str:
+    """Return a program that creates a table or loads it as an earlier version did, whose rows had no ``favorite``."""
+    for found in ("favorite boolean, ", "favorite, "):
+        program = program.replace(found, "")
+    program = program.replace("snapshot.manifest.columns}", "snapshot.manifest.columns if column.name != 'favorite'}")
+    program = program.replace(
+        "yield from snapshot.rows()",
+        "yield from ({name: row[name] for name in row if name != 'favorite'} for row in snapshot.rows())",
+    )
+    return program.replace(
+        "\ncatalog.create", "\ncolumns = columns.remove(columns.get_field_index('favorite'))\ncatalog.create"
+    )
+
+
+def test_iceberg_and_dlt_add_a_new_column_at_the_end(
+    run: Run, checkout: Path, nights: Callable[..., None], tmp_path: Path
+) -> None:
+    create, into_iceberg, _ = code_of(checkout, "Iceberg")
+    into_dlt, _ = code_of(checkout, "dlt")
+    nights("parquet", "parquet", "parquet")
+    before = [*on(without(create), DAYS[0]), *on(without(into_dlt), DAYS[0]), DUCKDB_ROWS]
+    after = [*on(into_iceberg, *DAYS), *on(into_dlt, *DAYS), ICEBERG_ROWS, DUCKDB_ROWS]
+    for table in run(*before):
+        assert "favorite" not in table["types"]
+    for table in run(*after):
+        assert list(table["types"])[-1] == "favorite"
+        assert in_order(table["rows"]) == rows_of(tmp_path, *DAYS)
 
 
 def test_a_day_that_is_not_published_is_not_loaded(

@@ -27,8 +27,16 @@ PLACES = {
     "test_the_sandbox_takes_it[timezone]",
     "test_the_sandbox_shows_it[timezone]",
     "test_the_interface_page_states_it[timezone]",
-    "test_the_duckdb_dag_loads_it[timezone]",
-    "test_the_documented_load_into_postgresql_names_it[timezone]",
+    "test_sql_names_it[CREATE_TABLE_websites-timezone]",
+    "test_sql_names_it[the_columns_of_LOAD-timezone]",
+    "test_sql_names_it[row(...)_AS_settings_in_website_history-timezone]",
+    "test_sql_names_it[the_last_SELECT_of_website_history-timezone]",
+    "test_sql_names_it[CREATE_TABLE_of_PostgreSQL-timezone]",
+    "test_sql_names_it[the_columns_of_copy,_in_the_order_of_the_file-timezone]",
+    "test_a_table_of_an_earlier_version_gets_the_column[timezone]",
+    "test_the_report_of_a_snapshot_shows_it[timezone]",
+    "test_the_websites_of_a_sandbox_differ_in_it[timezone]",
+    "test_the_worlds_of_the_oracle_have_it[timezone]",
     "test_what_is_generated_is_up_to_date",
 }
 

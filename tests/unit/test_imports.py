@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,6 +89,21 @@ def test_modules_import_what_their_part_may_import(part: str, path: Path) -> Non
     # Every folder says what belongs there and what it may import.
     if path.name == "__init__.py" and path.parent != ROOT:
         assert "import" in (ast.get_docstring(ast.parse(path.read_text())) or "").lower()
+
+
+@pytest.mark.repository
+def test_the_architecture_names_what_exists() -> None:
+    text = (ROOT.parent / "docs" / "internals" / "architecture.md").read_text()
+    code = "\n".join(path.read_text() for path in ROOT.rglob("*.py"))
+    files = set(re.findall(r"\b(\w+\.py)\b", text))
+    assert len(files) > 10
+    assert files <= {path.name for path in ROOT.rglob("*.py")}
+    diagrams = re.findall(r'\["(.*?)"\]', text)
+    names = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+|\b[a-z]+_[a-z_]+\b(?!\.)", "\n".join(diagrams)))
+    names |= set(re.findall(r"`([A-Z]\w+|[a-z]+_[a-z_]+|\w+\.\w+)`", text)) - files - {"_manifest.json"}
+    missing = {name for name in names if not re.search(rf"\b(class|def) {name.rpartition('.')[2]}\b", code)}
+    assert missing <= {"_manifest.json", "_latest.json"}, missing
+    assert len(text.split()) <= 700
 
 
 def modules_in(package: str) -> list[str]:

@@ -19,7 +19,9 @@ FILE = Path(__file__).parents[2] / "docs" / "reference" / "public_api.txt"
 def test_the_public_surface_is_the_written_one() -> None:
     written, found = FILE.read_text(encoding="utf-8").splitlines(), public_api.render().splitlines()
     changes = "\n".join(difflib.unified_diff(written, found, "written", "found", lineterm="", n=0))
-    assert not changes, f"The public surface changed. Run make generate, and say so in CHANGELOG.md:\n{changes}"
+    assert not changes, (
+        f"The public surface changed. Run make generate, and follow CONTRIBUTING.md, Public surface:\n{changes}"
+    )
 
 
 def test_no_two_classes_have_the_same_name() -> None:

@@ -1,8 +1,8 @@
 """Each of the typical changes fails a test that names the places that do not know of it.
 
 A field: ``test_fields_are_everywhere.py``. An operator: ``operators/test_operator_classes.py`` and the registry in
-``test_repository_files.py``. Here: a list parameter, an operation, a file format, a guard and a secret of a connection.
-CONTRIBUTING says where each of them goes.
+``test_repository_files.py``. Here: a list parameter, an operation, a file format with its extra, a guard and a
+secret of a connection. CONTRIBUTING says where each of them goes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import contract_table
 import pytest
@@ -22,6 +23,7 @@ from wire_client import client_of
 
 import airflow_provider_analytics
 from airflow_provider_analytics.api import listing
+from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import ListFilters
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.get_provider_info import get_provider_info
@@ -30,8 +32,10 @@ from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import ListWebsitesOperator
 from airflow_provider_analytics.sandbox.fields import LIST_PARAMETERS
-from airflow_provider_analytics.sandbox.requests import ROUTES
-from airflow_provider_analytics.snapshots.formats import FORMATS
+from airflow_provider_analytics.sandbox.requests import ROUTES, Operation
+from airflow_provider_analytics.snapshots import formats
+from airflow_provider_analytics.snapshots.formats import COMPRESSIONS, FORMATS, check_format
+from airflow_provider_analytics.snapshots.manifest import Manifest
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -67,7 +71,8 @@ PLACES_OF_A_LIST_PARAMETER: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("name", ListFilters.__annotations__)
 @pytest.mark.parametrize("place", PLACES_OF_A_LIST_PARAMETER)
 def test_a_list_parameter_is_known_to(place: str, name: str) -> None:
-    assert name in PLACES_OF_A_LIST_PARAMETER[place]()  # type: ignore[operator]
+    known = name in PLACES_OF_A_LIST_PARAMETER[place]()  # type: ignore[operator]
+    assert known, f"{place} says nothing of {name}"
 
 
 #: Operation to the name that the hook has for it.
@@ -75,27 +80,60 @@ IN_THE_HOOK = {
     "list": "list_websites", "show": "get_website", "create": "create_website", "update": "update_website",
     "delete": "delete_website", "account": "get_account",
 }  # fmt: skip
+#: Other methods of the hook.
+NO_OPERATION = {
+    "client", "where", "get_conn", "close", "stop", "iter_websites", "find_website", "ensure_website",
+    "test_connection", "get_ui_field_behaviour", "get_connection_form_widgets",
+}  # fmt: skip
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 IN_THE_SANDBOX = {operation for operation, _, _ in ROUTES}
+STATED = {statement.id for statement in contract_table.STATEMENTS}
+FALSE_SUCCESS = (CHECKOUT / "tests" / "integration" / "api" / "test_false_success.py").read_text()
 PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
-    "this test": lambda name: name in IN_THE_HOOK,
-    "the hook": lambda name: hasattr(AnalyticsHook, IN_THE_HOOK.get(name, "?")),
-    "an operator": lambda name: (
-        f"{IN_THE_HOOK.get(name, '?').title().replace('_', '')}Operator" in page("operators.md")
-    ),
-    "the sandbox": lambda name: name in IN_THE_SANDBOX,
+    "IN_THE_HOOK of this test": lambda name: name in IN_THE_HOOK,
+    "the client (api/client.py)": lambda name: hasattr(AnalyticsClient, IN_THE_HOOK.get(name, "?")),
+    "the hook (hooks/analytics.py)": lambda name: hasattr(AnalyticsHook, IN_THE_HOOK.get(name, "?")),
+    "an operator (operators/, docs/operators.md)": lambda name: operator_of(name) in page("operators.md"),
+    "the sandbox (ROUTES of sandbox/requests.py, sandbox/service.py)": lambda name: name in IN_THE_SANDBOX,
+    "the faults of the sandbox (Operation in sandbox/requests.py)": lambda name: name in get_args(Operation),
+    "the interface (tests/contract/contract_table.py)": lambda name: f"operation-{name}" in STATED,
     "tests/support/operations.py": lambda name: name in OPERATIONS,
+    "the responses of tests/integration/api/test_false_success.py": lambda name: f'"{name}": ' in FALSE_SUCCESS,
+    "the counted requests (tests/support/request_counts.py)": lambda name: (
+        f"`hook.{IN_THE_HOOK.get(name, '?')}`" in page("operations.md") or operator_of(name) in page("operations.md")
+    ),
 }
+
+
+def operator_of(operation: str) -> str:
+    return f"{IN_THE_HOOK.get(operation, '?').title().replace('_', '')}Operator"
 
 
 @pytest.mark.parametrize("name", sorted({*OPERATIONS, *IN_THE_SANDBOX}))
 @pytest.mark.parametrize("place", PLACES_OF_AN_OPERATION)
 def test_an_operation_is_known_to(place: str, name: str) -> None:
-    assert PLACES_OF_AN_OPERATION[place](name)
+    assert PLACES_OF_AN_OPERATION[place](name), f"{place} does not know the operation {name}"
+
+
+def test_an_operation_begins_in_the_hook_or_the_sandbox() -> None:
+    own = {name for name in vars(AnalyticsHook) if not name.startswith("_") and not name.endswith(("_name", "_type"))}
+    new = own - NO_OPERATION - {*IN_THE_HOOK.values()}
+    assert not {name for name in new if callable(getattr(AnalyticsHook, name))}, "add it to IN_THE_HOOK or NO_OPERATION"
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["README.md", "airflow_provider_analytics/hooks/analytics.py", "airflow_provider_analytics/sandbox/service.py"],
+)
+def test_the_number_of_operations_is(file: str) -> None:
+    assert f"{NUMBERS[len(OPERATIONS)]} operations" in (CHECKOUT / file).read_text(), f"{file}: correct the number"
 
 
 PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
     "SnapshotWebsitesOperator": lambda: inspect.getdoc(SnapshotWebsitesOperator) or "",
     "docs/snapshots.md": lambda: page("snapshots.md"),
+    "the sizes of docs/internals/decisions.md (make formats)": lambda: page("internals/decisions.md"),
+    "Manifest (snapshots/manifest.py)": lambda: inspect.getdoc(Manifest) or "",
     "docs/loading.md": lambda: page("loading.md"),
     "the readers that are tried": lambda: (
         CHECKOUT / "tests" / "integration" / "snapshots" / "test_snapshot_readers.py"
@@ -109,7 +147,42 @@ PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("place", PLACES_OF_A_FORMAT)
 def test_a_file_format_is_known_to(place: str, name: str) -> None:
-    assert re.search(rf"\b{name}\b", PLACES_OF_A_FORMAT[place]())
+    assert re.search(rf"\b{name}\b", PLACES_OF_A_FORMAT[place]()), f"{place} says nothing of {name}"
+
+
+PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+#: Extras that snapshots need; each is installed by users, and named where they look for it.
+EXTRAS = PROJECT["optional-dependencies"].keys() - {"sandbox"}
+
+
+@pytest.mark.parametrize("choice", [*FORMATS, *COMPRESSIONS])
+def test_what_a_file_format_needs_is_an_extra(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(formats, "import_module", missing)
+    try:
+        check_format(*((choice, None) if choice in FORMATS else ("jsonl", choice)))
+    except ValueError as error:
+        [extra] = re.findall(r"airflow-provider-analytics\[(\w+)\]", str(error))
+        assert extra in EXTRAS, f"pyproject.toml: add the extra {extra} to optional-dependencies"
+
+
+PLACES_OF_AN_EXTRA: dict[str, Callable[[], str]] = {
+    "docs/deployment.md": lambda: page("deployment.md"),
+    "docs/snapshots.md": lambda: page("snapshots.md"),
+    "SnapshotWebsitesOperator": lambda: inspect.getdoc(SnapshotWebsitesOperator) or "",
+}
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS))
+def test_an_extra_is_known_to_and_pinned(extra: str) -> None:
+    for place, text in PLACES_OF_AN_EXTRA.items():
+        assert f"`{extra}`" in text(), f"{place} says nothing of the extra {extra}"
+    for pins in sorted((CHECKOUT / "constraints").glob("airflow-*.txt")):
+        for requirement in PROJECT["optional-dependencies"][extra]:
+            name = re.match(r"[\w.-]+", requirement)[0]  # type: ignore[index]
+            assert re.search(rf"^{name}==", pins.read_text(), re.MULTILINE), f"{pins.name}: run make constraints"
 
 
 def is_of_snapshots(guard: str) -> bool:

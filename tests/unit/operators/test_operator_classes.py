@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.exceptions import AirflowProviderDeprecationWarning
 from airflow.providers.common.compat.sdk import DAG, Asset, BaseHook, BaseOperator
 from airflow_versions import serialized
 
@@ -68,6 +69,15 @@ def described(operator: type[BaseOperator], argument: str) -> str:
     """Return what the docstring says of an argument."""
     found = re.search(rf"^:param {argument}:(.*?)(?=^:)", documented(operator), re.DOTALL | re.MULTILINE)
     return " ".join(found[1].split()) if found else ""
+
+
+def deprecated(operator: type[BaseOperator]) -> dict[str, str]:
+    """Return each deprecated argument with the one to use in its place: CONTRIBUTING.md, Public surface."""
+    found = {
+        name: re.match(r"deprecated since \S+, use ``(\w+)``", described(operator, name))
+        for name in parameters(operator)
+    }
+    return {name: text[1] for name, text in found.items() if text}
 
 
 def code_block(operator: type[BaseOperator]) -> str:
@@ -122,7 +132,9 @@ class TestEveryOperator:
         assert {*parameters(operator), *TaskArguments.__annotations__} <= typed
 
     def test_it_has_at_most_sixteen_arguments(self, operator: type[BaseOperator]) -> None:
-        assert len(parameters(operator)) <= (19 if operator is SnapshotWebsitesOperator else 16)
+        assert len(parameters(operator).keys() - deprecated(operator)) <= (
+            19 if operator is SnapshotWebsitesOperator else 16
+        )
 
     def test_every_argument_that_a_user_may_compute_is_a_template(self, operator: type[BaseOperator]) -> None:
         stored = {STORED_AS.get(name, name) for name in parameters(operator).keys() - NOT_TEMPLATED}
@@ -145,9 +157,17 @@ class TestEveryOperator:
             # What a template makes of a list is known at run time only, but its asset is known when a DAG is parsed.
             name: Asset("analytics://a_connection/websites") if name == "asset" else f"{{{{ {name} }}}}"
             for name in parameters(operator)
+            if name not in deprecated(operator)
         }
         task = operator(task_id="a_task", **given)
         assert {name: getattr(task, STORED_AS.get(name, name)) for name in given} == given
+
+    def test_a_deprecated_argument_warns_and_names_the_new_one(self, operator: type[BaseOperator]) -> None:
+        for name, new in deprecated(operator).items():
+            assert new in parameters(operator)
+            assert parameters(operator)[name].default is None
+            with pytest.warns(AirflowProviderDeprecationWarning, match=f"^a_task: {name} is deprecated, use {new}$"):
+                make(operator, **{name: "a value"})
 
     def test_every_argument_is_documented(self, operator: type[BaseOperator]) -> None:
         assert parameters(operator).keys() <= set(re.findall(r"^:param (\w+):", documented(operator), re.MULTILINE))
