@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fsspec
 import pytest
+from airflow_versions import attach
 from connections import with_parallel_requests
 from distortion import Distortion
 from fixture_types import Execute
+from raw_server import RawServer
+from reconciling import Night
+from zoo import Zoo
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -60,46 +63,28 @@ def execute(monkeypatch: pytest.MonkeyPatch) -> Execute:
 
 @pytest.fixture
 def distortion(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Distortion]:
+    """Let what stands before the sandbox be the service of the default connection."""
     between = Distortion(analytics_sandbox)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def handle_any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            headers = {
-                name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")
-            }
-            status, data = between.answer(self.command, self.path, headers, body)
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            if status >= 400 and between.retry_after is not None:
-                self.send_header("Retry-After", str(between.retry_after))
-            self.end_headers()
-            with suppress(OSError):
-                self.wfile.write(data)
-
-        do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *args: Any) -> None:
-            """A client that is killed is part of the tests."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        connection = {
-            "conn_type": "analytics",
-            "host": f"http://127.0.0.1:{server.server_port}",
-            "password": analytics_sandbox.api_key,
-            "extra": {"max_retries": 0},
-        }
+    with RawServer(between) as server:
+        connection = {**json.loads(analytics_sandbox.connection_json()), "host": server.url, "extra": {"max_retries": 0}}
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
         yield between
-        server.shutdown()
-        thread.join()
+
+
+@pytest.fixture
+def night(analytics_sandbox: Zoo, execute: Execute, tmp_path: Path) -> Night:
+    return Night(analytics_sandbox, execute, tmp_path)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a website be read as often as in the field, at once."""
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,) * 4)
+
+
+@pytest.fixture
+def memory() -> Any:
+    """A storage that keeps files in memory; Airflow knows it only when it is attached."""
+    file_system = fsspec.filesystem("memory")
+    attach("memory", file_system)
+    return file_system
