@@ -61,7 +61,7 @@ class Night:
         return self._of_the_file(CheckDriftOperator, arguments)
 
     def _of_the_file(self, operator: type, arguments: dict[str, Any]) -> Any:
-        source = {} if "config" in arguments else {"config_path": str(self.file)}
+        source = {} if {"config", "config_path"} & arguments.keys() else {"config_path": str(self.file)}
         return self.execute(operator, **source, **arguments)
 
     def lists(self, field: str = "exclude_ips") -> list[str | None]:

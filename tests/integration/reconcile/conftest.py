@@ -66,7 +66,11 @@ def distortion(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
     """Let what stands before the sandbox be the service of the default connection."""
     between = Distortion(analytics_sandbox)
     with RawServer(between) as server:
-        connection = {**json.loads(analytics_sandbox.connection_json()), "host": server.url, "extra": {"max_retries": 0}}
+        connection = {
+            **json.loads(analytics_sandbox.connection_json()),
+            "host": server.url,
+            "extra": {"max_retries": 0},
+        }
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
         yield between
 

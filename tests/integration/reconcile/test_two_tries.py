@@ -10,30 +10,26 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 from airflow_versions import attach
 from distortion import Distortion
-from fixture_types import Execute
+from reconciling import Night
 from task_process import TaskProcess
 
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.hooks.object_storage import SharedFile
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
-from airflow_provider_analytics.sandbox.server import SandboxServer
 
 WEBSITES = 12
 OWN, NEW, NEXT = "10.0.0.1", "203.0.113.7", "203.0.113.8"
 
 
-def sync(folder: str, address: str = NEW) -> dict[str, Any]:
-    return {"exclude_ips": [address], "state_path": folder}
+def sync(address: str) -> dict[str, Any]:
+    return {"exclude_ips": [address]}
 
 
-def apply(folder: str, address: str = NEW) -> dict[str, Any]:
+def apply(address: str) -> dict[str, Any]:
     websites: dict[str, Any] = {f"{number}.example": {} for number in range(1, WEBSITES + 1)}
-    return {"config": {"defaults": {"exclude_ips": [address]}, "websites": websites}, "state_path": folder}
+    return {"config": {"defaults": {"exclude_ips": [address]}, "websites": websites}}
 
 
 @pytest.fixture(scope="module")
@@ -56,25 +52,19 @@ def bucket(s3: dict[str, Any]) -> str:
 @pytest.mark.kill
 @pytest.mark.parametrize("how", ["hangs", "killed"])
 @pytest.mark.parametrize("held", [("GET", "/websites"), ("GET", "/websites/8"), ("PATCH", "/websites/8")], ids=str)
-@pytest.mark.parametrize(
-    ("operator", "arguments"), [(SyncExcludedIpsOperator, sync), (ApplyWebsitesOperator, apply)], ids=["sync", "apply"]
-)
+@pytest.mark.parametrize("arguments", [sync, apply])
 @pytest.mark.parametrize("then", ["retry", "run"])
 @pytest.mark.chosen(5)
 def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run(
-    analytics_sandbox: SandboxServer,
+    night: Night,
     distortion: Distortion,
     started: TaskProcess,
-    execute: Execute,
-    tmp_path: Path,
-    operator: type,
     arguments: Any,
     held: tuple[str, str],
     how: str,
     then: str,
 ) -> None:
-    for number in range(1, WEBSITES + 1):
-        analytics_sandbox.add_website(f"{number}.example", exclude_ips=OWN)
+    night.add(WEBSITES, exclude_ips=OWN)
     is_held, released = threading.Event(), threading.Event()
 
     def hold(method: str, path: str) -> None:
@@ -82,21 +72,19 @@ def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run
             is_held.set()
             assert released.wait(60)
 
-    def lists() -> set[str]:
-        return {website["exclude_ips"] for website in analytics_sandbox.websites()}
-
     distortion.before = hold
-    folder = str(tmp_path)
-    started.start(operator.__name__, run_id="first", parallel_requests=1, **arguments(folder))
+    operator = "SyncExcludedIpsOperator" if arguments is sync else "ApplyWebsitesOperator"
+    run = night.managed if arguments is sync else night.apply
+    started.start(operator, run_id="first", parallel_requests=1, **night.state, **arguments(NEW))
     assert is_held.wait(60)
     if how == "hangs":
         started.halt()
     else:
         started.kill()
         started.wait()
-    address = NEW if then == "retry" else NEXT
-    execute(operator, run_id="first" if then == "retry" else "second", try_number=2, **arguments(folder, address))
-    assert lists() == {f"{OWN}\n{address}"}
+    address, run_id = (NEW, "first") if then == "retry" else (NEXT, "second")
+    run(run_id=run_id, try_number=2, **night.state, **arguments(address))
+    assert night.lists() == [f"{OWN}\n{address}"] * WEBSITES
     released.set()
     if how == "hangs":
         started.go_on()
@@ -104,21 +92,20 @@ def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run
         # It read the list before the other run had written its table, so it is stopped before it sends.
         is_fenced = then == "run" and held == ("GET", "/websites")
         assert ended["error"] == ("StoppedError" if is_fenced else None), ended
-    execute(operator, run_id="third", **arguments(folder, NEXT))
-    assert lists() == {f"{OWN}\n{NEXT}"}
-
-
-@pytest.fixture
-def memory() -> str:
-    attach("memory", fsspec.filesystem("memory"))
-    return f"memory://{uuid.uuid4().hex}"
+    run(run_id="third", **night.state, **arguments(NEXT))
+    assert night.lists() == [f"{OWN}\n{NEXT}"] * WEBSITES
 
 
 @pytest.mark.parametrize("where", ["disk", pytest.param("s3", marks=pytest.mark.slow), "memory"])
 def test_a_shared_file_is_written_only_over_what_was_read(
     request: pytest.FixtureRequest, tmp_path: Path, where: str
 ) -> None:
-    folder = str(tmp_path) if where == "disk" else request.getfixturevalue({"s3": "bucket"}.get(where, where))
+    folder = str(tmp_path)
+    if where == "memory":
+        request.getfixturevalue("memory")
+        folder = f"memory://{uuid.uuid4().hex}"
+    elif where == "s3":
+        folder = request.getfixturevalue("bucket")
     url = f"{folder}/below/file.json"
     first, second = (SharedFile(url, "state_path") for _ in range(2))
     assert first.text is second.text is None
