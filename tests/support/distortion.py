@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Callable
 from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
 
-from raw_server import Request, http as reply
+from raw_server import Request, http
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Website = dict[str, Any]
-
-
-def pass_on(method: str, path: str) -> None:
-    """Do nothing before a request."""
 
 
 class Distortion:
@@ -44,7 +40,7 @@ class Distortion:
         """Answer a request, as a server of ``raw_server.py``."""
         status, content = self.forward(request)
         wait = [] if status < 400 or self.retry_after is None else [("Retry-After", str(self.retry_after))]
-        return reply(status, content, headers=wait)
+        return http(status, content, headers=wait)
 
     def to_the_sandbox(self, request: Request) -> tuple[int, Any]:
         """Return status and content of the response."""
@@ -52,7 +48,7 @@ class Distortion:
         if status := self.before(method, path) or self.failing.get((method, path)):
             return status, {"message": "asked for"}
         headers = {name: value for name, value in request.headers.items() if name not in ("host", "connection")}
-        with closing(http.client.HTTPConnection(self.sandbox.url.removeprefix("http://"), timeout=30)) as connection:
+        with closing(HTTPConnection(self.sandbox.url.removeprefix("http://"), timeout=30)) as connection:
             connection.request(method, request.target, request.body or None, headers)
             response = connection.getresponse()
             data = json.loads(response.read() or b"null")

@@ -28,7 +28,7 @@ class Night:
         self.folder = folder
         self.file = folder / "websites.yaml"
         #: The argument of tasks that keep state.
-        self.state = {"state_path": str(folder)}
+        self.state: dict[str, Any] = {"state_path": str(folder)}
 
     def add(self, websites: int | str, **settings: Any) -> None:
         """Add so many websites (``1.example``, ...), or these, with the same settings."""
@@ -64,7 +64,7 @@ class Night:
         source = {} if {"config", "config_path"} & arguments.keys() else {"config_path": str(self.file)}
         return self.execute(operator, **source, **arguments)
 
-    def lists(self, field: str = "exclude_ips") -> list[str | None]:
+    def lists(self, field: str = "exclude_ips") -> list[Any]:
         """Return a list of each website, as stored."""
         return [website[field] for website in self.sandbox.websites()]
 

@@ -63,7 +63,7 @@ def test_an_entry_typed_by_hand_at_any_step_stays(night: Night, distortion: Dist
 def test_an_entry_typed_by_hand_at_any_step_of_an_apply_stays(night: Night, distortion: Distortion, step: int) -> None:
     night.add(3, exclude_ips="10.0.0.1")
     typist = Typist(night, distortion, step)
-    websites = dict.fromkeys(night.lists("domain"), {"exclude_ips": ["192.0.2.1"]})
+    websites = {domain: {"exclude_ips": ["192.0.2.1"]} for domain in night.lists("domain")}
     config = {"modes": {"exclude_ips": "merge"}, "websites": websites}
     assert night.apply(config=config, parallel_requests=1)["verified"] is True
     typist.assert_kept()

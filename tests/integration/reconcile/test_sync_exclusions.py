@@ -273,9 +273,16 @@ def test_each_applied_change_is_audited(night: Night) -> None:
     (line,) = night.trail()
     assert line.pop("time").endswith("+00:00")
     assert line == {
-        **{"dag_id": "the_dag", "run_id": "manual__2026-01-02T03:04:05+00:00", "task_id": "sync", "try_number": 1},
-        **{"action": "update", "website_id": "1", "domain": "1.example"},
-        **{"field": "exclude_ips", "before": ["1.1.1.1"], "after": ["2.2.2.2"]},
+        "dag_id": "the_dag",
+        "run_id": "manual__2026-01-02T03:04:05+00:00",
+        "task_id": "sync",
+        "try_number": 1,
+        "action": "update",
+        "website_id": "1",
+        "domain": "1.example",
+        "field": "exclude_ips",
+        "before": ["1.1.1.1"],
+        "after": ["2.2.2.2"],
     }
 
 
@@ -316,7 +323,7 @@ def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
     assert (result["applied"], result["entries_removed"], result["verified"]) == (1, 1, True)
     assert night.lists() == ["10.0.0.1\n203.0.113.8", "10.0.0.1\n10.0.0.2", "10.0.0.1\n203.0.113.8"]
     assert night.managed("203.0.113.8", **spared, release="2.example")["applied"] == 0
-    with pytest.raises(AirflowFailException, match="No website matches release: '4.example'"):
+    with pytest.raises(AirflowFailException, match=r"No website matches release: '4\.example'"):
         night.managed("203.0.113.8", **spared, release=["4.example"])
     with pytest.raises(AirflowFailException, match="release is not allowed with a filter in websites"):
         night.managed("203.0.113.8", **spared, release=["2.example"], websites={"search": "2"})
