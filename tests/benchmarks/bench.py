@@ -292,12 +292,14 @@ def process(work: Work) -> Iterator[Callable[[], dict[str, Any]]]:
             Path(home, "errors").open("w+") as errors,
             subprocess.Popen(command, env=environment, stderr=errors, **pipes) as started,
         ):
+            asked: Any = started.stdin
+            told: Any = started.stdout
 
             def measure() -> dict[str, Any]:
-                started.stdin.write("\n")
-                started.stdin.flush()
+                asked.write("\n")
+                asked.flush()
                 said = []
-                for line in started.stdout:
+                for line in told:
                     # Airflow prints as well.
                     if line.startswith('{"cpu": '):
                         found: dict[str, Any] = json.loads(line)
@@ -306,7 +308,7 @@ def process(work: Work) -> Iterator[Callable[[], dict[str, Any]]]:
                 raise RuntimeError(f"{work} failed:\n{''.join(said)}\n{Path(home, 'errors').read_text()}")
 
             yield measure
-            started.stdin.close()
+            asked.close()
 
 
 @contextmanager

@@ -333,7 +333,7 @@ def test_one_answer_that_a_website_does_not_exist_is_not_believed(night: Night, 
     night.add(2)
     name: Any = operation.split()[0]
     night.sandbox.fault(name, target="/2$" if "delete" in operation else "/1$", status=404)
-    config = {"websites": {"1.example": {}}}
+    config: dict[str, Any] = {"websites": {"1.example": {}}}
     with pytest.raises(BulkError, match=r"\d\.example"):
         night.apply(config=config, prune=True, accept="delete") if "delete" in operation else night.sync(NEW)
 
