@@ -326,7 +326,8 @@ class NotAppliedError(AnalyticsError):
     """A write that the service accepted without storing all values: it returns others.
 
     :param website_id: id of the website.
-    :param fields: field to a phrase with the returned value and the expected value.
+    :param fields: field to a phrase with the returned value and the expected value; for the whole website, an empty
+        name to a sentence.
     :param remedy: action taken, and recommended action.
     :param permanent: whether this affects every website, so that a retry would only damage others.
     """
@@ -337,7 +338,7 @@ class NotAppliedError(AnalyticsError):
     permanent: bool = False
 
     def __post_init__(self) -> None:
-        listed = "; ".join(f"{name} {difference}" for name, difference in self.fields.items())
+        listed = "; ".join(f"{name} {difference}".lstrip() for name, difference in self.fields.items())
         what = f"website {self.website_id} is not as it should be: {listed}."
         self.problem = f"The service accepted the write, but {what}"
         self.before_retry = "find out what the service does with updates first" if self.permanent else ""

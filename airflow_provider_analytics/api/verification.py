@@ -103,13 +103,16 @@ class Expected:
             sent[name] = tuple((_by_key(name, earlier.sent) | _by_key(name, self.sent)).values())
         return replace(self, before=earlier.before, sent=sent)
 
-    def compare(self, shown: Record) -> Comparison:
-        """Return the differences between a record and the expected values."""
+    def compare(self, shown: Record, spared: Mapping[str, Collection[str]] | None = None) -> Comparison:
+        """Return the differences between a record and the expected values.
+
+        :param spared: list field to entries that may be there, although they were removed.
+        """
         found = Comparison(unverified=tuple(name for name in self.sent if FIELDS[name].column is None))
         for name in COMPARED:
             is_sent = name in self.sent
             if name in LINE_FIELDS and shows(name, shown) and (is_sent or shows(name, self.before)):
-                self._compare_lines(name, shown, found)
+                self._compare_lines(name, shown, found, (spared or {}).get(name, ()))
             elif is_sent:
                 self._compare_sent(name, shown, found)
             elif _is_present(name, self.before):
@@ -143,7 +146,7 @@ class Expected:
         elif is_known and was not in (default_of(name), ()):
             found.kept += (name,)
 
-    def _compare_lines(self, name: str, shown: Record, found: Comparison) -> None:
+    def _compare_lines(self, name: str, shown: Record, found: Comparison, spared: Collection[str]) -> None:
         is_sent = name in self.sent
         is_exact = is_sent and name not in self.shared
         now = _by_key(name, shown)
@@ -154,7 +157,7 @@ class Expected:
         gone = missing & of_others
         not_applied = _differences(
             lacks=[wanted[one] for one in missing - gone],
-            has_besides=[now[one] for one in extra if is_exact or one in before],
+            has_besides=[now[one] for one in extra if is_exact or (one in before and one[0] not in spared)],
         )
         if not_applied:
             found.not_applied[name] = not_applied

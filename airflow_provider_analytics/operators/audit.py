@@ -30,7 +30,7 @@ SourcesOf = Callable[[Change], Mapping[str, Mapping[str, str]]]
 _NOT_IN_A_NAME = re.compile(r"[^\w.=-]")
 
 
-class _File:
+class _TrailFile:
     """A file to which lines are appended; each line is flushed immediately."""
 
     def __init__(self, place: StoragePath) -> None:
@@ -114,7 +114,12 @@ class AuditTrail:
     """
 
     def __init__(
-        self, file: _File | _Parts | None, url: str, who: Mapping[str, Any], secrets: Redactor, sources_of: SourcesOf
+        self,
+        file: _TrailFile | _Parts | None,
+        url: str,
+        who: Mapping[str, Any],
+        secrets: Redactor,
+        sources_of: SourcesOf,
     ) -> None:
         self._file = file
         self._url = url
@@ -183,7 +188,7 @@ def audit_trail(
     path = folder / f"{stem}.jsonl"
     with writing(folder_url, "state_path"):
         make_directory(folder, PRIVATE)
-        file = _File(path) if is_local(path) else _Parts(folder, stem)
+        file = _TrailFile(path) if is_local(path) else _Parts(folder, stem)
     try:
         yield AuditTrail(file, folder.url, who, secrets, sources_of)
     except BaseException:

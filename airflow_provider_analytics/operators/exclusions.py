@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import accepted
-from airflow_provider_analytics.operators.reconciling import ReconcilingOperator, account_of, result_of
+from airflow_provider_analytics.operators.reconciling import Prepared, ReconcilingOperator, account_of, result_of
 from airflow_provider_analytics.readable import counted
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.state import ListFile
     from airflow_provider_analytics.operators.task_arguments import ReconcileArguments, SyncArguments
-    from airflow_provider_analytics.reconcile.engine import Planned
     from airflow_provider_analytics.reconcile.exclusions import ExclusionList
     from airflow_provider_analytics.reconcile.maintained import Listed, Resolved
 
@@ -104,8 +102,8 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             self.log.warning("A guard refuses this plan: %s", result["unsafe"])
         return result
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
-        """Compare the list with the websites that it selects."""
+    def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
+        """Read the arguments and the tables."""
         accept = accepted(self.accept)
         source = self._source(allow_no_match="no_match" in accept)
         everywhere, per_website = self._parse_lists(source.mode, allow_empty="empty" in accept)
@@ -129,7 +127,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             is_part=getattr(ti, "map_index", -1) >= 0,
         )
         lists = file.noting(source.scopes, resolved, context) if file else None
-        return folder, file, self.plan(hook, source, scope, lists)
+        return Prepared(source, scope, folder, file, lists)
 
     def _source(self, *, allow_no_match: bool) -> ExclusionList:
         """Return the websites that get the list, without its entries."""

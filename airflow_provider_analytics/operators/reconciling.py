@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_provider_analytics.api.checks import fraction
+from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.guards import MAX_LOSS_FRACTION, accepted
 from airflow_provider_analytics.operators.base import AnalyticsOperator, require_run
 from airflow_provider_analytics.readable import counted, readable
@@ -30,6 +32,24 @@ SHOWN_CHANGES = 20
 _REPORTED = ("until", "owner", "reason")
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The desired state before the websites are read.
+
+    :param source: the list, or the file.
+    :param scope: what the plan is bound to.
+    :param folder: folder of the service and the account in the state folder.
+    :param file: file of the list's table.
+    :param lists: the tables with this run.
+    """
+
+    source: ExclusionList | WebsitesAsCode
+    scope: Mapping[str, Any]
+    folder: str | None
+    file: ListFile | None
+    lists: Lists | None
 
 
 class ReconcilingOperator(AnalyticsOperator):
@@ -59,9 +79,13 @@ class ReconcilingOperator(AnalyticsOperator):
         self.accept = accept
         self.max_loss_fraction = max_loss_fraction
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
-        """Return the state folder, the file of the list, and the planned changes."""
+    def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
+        """Return the desired state before the websites are read."""
         raise NotImplementedError
+
+    @property
+    def _limit(self) -> float:
+        return fraction("max_loss_fraction", self.max_loss_fraction)
 
     @property
     def default_mode(self) -> str:
@@ -89,20 +113,19 @@ class ReconcilingOperator(AnalyticsOperator):
             raise ValueError("list_name is missing: outside a DAG, a managed list needs it; allowed: that of the DAG")
         return ListFile(folder, Identity(scope["service"], scope["account"], self.list_name or name))
 
-    def plan(
-        self,
-        hook: AnalyticsHook,
-        source: ExclusionList | WebsitesAsCode,
-        scope: Mapping[str, Any],
-        lists: Lists | None,
-    ) -> Planned:
+    def plan(self, hook: AnalyticsHook, prepared: Prepared) -> Planned:
         """Read the websites, and plan the changes."""
         from airflow_provider_analytics.reconcile.engine import plan
 
-        limit = fraction("max_loss_fraction", self.max_loss_fraction)
-        scope = {**scope, "max_loss_fraction": limit}
-        accept = accepted(self.accept)
-        planned = plan(hook.client, source, scope=scope, max_loss_fraction=limit, accept=accept, lists=lists)
+        limit = self._limit
+        planned = plan(
+            hook.client,
+            prepared.source,
+            scope={**prepared.scope, "max_loss_fraction": limit},
+            max_loss_fraction=limit,
+            accept=accepted(self.accept),
+            lists=prepared.lists,
+        )
         for warning in planned.plan.warnings:
             self.log.warning("%s", warning)
         return planned
@@ -114,9 +137,10 @@ class ReconcilingOperator(AnalyticsOperator):
         """
         from airflow_provider_analytics.operators.state import write_plan
 
-        folder, _, planned = self.prepare(hook, context)
+        prepared = self.prepare(hook, context)
+        planned = self.plan(hook, prepared)
         planned.raise_unread()
-        whole = write_plan(folder, planned.plan, hook.client.redact) if folder else None
+        whole = write_plan(prepared.folder, planned.plan, hook.client.redact) if prepared.folder else None
         return planned, result_of(planned, None, whole, **more)
 
     def applied(
@@ -124,27 +148,54 @@ class ReconcilingOperator(AnalyticsOperator):
     ) -> tuple[Planned, Outcome]:
         """Plan the changes, check the approval or the guards, and apply them.
 
+        Without an approval, the list is announced before the websites are read. What another list removes before it
+        has read this is seen to be missing.
+
         :param expected_digest: the approval, see :func:`~.reconcile.approval.parse_digest`.
         :param ignore_gone: do not count a website that no longer exists as a failure.
         """
         from airflow_provider_analytics.operators.audit import audit_trail
         from airflow_provider_analytics.operators.passwords import passwords_of
         from airflow_provider_analytics.operators.state import read_plan
+        from airflow_provider_analytics.reconcile import guards
         from airflow_provider_analytics.reconcile.approval import parse_digest
 
         digest = parse_digest(expected_digest)
-        folder, file, planned = self.prepare(hook, context)
-        planned = planned.only(digest, lambda digest: read_plan(folder, digest))
-        passwords = passwords_of(planned.plan.password_sources)
+        prepared = self.prepare(hook, context)
+        folder, file, lists = prepared.folder, prepared.file, prepared.lists
         if folder:
             require_run(context, ["ti"], "state_path")
+        if file and lists and digest is None:
+            accept = accepted(self.accept)
+            left = guards.left(lists, prepared.source.managed, self._limit, accept)
+            if left and "loss" not in accept:
+                raise GuardError("\n".join(left), "Nothing was sent.", "loss")
+            file.write(lists, only_announced=True)
+
+        def plan() -> Planned:
+            return self.plan(hook, prepared).only(digest, lambda digest: read_plan(folder, digest))
+
+        planned = plan()
+        if file and lists:
+            others = [one.rows for one in lists.others]
+            file.read()
+            file.write(lists)
+            if others != [one.rows for one in lists.others]:  # another list changed while the websites were read
+                planned = plan()
+        passwords = passwords_of(planned.plan.password_sources)
         url = folder if planned.plan.changes else None
+
+        def read_tables() -> None:
+            if file and lists:
+                file.read_others(lists)
+
         with audit_trail(url, context, hook.client.redact, planned.sources_of) as trail:
-            if file and planned.desired.tables:
-                file.write(planned.desired.tables)
-            outcome = planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone)
+            outcome = planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)
             trail.failed(outcome.failures)
         outcome.raise_interruption()
+        if file and lists:
+            file.read()
+            file.raise_if_overtaken(lists, "What it did may have been undone: its next run does it again.")
         return planned, outcome
 
 

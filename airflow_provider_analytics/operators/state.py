@@ -57,15 +57,11 @@ class ListFile:
     """
 
     def __init__(self, folder: str, identity: Identity) -> None:
-        self._identity = identity
+        self._folder, self._identity = folder, identity
         self._file = SharedFile(f"{folder}/lists/{quote(identity.list, safe='')}.json", "state_path")
         #: The table as it was read.
         self.table = self._parse()
-        self._others = [
-            table.checked(replace(identity, list=table.identity.list), path)
-            for path, table in read_tables(folder).items()
-            if table.identity.list != identity.list
-        ]
+        self._others = self._read_others()
 
     def noting(self, scopes: Rows, names: Mapping[str, Resolved], context: Context) -> Lists:
         """Return the tables with this run; the file is written later.
@@ -77,12 +73,33 @@ class ListFile:
         # The scheduler's clock is one clock; those of the workers differ.
         began = getattr(context.get("dag_run"), "start_date", None) or at
         run = Run(f"{ti.dag_id}/{ti.run_id}" if ti else "", ti.task_id if ti else "", began)
+        wrote = self.table.run
+        if ti and wrote and (_dag_of(wrote), wrote.task) != (_dag_of(run), run.task):
+            log.warning(
+                "The list %r was last run by task %s of DAG %s. If that is another list, give each its own list_name: "
+                "each run removes what the other one added.",
+                self._identity.list,
+                wrote.task,
+                _dag_of(wrote),
+            )
         table = self.table.noting(scopes, names, run, at.date())
         return Lists(self.table, table, self._others, at.date(), scopes, run)
 
-    def write(self, lists: Lists) -> None:
-        """Write the table, unless the file has it already.
+    def read(self) -> None:
+        """Read the table again."""
+        self._file.read()
+        self.table = self._parse()
 
+    def read_others(self, lists: Lists) -> None:
+        """Read the tables of the other lists again."""
+        lists.read_others(self._read_others())
+
+    def write(self, lists: Lists, *, only_announced: bool = False) -> None:
+        """Write the table, unless the file has it already, and read those of the other lists again.
+
+        In this order, of two lists that are written at the same time, at least one finds what the other one has.
+
+        :param only_announced: write what the list has, and nothing that left it.
         :raises StoppedError: if a later run has written it.
         :raises ValueError: if another task of this run has the same list.
         :raises StorageError: if other tasks write the file again and again.
@@ -95,34 +112,53 @@ class ListFile:
                 name,
             )
         for seconds in WRITE_WAITS:
-            mine = self._merged(lists)
+            self.raise_if_overtaken(lists, "Nothing was sent.")
+            mine = self._merged(lists, only_announced=only_announced)
             if mine is None or self._file.write(mine.render()):
+                self.table = mine or self.table
+                self.read_others(lists)
                 return
             time.sleep(random.uniform(seconds / 2, seconds))  # noqa: S311 - spreads the tasks
-            self._file.read()
-            self.table = self._parse()
+            self.read()
         raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.url}")
 
-    def _merged(self, lists: Lists) -> Table | None:
+    def raise_if_overtaken(self, lists: Lists, remedy: str) -> None:
+        """Raise :class:`StoppedError` if a later run has another list of this name."""
+        run, found = lists.run, self.table.run
+        if found is None or found.name == run.name or found.began <= run.began:
+            return
+        if replace(self.table, run=run) != self._merged(lists):
+            problem = f"Stopped: a later run of the list {self._identity.list!r} began at {found.began} ({found.name})."
+            raise StoppedError(problem, remedy)
+
+    def _merged(self, lists: Lists, *, only_announced: bool = False) -> Table | None:
         """Return the table to write; None if the file has it already."""
-        name, run, found = self._identity.list, lists.run, self.table.run
+        run, found = lists.run, self.table.run
         is_same_run = found is not None and found.name == run.name
         if found and is_same_run and found.task != run.task:
             raise ValueError(
-                f"The tasks {found.task} and {run.task} of this run have the same list {name!r}; give each list its "
-                "own list_name"
+                f"The tasks {found.task} and {run.task} of this run have the same list {self._identity.list!r}; give "
+                "each list its own list_name"
             )
-        if found and not is_same_run and found.began > run.began:
-            problem = f"Stopped: a later run of the list {name!r} began at {found.began} ({found.name})."
-            raise StoppedError(problem, "Nothing was sent.")
         both = lists.before.with_rows_of(self.table)
-        table = both.noting(lists.scopes, lists.table.names, run, lists.today)
+        table = both.noting(lists.scopes, lists.table.names, run, lists.today, only_announced=only_announced)
         return None if is_same_run and replace(self.table, run=run) == table else table
+
+    def _read_others(self) -> list[Table]:
+        return [
+            table.checked(replace(self._identity, list=table.identity.list), path)
+            for path, table in read_tables(self._folder).items()
+            if table.identity.list != self._identity.list
+        ]
 
     def _parse(self) -> Table:
         if self._file.text is None:
             return Table(self._identity)
         return Table.parse(self._file.text, self._file.url).checked(self._identity, self._file.url)
+
+
+def _dag_of(run: Run) -> str:
+    return run.name.partition("/")[0]
 
 
 def read_tables(folder: str) -> dict[str, Table]:

@@ -14,6 +14,7 @@ from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.base import AnalyticsOperator, permanent_failure
 from airflow_provider_analytics.operators.reconciling import (
     SHOWN_CHANGES,
+    Prepared,
     ReconcilingOperator,
     account_of,
     result_of,
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-    from airflow_provider_analytics.operators.state import ListFile
     from airflow_provider_analytics.operators.task_arguments import (
         AnalyticsArguments,
         FileArguments,
         ReconcileArguments,
     )
-    from airflow_provider_analytics.reconcile.engine import Planned
     from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 
 ON_DRIFT = ("fail", "skip", "report")
@@ -57,8 +56,8 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         self.prune = prune
         self.only_missing = only_missing
 
-    def prepare(self, hook: AnalyticsHook, context: Context) -> tuple[str | None, ListFile | None, Planned]:
-        """Compare the file with the complete list of websites."""
+    def prepare(self, hook: AnalyticsHook, context: Context) -> Prepared:
+        """Read the file and the tables."""
         prune, only_missing = flag("prune", self.prune), flag("only_missing", self.only_missing)
         source = replace(self._file(), prune=prune, only_missing=only_missing)
         # A plan for another service or account is a different plan.
@@ -72,7 +71,7 @@ class _WebsitesAsCodeOperator(ReconcilingOperator):
         elif file and file.table.run is None:  # no list has left this file
             file = None
         lists = file.noting(source.scopes, {}, context) if file else None
-        return folder, file, self.plan(hook, source, scope, lists)
+        return Prepared(source, scope, folder, file, lists)
 
     def _file(self) -> WebsitesAsCode:
         from airflow_provider_analytics.hooks.object_storage import read_texts

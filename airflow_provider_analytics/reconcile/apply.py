@@ -193,7 +193,7 @@ class Application:
         )
         self._unfaithful = NotAppliedError(
             str(first.website_id),
-            {**comparison.not_applied, **comparison.unexpected} or {"website": first.why},
+            {**comparison.not_applied, **comparison.unexpected} or {"": first.why.rstrip(".")},
             f"Website {second.website} is not as expected, either, so the service does it with each website. "
             f"Sent: {fields}. {' '.join(outcomes)} {left:,} websites were not changed.{advice}",
             permanent=True,
@@ -284,6 +284,9 @@ class Application:
             raise
         except AnalyticsError as error:  # the sent changes must still be reported
             read, rows = Read({}, dict.fromkeys(ids, error.text)), None
+        if self._judged is None or len(self._results) == 1:  # canaries are read again at the end
+            # After the websites: a list that is written later reads them after the last request that was sent here.
+            self._sender.read_tables()
         left = []
         for result in results:
             is_created = result.planned.action == "create"
@@ -351,8 +354,7 @@ class Application:
                 State.FAILED, api_client.other_domain(change.domain, record).text if action == "create" else text
             )
             return False
-        comparison = (result.expected or Expected({}, {})).compare(record)
-        comparison.not_applied = comparison.not_applied or self._sender.still_wanted(record)
+        comparison = self._sender.compare(result, record)
         if not comparison.not_applied:
             self._accept(result)
         elif result.unconfirmed is None:

@@ -6,7 +6,7 @@ After a crash, or if someone else made a part of the change, the current plan is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
@@ -14,6 +14,7 @@ from airflow_provider_analytics.api.fields import LINE_FIELDS
 from airflow_provider_analytics.api.verification import COMPARED, Expected, Record
 from airflow_provider_analytics.exceptions import GuardError
 from airflow_provider_analytics.readable import first_of
+from airflow_provider_analytics.reconcile.desired import ChangeOf
 from airflow_provider_analytics.reconcile.plan import Change, Plan, short, website_of
 
 #: Approved action and an action that may be planned now. After a crash, an update may follow an approved create.
@@ -83,15 +84,18 @@ class ApprovedPlan:
         if dropped:
             raise _mismatch("Approved, and no longer planned", dropped)
 
-    def only_approved(self, change_of: Callable[[Record], Change | None]) -> Callable[[Record], Change | None]:
-        """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved."""
+    def only_approved(self, change_of: ChangeOf) -> ChangeOf:
+        """Return ``change_of``, wrapped to raise :class:`ValueError` for a change that was not approved.
 
-        def approved(record: Record) -> Change | None:
-            change = change_of(record)
+        What is put back on a website needs no approval.
+        """
+
+        def approved(record: Record, before: Record) -> Change | None:
+            change = change_of(record, {})
             problem = self._not_approved(change) if change else None
             if problem:
                 raise ValueError(f"not changed, because it has changed since the plan was approved: {problem}")
-            return change
+            return change_of(record, before)
 
         return approved
 

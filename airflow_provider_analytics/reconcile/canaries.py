@@ -55,6 +55,8 @@ class Canaries:
             (result, risks_of(result.planned, records.get(str(result.website_id), {}), is_row=True))
             for result in results
         ]
+        # Of websites that can lose the same, any goes first: two lists that run at the same time begin with others.
+        random.shuffle(self._left)
         self._settled: set[Risk] = set()
         self._tries: Counter[Risk] = Counter()
 

@@ -7,7 +7,7 @@ computes the change of a website.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,10 @@ MODES = ("merge", "replace", "managed")
 _MAX_LINE = 60
 #: Fields that can be set and that a record can contain.
 SETTABLE_FIELDS = tuple(one.name for one in WEBSITE_FIELDS if one.on_update and one.column)
+
+#: Returns the change of a website from its record, and from its record before the first update of this run, which is
+#: empty until then. None if nothing is to be changed.
+ChangeOf = Callable[[Record, Record], Change | None]
 
 _NOWHERE = Place("")
 
@@ -191,12 +195,14 @@ class Desired:
             )
         return ""
 
-    def change(self, record: Record) -> Change | None:
+    def change(self, record: Record, earlier: Record | None = None) -> Change | None:
         """Return the change of an existing website, or None if it needs no change.
 
         A field that is missing in the record is sent. A password is sent when ``privacy`` becomes ``password``. Records
         do not contain passwords, so a changed password cannot be detected.
 
+        :param earlier: its record before this run changed it. What this run removed since, and another list wants now,
+            is put back.
         :raises ValueError: if a list cannot be changed (:meth:`unreadable`), or the password is missing.
         """
         wanted = self.of(record)
@@ -213,6 +219,7 @@ class Desired:
                 if self.modes[name] == "replace" and name in record:
                     before = raw_lines(name, record[name])  # so that guards count the lost lines
                 after = self._lines_after(name, before, wanted, record)
+                after += self._put_back(name, after, record, earlier or {})
             if before is None or before != after:
                 changes.append(FieldChange(name, before, after))
         if any(one.field == "privacy" and one.after == "password" for one in changes):
@@ -229,6 +236,16 @@ class Desired:
         if not before:
             return listed.new_lines(after)
         return tuple(line if line in before else listed.lines.get(line, (line,))[-1] for line in after)
+
+    def kept(self, name: str, record: Record) -> Collection[str]:
+        """Return the entries of a list field that may not be removed, because other lists have them."""
+        return self.tables.kept(name, record) if self.tables and self.modes.get(name) == "managed" else ()
+
+    def _put_back(self, name: str, after: Entries, record: Record, earlier: Record) -> Entries:
+        kept, key = self.kept(name, record), LINE_FIELDS[name].key
+        present = set(map(key, after))
+        lines = normalise(name, earlier[name]) if kept and shows(name, earlier) else ()
+        return tuple(line for line in lines if key(line) in kept and key(line) not in present)
 
     def plan(self, records: Sequence[Record], scope: Mapping[str, Any] | None = None) -> Plan:
         """Return the plan for these websites.

@@ -72,23 +72,27 @@ def plan(
 
 def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> list[str]:
     """Return what the first run of a list takes over, what goes because it left the list before, and what stays."""
-    taken, again, kept = Counter[str](), Counter[str](), Counter[str]()
+    taken, again, kept, commented = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for record in compared:
         wanted = desired.of(record)
         for name in lists.table.rows if wanted else ():
             there, listed = entries_of(name, record), set(wanted.settings.get(name, ())) if wanted else set()
             before = {entry: row for entry, row in lists.before.entries_of(name, record).items() if entry in there}
             taken.update(there & listed if lists.before.run is None else ())
-            again.update(entry for entry in lists.owned(name, record) if entry in before and before[entry].left)
-            others = lists.kept(name, record)
+            plain, others = entries_of(name, record, plain=True), lists.kept(name, record)
+            again.update(
+                one for one in lists.owned(name, record) if one in plain and one in before and before[one].left
+            )
             # Said once, when the entry leaves: the command why tells it later.
             leaving = {entry for entry in before if entry not in listed and not before[entry].left}
             kept.update(f"{entry} (list {others[entry]!r})" for entry in leaving if entry in others)
+            commented.update(leaving - plain - others.keys())
     owner = f"First run of the list {lists.table.identity.list!r}: it owns its entries from now on, whoever typed them"
     found = {
         owner: taken,
-        "Still there, although it left the list before": again,
+        "Removed again, because it left the list before": again,
         "Not removed, because another list has it": kept,
+        "Not removed, because its line has a comment": commented,
     }
     warnings = []
     for what, entries in found.items():
@@ -173,6 +177,7 @@ class Planned:
         *,
         passwords: Mapping[str, str] | None = None,
         ignore_gone: bool = False,
+        read_tables: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Apply the plan; the table of the list must have been written before.
 
@@ -181,10 +186,18 @@ class Planned:
         :param record: records each change.
         :param passwords: ``password_from`` reference to password.
         :param ignore_gone: do not count a website that no longer exists as a failure.
+        :param read_tables: reads the tables of the other lists again.
         :return: the outcome; its failures include the websites that could not be read.
         """
         change_of = self.approved.only_approved(self.desired.change) if self.approved else self.desired.change
         sender = Sender(
-            self.websites.client, change_of, record, self.desired.shared, passwords or {}, ignore_gone=ignore_gone
+            self.websites.client,
+            change_of,
+            record,
+            self.desired.shared,
+            self.desired.kept,
+            read_tables,
+            passwords or {},
+            ignore_gone=ignore_gone,
         )
         return replace(Application(self.websites, self.plan, self.compared, sender).run(), unread=self.unread)

@@ -53,8 +53,7 @@ def guarded(
     for name in LINE_FIELDS:
         if name not in managed:
             found["loss"] += _lost(plan, name, kept, limit)
-        elif lists:
-            found["loss"] += _left(lists, name, limit, may_be_empty="empty" in accept)
+    found["loss"] += left(lists, managed, limit, accept)
     # The problems first, because a task log cuts off.
     findings = {
         guard: "\n".join(sorted(lines, key=lambda line: line.startswith("- ")))
@@ -96,18 +95,23 @@ def _opened(plan: Plan, kept: Sequence[Record], limit: float) -> list[str]:
     return _finding(len(opened), closed, limit, what, opened)
 
 
-def _left(lists: Lists, name: str, limit: float, *, may_be_empty: bool) -> list[str]:
-    """Return the finding if too much left a managed list."""
-    before, now = lists.before.items(name), lists.table.items(name)
-    if may_be_empty and not now:
+def left(lists: Lists | None, managed: Collection[str], limit: float, accept: Collection[str] = ()) -> list[str]:
+    """Return the lines of a finding if too much left a managed list. It needs the tables only, and no website."""
+    if lists is None:
         return []
-    left = sorted(
-        item
-        for item, source in before.items()
-        if item not in now and (source.until is None or source.until >= lists.today)
-    )
-    what = f"entries left the list {lists.table.identity.list!r}"
-    return _finding(len(left), len(before), limit, what, [first_of(left, _MAX_WORST, show=short)])
+    lines: list[str] = []
+    for name in managed:
+        before, now = lists.before.items(name), lists.table.items(name)
+        if "empty" in accept and not now:
+            continue
+        gone = sorted(
+            item
+            for item, source in before.items()
+            if item not in now and (source.until is None or source.until >= lists.today)
+        )
+        what = f"entries left the list {lists.table.identity.list!r}"
+        lines += _finding(len(gone), len(before), limit, what, [first_of(gone, _MAX_WORST, show=short)])
+    return lines
 
 
 def _lost(plan: Plan, name: str, kept: Sequence[Record], limit: float) -> list[str]:

@@ -102,7 +102,7 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class _File:
+class _StoredTable:
     """A table as it is stored: equal sources, and scopes with equal rows, stand once."""
 
     version: int
@@ -115,7 +115,7 @@ class _File:
     rows: Mapping[str, tuple[_Group, ...]]
 
 
-_FILE = TypeAdapter(_File)
+_FILE = TypeAdapter(_StoredTable)
 
 
 @dataclass(frozen=True)
@@ -185,23 +185,27 @@ class Table:
                 key = tuple((entry, sources.setdefault(one, len(sources))) for entry, one in sorted(entries.items()))
                 groups.setdefault(key, []).append(scope)
             rows[name] = tuple(_Group(tuple(group), dict(key)) for key, group in groups.items() if key)
-        file = _File(
+        file = _StoredTable(
             VERSION, **asdict(self.identity), run=self.run, names=self.names, sources=tuple(sources), rows=rows
         )
         return _FILE.dump_json(file, indent=1, exclude_defaults=True).decode() + "\n"
 
-    def noting(self, scopes: Rows, names: Mapping[str, Resolved], run: Run, today: date) -> Self:
+    def noting(
+        self, scopes: Rows, names: Mapping[str, Resolved], run: Run, today: date, *, only_announced: bool = False
+    ) -> Self:
         """Return the table to write before changes are sent.
 
         :param scopes: what the list has now. A scope that it does not name any more has left.
         :param names: host name on the list to its last resolution.
+        :param only_announced: note what the list has, and nothing that left it: the plan may still be refused.
         """
+        leaves = "" if only_announced else today.isoformat()
         forgotten = (today - timedelta(days=KEPT_DAYS)).isoformat()
         rows = dict(self.rows)
         for name, now in scopes.items():
             before = self.rows.get(name, {})
             rows[name] = {
-                scope: _noted(before.get(scope, {}), now.get(scope, {}), today.isoformat(), forgotten)
+                scope: _noted(before.get(scope, {}), now.get(scope, {}), today.isoformat(), leaves, forgotten)
                 for scope in dict.fromkeys((*before, *now))
             }
         return replace(self, rows=rows, names=names, run=run)
@@ -256,13 +260,13 @@ class Table:
         return self.run is not None and today - self.run.began.date() <= timedelta(days=SPARING_DAYS)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Lists:
     """The table of a run's list, and those of the other lists in its folder.
 
     :param before: the table as it was read.
     :param table: the table with this run; written before changes are sent.
-    :param others: the other tables.
+    :param others: the other tables, as they were read last.
     :param today: the day (UTC).
     :param scopes: what the list has now.
     :param run: this run.
@@ -274,10 +278,13 @@ class Lists:
     today: date
     scopes: Rows
     run: Run
+    # Cached, because most websites are in the same scopes.
+    _settled: dict[Any, tuple[Entries, Mapping[str, str]]] = field(default_factory=dict, init=False)
 
-    @cached_property
-    def _sparing(self) -> Sequence[Table]:
-        return [one for one in self.others if one.protects(self.today)]
+    def read_others(self, others: Sequence[Table]) -> None:
+        """Take over the other tables as they are now."""
+        self.others = others
+        self._settled.clear()
 
     def owned(self, name: str, record: Record) -> Entries:
         """Return the entries that the list may remove from a website."""
@@ -287,18 +294,14 @@ class Lists:
         """Return the entries that the list may not remove, because other lists have them, and the names of these."""
         return self._settle(name, record)[1]
 
-    # Cached, because most websites are in the same scopes.
-    @cached_property
-    def _settled(self) -> dict[Any, tuple[Entries, Mapping[str, str]]]:
-        return {}
-
     def _settle(self, name: str, record: Record) -> tuple[Entries, Mapping[str, str]]:
         scopes = self.table.scopes_of(name, record)
-        theirs = tuple(other.scopes_of(name, record) for other in self._sparing)
+        sparing = [one for one in self.others if one.protects(self.today)]
+        theirs = tuple(other.scopes_of(name, record) for other in sparing)
         if (name, scopes, theirs) not in self._settled:
             kept = {
                 entry: table.identity.list
-                for table, its in zip(self._sparing, theirs, strict=True)
+                for table, its in zip(sparing, theirs, strict=True)
                 for entry, source in table.entries_in(name, its).items()
                 if not source.left
             }
@@ -318,10 +321,10 @@ class Lists:
 
 
 def _noted(
-    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: str, forgotten: str
+    before: Mapping[str, EntrySource], now: Mapping[str, EntrySource], today: str, leaves: str, forgotten: str
 ) -> dict[str, EntrySource]:
-    gone = {entry: replace(one, left=one.left or today) for entry, one in before.items() if entry not in now}
-    kept = {entry: one for entry, one in gone.items() if one.left >= forgotten}
+    gone = {entry: replace(one, left=one.left or leaves) for entry, one in before.items() if entry not in now}
+    kept = {entry: one for entry, one in gone.items() if not one.left or one.left >= forgotten}
     listed = {
         # A comment may contain anything, even a key.
         entry: replace(
@@ -336,7 +339,11 @@ def _noted(
     return {**kept, **listed}
 
 
-def entries_of(name: str, record: Record) -> set[str]:
-    """Return the entries of a website's list; none if it is not shown."""
-    lines = normalise(name, record.get(name))
-    return {LINE_FIELDS[name].key(line) for line in lines} - {""} if isinstance(lines, tuple) else set()
+def entries_of(name: str, record: Record, *, plain: bool = False) -> set[str]:
+    """Return the entries of a website's list; none if it is not shown.
+
+    :param plain: only those of lines without a comment.
+    """
+    lines, key = normalise(name, record.get(name)), LINE_FIELDS[name].key
+    shown = lines if isinstance(lines, tuple) else ()
+    return {key(line) for line in shown if not (plain and "#" in line)} - {""}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
@@ -12,7 +12,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient, may_mean_take
 from airflow_provider_analytics.api.domains import same_domain
 from airflow_provider_analytics.api.fields import FIELDS, PASSWORD_FROM
 from airflow_provider_analytics.api.transport import may_have_been_applied
-from airflow_provider_analytics.api.verification import Expected, Record
+from airflow_provider_analytics.api.verification import Comparison, Expected, Record
 from airflow_provider_analytics.exceptions import (
     AmbiguousWriteError,
     AnalyticsApiError,
@@ -21,7 +21,7 @@ from airflow_provider_analytics.exceptions import (
     StoppedError,
     StorageError,
 )
-from airflow_provider_analytics.reconcile.desired import deletion
+from airflow_provider_analytics.reconcile.desired import ChangeOf, deletion
 from airflow_provider_analytics.reconcile.plan import Change
 from airflow_provider_analytics.reconcile.results import NOT_SENT, Result, State
 from airflow_provider_analytics.reconcile.workers import reason
@@ -35,18 +35,22 @@ _UNDER_WAY = "Stopped while its change was under way: it may have been applied."
 class Sender:
     """Sends single changes, each computed from a record that is fetched immediately before.
 
-    :param change_of: computes the change of a website from its record; None if there is nothing to change.
+    :param change_of: computes the change of a website.
     :param record: records a change that was sent and not refused, a create with the id of the new website; called from
         several threads.
     :param shared: list fields in which entries of others stay.
+    :param kept: returns the entries of a list field that other lists have for a website, and that stay.
+    :param read_tables: reads the tables of the other lists again.
     :param passwords: ``password_from`` reference to password.
     :param ignore_gone: do not count a website that no longer exists as a failure.
     """
 
     client: AnalyticsClient
-    change_of: Callable[[Record], Change | None]
+    change_of: ChangeOf
     record: Callable[[Change], None]
     shared: frozenset[str] = frozenset()
+    kept: Callable[..., Collection[str]] = lambda *_: ()
+    read_tables: Callable[[], None] = lambda: None
     passwords: Mapping[str, str] = field(default_factory=dict)
     ignore_gone: bool = False
 
@@ -58,10 +62,16 @@ class Sender:
         result.sent.append(change)
         self.record(change)
 
-    def still_wanted(self, record: Record) -> dict[str, str]:
-        """Return what a record needs again: field to a phrase. Another process may have changed what was as wanted."""
+    def compare(self, result: Result, record: Record) -> Comparison:
+        """Compare a record with what was sent, and with what is wanted now: others may have changed it since."""
+        spared = {name: self.kept(name, record) for name in self.shared}
+        comparison = (result.expected or Expected({}, {})).compare(record, spared)
+        comparison.not_applied = comparison.not_applied or self._still_wanted(result, record)
+        return comparison
+
+    def _still_wanted(self, result: Result, record: Record) -> dict[str, str]:
         try:
-            change = self.change_of(record)
+            change = self.change_of(record, result.before)
         except ValueError:  # the change is not approved, or the lists cannot be read any more
             return {}
         return (
@@ -137,7 +147,7 @@ class Sender:
         def compute(record: Record) -> Record | None:
             nonlocal computed
             _check_domain(result.planned, record, "not changed")
-            computed = self.change_of(record)
+            computed = self.change_of(record, result.before)
             if computed is None:
                 return None
             settings = self._settings(computed)

@@ -55,7 +55,7 @@ def parse_websites_files(texts: Mapping[str, str], default_mode: str = "merge") 
             break  # each further file would be one more problem
         values = Values(source, counts)
         try:
-            _File(parsed, values.read(texts[source]), values, default_mode)
+            _YamlFile(parsed, values.read(texts[source]), values, default_mode)
         except ProblemsError as error:
             problems += error.problems
         problems += values.problems
@@ -93,7 +93,7 @@ def parse_websites(value: object, source: str = "config", *, default_mode: str =
     if isinstance(value, str):
         value = values.read(value)
     parsed = WebsitesAsCode()
-    _File(parsed, _to_file_shape(value, values), values, default_mode)
+    _YamlFile(parsed, _to_file_shape(value, values), values, default_mode)
     if values.problems:
         raise ProblemsError(values.problems)
     return parsed
@@ -206,7 +206,7 @@ def _take_out(data: Any, path: Path) -> None:
         data = data[part]
 
 
-class _File:
+class _YamlFile:
     """Adds the websites of one file to those that were parsed before.
 
     :param parsed: the websites of all files.

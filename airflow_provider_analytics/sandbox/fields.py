@@ -82,7 +82,7 @@ def page(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Field:
+class FormField:
     """A field of a website, or a parameter of the list.
 
     :param parse: parser of its text; None: requests cannot contain it.
@@ -104,16 +104,16 @@ class Field:
 
 #: Every field of a website, in the order of responses.
 WEBSITE_FIELDS = (
-    Field("id"),
-    Field("domain", domain, required=True, on_update=False),
-    Field("privacy", integer(0, 1, 2), default=0),
-    Field("password", str, is_shown=False),
-    Field("email", integer(0, 1), default=0),
-    Field("exclude_bots", integer(0, 1), default=1),
-    Field("exclude_params", str),
-    Field("exclude_ips", str),
-    Field("favorite", boolean, default=False, on_create=False),
-    Field("created_at"),
+    FormField("id"),
+    FormField("domain", domain, required=True, on_update=False),
+    FormField("privacy", integer(0, 1, 2), default=0),
+    FormField("password", str, is_shown=False),
+    FormField("email", integer(0, 1), default=0),
+    FormField("exclude_bots", integer(0, 1), default=1),
+    FormField("exclude_params", str),
+    FormField("exclude_ips", str),
+    FormField("favorite", boolean, default=False, on_create=False),
+    FormField("created_at"),
 )
 _FORM_FIELDS = [field for field in WEBSITE_FIELDS if field.parse is not None]
 CREATE_FIELDS = [field for field in _FORM_FIELDS if field.on_create]
@@ -122,12 +122,12 @@ UPDATE_FIELDS = [field for field in _FORM_FIELDS if field.on_update]
 DEFAULTS = {field.name: field.default for field in _FORM_FIELDS if not field.required}
 
 LIST_PARAMETERS = [
-    Field("search", str, default=""),
-    Field("search_by", one_of("domain"), default="domain"),
-    Field("favorite", boolean),
-    Field("sort_by", one_of("id", "domain"), default="id"),
-    Field("sort", one_of("desc", "asc"), default="desc"),
-    Field(
+    FormField("search", str, default=""),
+    FormField("search_by", one_of("domain"), default="domain"),
+    FormField("favorite", boolean),
+    FormField("sort_by", one_of("id", "domain"), default="id"),
+    FormField("sort", one_of("desc", "asc"), default="desc"),
+    FormField(
         "per_page",
         integer(
             10,
@@ -157,7 +157,7 @@ def decode_pairs(raw: bytes) -> list[tuple[str, str]]:
 
 def read_values(
     raw: bytes,
-    fields: Sequence[Field],
+    fields: Sequence[FormField],
     *,
     by_rule: bool = False,
 ) -> dict[str, Any]:

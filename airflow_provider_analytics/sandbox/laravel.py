@@ -54,7 +54,7 @@ def invalid(errors: Mapping[str, list[str]]) -> ApiError:
 
 
 @dataclass(frozen=True)
-class Page:
+class Paginator:
     """A page of a list.
 
     :param number: its number.
@@ -76,11 +76,11 @@ def page_by_number(
     websites: list[Any],
     number: int,
     size: int,
-) -> Page:
+) -> Paginator:
     """Return a page of a sorted list."""
     begin = (number - 1) * size
     end = begin + size
-    return Page(
+    return Paginator(
         websites[begin:end],
         number=number,
         size=size,
@@ -97,7 +97,7 @@ def page_by_cursor(
     names: Sequence[str],
     *,
     descending: bool,
-) -> Page:
+) -> Paginator:
     """Return the page of a list at a cursor; the first one for a cursor that cannot be decoded.
 
     :param names: fields by which the list is sorted.
@@ -120,7 +120,7 @@ def page_by_cursor(
         previous = _cursor(found[0], names, forward=False)
     if found and end < len(websites):
         following = _cursor(found[-1], names, forward=True)
-    return Page(
+    return Paginator(
         found,
         number=1,
         size=size,
@@ -152,7 +152,7 @@ def _cursor(
 
 
 def collection(
-    page: Page,
+    page: Paginator,
     *,
     paginator: str,
     parameter: str,
@@ -201,7 +201,7 @@ def collection(
 
 
 def _numbered_links(
-    page: Page,
+    page: Paginator,
     last: int,
     link: Link,
 ) -> list[dict[str, Any]]:

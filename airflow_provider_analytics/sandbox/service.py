@@ -16,7 +16,7 @@ from typing import Any
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from airflow_provider_analytics.sandbox import fields, laravel
-from airflow_provider_analytics.sandbox.fields import Field
+from airflow_provider_analytics.sandbox.fields import FormField
 from airflow_provider_analytics.sandbox.laravel import ApiError
 from airflow_provider_analytics.sandbox.limits import ThrottleCounter
 from airflow_provider_analytics.sandbox.options import Options
@@ -163,7 +163,7 @@ class Service:
         """Return the parameters of a list, with the page or the cursor as ``page``."""
         name = self.options.page_parameter
         parse = str if self.options.paginator == "cursor" else fields.page
-        allowed = [*fields.LIST_PARAMETERS, Field(name, parse)]
+        allowed = [*fields.LIST_PARAMETERS, FormField(name, parse)]
         given = self.values(request.raw_query, allowed)
         values = {parameter.name: parameter.default for parameter in fields.LIST_PARAMETERS}
         return {**values, **given, "page": given.get(name)}
@@ -171,7 +171,7 @@ class Service:
     def form(
         self,
         request: RecordedRequest,
-        allowed: Sequence[Field],
+        allowed: Sequence[FormField],
     ) -> dict[str, Any]:
         """Return the values to store."""
         header = request.header("content-type") or ""
@@ -184,7 +184,7 @@ class Service:
     def values(
         self,
         raw: bytes,
-        allowed: Sequence[Field],
+        allowed: Sequence[FormField],
     ) -> dict[str, Any]:
         """Return the values of a query string or a form."""
         return fields.read_values(raw, allowed, by_rule=self.options.boolean_rule)
@@ -226,7 +226,7 @@ class Service:
         self,
         websites: list[Website],
         values: Mapping[str, Any],
-    ) -> laravel.Page:
+    ) -> laravel.Paginator:
         """Return the requested page of a list."""
         selected = values["page"]
         size = values["per_page"]

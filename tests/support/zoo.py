@@ -18,9 +18,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from airflow_provider_analytics.sandbox.app import App
 from airflow_provider_analytics.sandbox.faults import Fault
-from airflow_provider_analytics.sandbox.fields import DEFAULTS, LIST_PARAMETERS
-from airflow_provider_analytics.sandbox.fields import Field as Parameter
-from airflow_provider_analytics.sandbox.laravel import ApiError, Page
+from airflow_provider_analytics.sandbox.fields import DEFAULTS, LIST_PARAMETERS, FormField
+from airflow_provider_analytics.sandbox.laravel import ApiError, Paginator
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -219,7 +218,7 @@ class ZooService(Service):
 
     # What it understands
 
-    def values(self, raw: bytes, allowed: Sequence[Parameter]) -> dict[str, Any]:
+    def values(self, raw: bytes, allowed: Sequence[FormField]) -> dict[str, Any]:
         options = self.options
         if options.strict_parameters and options.favorite_filter == "boolean" and not self._counts_otherwise:
             return super().values(raw, allowed)
@@ -260,7 +259,7 @@ class ZooService(Service):
         found = super().find(store, {**values, "search": ""})
         return [website for website in found if _matches(website["domain"], search, matches)]
 
-    def page(self, websites: list[Website], values: Mapping[str, Any]) -> Page:
+    def page(self, websites: list[Website], values: Mapping[str, Any]) -> Paginator:
         options = self.options
         size = len(websites) or 1 if "per_page" in options.ignored else values["per_page"]
         size = min(size, options.page_size_limit or size)
@@ -289,7 +288,7 @@ class ZooService(Service):
 
     # What it stores
 
-    def form(self, request: RecordedRequest, allowed: Sequence[Parameter]) -> dict[str, Any]:
+    def form(self, request: RecordedRequest, allowed: Sequence[FormField]) -> dict[str, Any]:
         options = self.options
         self._sent = super().form(request, allowed)
         stored = {name: value for name, value in self._sent.items() if name not in options.ignored_fields}

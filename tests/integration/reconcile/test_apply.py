@@ -39,7 +39,7 @@ def apply_changes(client: AnalyticsClient, *changes: Change, trail: list[Change]
     """Apply changes, each of which is worked out from the website's current list."""
     wanted = {change.website_id or change.domain: change for change in changes}
 
-    def change_of(record: Mapping[str, Any]) -> Change | None:
+    def change_of(record: Mapping[str, Any], _: Mapping[str, Any]) -> Change | None:
         change = wanted.get(str(record["id"])) or wanted.get(record["domain"])
         planned = change.fields if change else ()
         fields = [one for one in planned if not same_setting(one.field, record.get(one.field, one.after), one.after)]
@@ -184,7 +184,7 @@ def test_a_change_is_unclear_while_its_request_is_under_way(night: Night, action
 
     night.sandbox.meanwhile(look)
     with client(night.sandbox) as api:
-        Sender(api, lambda record: update(1), lambda change: None).send(result)
+        Sender(api, lambda *_: update(1), lambda change: None).send(result)
     assert (seen, result.state) == ([State.UNCLEAR], State.APPLIED)
 
 

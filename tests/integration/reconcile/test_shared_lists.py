@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import allow_execute_in_this_thread, attach
 from distortion import Distortion
 from fixture_types import Execute
+from nights import Nights
 
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import BulkError, StoppedError, StorageError
@@ -27,41 +28,6 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 OFFICES = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"]
 SHARED, OTHER = "198.51.100.1", "198.51.100.2"
-
-
-class Nights:
-    """Runs of lists in one state folder. Each ``sync`` is a run of its own, a second after the one before."""
-
-    def __init__(self, sandbox: SandboxServer, execute: Execute, folder: Path) -> None:
-        self.sandbox = sandbox
-        self.now = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
-        self.folder = folder
-        self._execute = execute
-
-    def sync(self, name: str, *entries: str, **arguments: Any) -> dict[str, Any]:
-        self.now += timedelta(seconds=1)
-        given = {"run_id": uuid.uuid4().hex, "task_id": name, "list_name": name, "state_path": str(self.folder)}
-        result: dict[str, Any] = self._execute(SyncExcludedIpsOperator, exclude_ips=entries, **given | arguments)
-        return result
-
-    def apply(self, name: str, websites: dict[str, list[str]], **arguments: Any) -> dict[str, Any]:
-        self.now += timedelta(seconds=1)
-        config = {"websites": {domain: {"exclude_ips": entries} for domain, entries in websites.items()}}
-        given = {"run_id": uuid.uuid4().hex, "task_id": name, "list_name": name, "state_path": str(self.folder)}
-        result: dict[str, Any] = self._execute(ApplyWebsitesOperator, **{"config": config} | given | arguments)
-        return result
-
-    def lists(self) -> dict[str, set[str]]:
-        return {one["domain"]: set((one["exclude_ips"] or "").splitlines()) for one in self.sandbox.websites()}
-
-    def everywhere(self) -> set[str]:
-        """Return the entries of all websites, which must have the same."""
-        [found] = set(map(frozenset, self.lists().values()))
-        return set(found)
-
-    def table(self, name: str) -> Path:
-        [path] = self.folder.rglob(f"lists/{name}.json")
-        return path
 
 
 @pytest.fixture
@@ -225,10 +191,13 @@ def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -
     assert nights.everywhere() == {OFFICES[1]}
 
 
-def test_what_an_older_run_wrote_in_between_is_merged(nights: Nights, distortion: Distortion) -> None:
+def test_an_older_run_that_begins_while_the_websites_are_read_is_stopped(
+    nights: Nights, distortion: Distortion
+) -> None:
     def older() -> None:
         nights.now -= timedelta(minutes=1)
-        nights.sync("office", OFFICES[1])
+        with pytest.raises(StoppedError, match="a later run of the list 'office' began"):
+            nights.sync("office", OFFICES[1])
         nights.now += timedelta(minutes=1)
 
     while_it_reads(distortion, older)
@@ -394,9 +363,30 @@ def test_the_error_of_a_guard_keeps_what_was_accepted(nights: Nights) -> None:
     offices = [f"203.0.113.{number}" for number in range(12)]
     nights.sync("office", *offices)
     wrong: dict[str, Any] = {"except_websites": ["*.typo.example"]}
-    with pytest.raises(AirflowFailException, match=re.escape("set accept=['no_match'] on")):
+    with pytest.raises(AirflowFailException, match=re.escape("set accept=['loss'] on")):
         nights.sync("office", offices[0], **wrong)
-    with pytest.raises(AirflowFailException, match=re.escape("set accept=['no_match', 'loss'] on")):
-        nights.sync("office", offices[0], accept=["no_match"], **wrong)
+    with pytest.raises(AirflowFailException, match=re.escape("set accept=['loss', 'no_match'] on")):
+        nights.sync("office", offices[0], accept=["loss"], **wrong)
     nights.sync("office", offices[0], accept=["no_match", "loss"], **wrong)
     assert nights.everywhere() == {offices[0]}
+
+
+def test_a_list_that_another_task_ran_last_is_told_how_to_be_one_of_its_own(
+    nights: Nights, task_log: Callable[[], str]
+) -> None:
+    nights.sync("office", *OFFICES)
+    nights.sync("office", *OFFICES)
+    assert "give each its own list_name" not in task_log()
+    nights.sync("office", SHARED, task_id="vpn", accept=["loss"])
+    assert "The list 'office' was last run by task office of DAG the_dag." in task_log()
+
+
+def test_an_address_that_a_person_commented_is_said_to_stay(nights: Nights, task_log: Callable[[], str]) -> None:
+    nights.sync("office", SHARED, OTHER)
+    nights.sandbox.change_website(1, exclude_ips=f"{SHARED} # Ann\n{OTHER}")
+    nights.sync("office", OTHER)
+    assert f"Not removed, because its line has a comment: {SHARED} on 1 website" in task_log()
+    nights.sandbox.change_website(2, exclude_ips=f"{SHARED}\n{OTHER}")
+    nights.sync("office", OTHER)
+    assert f"Removed again, because it left the list before: {SHARED} on 1 website" in task_log()
+    assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}

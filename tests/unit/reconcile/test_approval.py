@@ -80,14 +80,14 @@ def test_anything_else_is_refused(planned: tuple[Change, ...], records: list[Any
 
 
 def test_right_before_a_change_only_what_was_approved_is_sent() -> None:
-    def change_of(record: Any) -> Change | None:
+    def change_of(record: Any, _: Any) -> Change | None:
         return None if record["exclude_ips"] == "1.1.1.1" else listing(1, record["exclude_ips"], "1.1.1.1")
 
     approved = APPROVED.only_approved(change_of)
-    assert approved({**ONE, "exclude_ips": "1.1.1.1"}) is None
-    assert approved({**ONE, "exclude_ips": ""}) is not None
+    assert approved({**ONE, "exclude_ips": "1.1.1.1"}, {}) is None
+    assert approved({**ONE, "exclude_ips": ""}, {}) is not None
     with pytest.raises(ValueError, match=r"since the plan was approved: .*exclude_ips remove 7\.7\.7\.7"):
-        approved({**ONE, "exclude_ips": "7.7.7.7"})
+        approved({**ONE, "exclude_ips": "7.7.7.7"}, {})
 
 
 def test_a_setting_that_somebody_changed_since_is_another_change() -> None:

@@ -1,0 +1,115 @@
+"""Two lists of one state folder run at the same minute: one runs whole before any request of the other one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from airflow_versions import allow_execute_in_this_thread
+from fixture_types import Execute
+from nights import Nights
+from zoo import Zoo
+
+from airflow_provider_analytics.exceptions import StoppedError
+from airflow_provider_analytics.sandbox.requests import RecordedRequest
+
+A, B, C, V = "203.0.113.1", "203.0.113.2", "203.0.113.3", "198.51.100.1"
+#: A run sends about this many requests.
+REQUESTS = range(20)
+
+
+@pytest.fixture
+def nights(analytics_sandbox: Zoo, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    found = Nights(analytics_sandbox, execute, tmp_path / "state")
+    monkeypatch.setattr("airflow_provider_analytics.operators.state.now", lambda: found.now)
+    for number in range(1, 5):
+        analytics_sandbox.add_website(f"{number}.example")
+    return found
+
+
+@contextlib.contextmanager
+def before_request(zoo: Zoo, number: int, run: Callable[[], object], *, of: Sequence[str] = ()) -> Iterator[None]:
+    """Let a run begin and end before the request with this number, from 0, or at the end if there are fewer.
+
+    :param of: count these operations only.
+    """
+    counted, ran = itertools.count(), []
+
+    def here() -> None:
+        allow_execute_in_this_thread()
+        ran.append(True)
+        run()
+
+    async def act(request: RecordedRequest) -> None:
+        if (not of or request.operation in of) and next(counted) == number:
+            await asyncio.to_thread(here)
+
+    zoo.meanwhile(act)
+    yield
+    if not ran:
+        run()
+
+
+@pytest.mark.parametrize("number", REQUESTS)
+def test_an_address_that_moves_to_another_list_stays(analytics_sandbox: Zoo, nights: Nights, number: int) -> None:
+    nights.sync("office", A, B)
+    nights.sync("vpn", V)
+    with before_request(analytics_sandbox, number, lambda: nights.sync("vpn", V, B)):
+        nights.sync("office", A)
+    assert nights.everywhere() == {A, B, V}
+
+
+@pytest.mark.parametrize("number", REQUESTS)
+def test_an_address_that_moves_to_a_list_that_runs_already_stays(
+    analytics_sandbox: Zoo, nights: Nights, number: int
+) -> None:
+    nights.sync("office", A, B)
+    nights.sync("vpn", V)
+    with before_request(analytics_sandbox, number, lambda: nights.sync("office", A)):
+        nights.sync("vpn", V, B)
+    assert nights.everywhere() == {A, B, V}
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_list_does_not_remove_what_left_it_lately_and_another_one_adds(
+    analytics_sandbox: Zoo, nights: Nights, number: int
+) -> None:
+    nights.sync("vpn", V, B)
+    nights.sync("vpn", V)
+    # Not between a show and its update: this overwrites the other list's lines, whose run reads them a second later.
+    with before_request(analytics_sandbox, number, lambda: nights.sync("office", A, B), of=["account", "list"]):
+        nights.sync("vpn", V, C)
+    assert nights.everywhere() == {A, B, C, V}
+
+
+@pytest.mark.parametrize("number", REQUESTS)
+def test_an_address_that_leaves_both_lists_goes(analytics_sandbox: Zoo, nights: Nights, number: int) -> None:
+    nights.sync("office", A, B)
+    nights.sync("vpn", V, B)
+    with before_request(analytics_sandbox, number, lambda: nights.sync("office", A)):
+        nights.sync("vpn", V)
+    assert nights.everywhere() == {A, V}
+
+
+@pytest.mark.parametrize("number", REQUESTS[1:])
+def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
+    analytics_sandbox: Zoo, nights: Nights, number: int
+) -> None:
+    nights.sync("office", A)
+    overtook = []
+
+    def later() -> None:
+        overtook.append(True)
+        nights.sync("office", A, C)
+
+    # It may end before the later run begins.
+    with before_request(analytics_sandbox, number, later), contextlib.suppress(StoppedError):
+        nights.sync("office", A, B)
+        assert not overtook, "a later run ended before, and what it did may be undone"
+    analytics_sandbox.meanwhile(lambda _: None)
+    nights.sync("office", A, C)
+    assert nights.everywhere() == {A, C}

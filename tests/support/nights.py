@@ -1,0 +1,49 @@
+"""Runs of lists that share a state folder."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from fixture_types import Execute
+
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+
+class Nights:
+    """Runs of lists in one state folder. Each ``sync`` is a run of its own, a second after the one before."""
+
+    def __init__(self, sandbox: SandboxServer, execute: Execute, folder: Path) -> None:
+        self.sandbox = sandbox
+        self.now = datetime(2026, 11, 23, 1, 30, tzinfo=UTC)
+        self.folder = folder
+        self._execute = execute
+
+    def sync(self, name: str, *entries: str, **arguments: Any) -> dict[str, Any]:
+        self.now += timedelta(seconds=1)
+        given = {"run_id": uuid.uuid4().hex, "task_id": name, "list_name": name, "state_path": str(self.folder)}
+        result: dict[str, Any] = self._execute(SyncExcludedIpsOperator, exclude_ips=entries, **given | arguments)
+        return result
+
+    def apply(self, name: str, websites: dict[str, list[str]], **arguments: Any) -> dict[str, Any]:
+        self.now += timedelta(seconds=1)
+        config = {"websites": {domain: {"exclude_ips": entries} for domain, entries in websites.items()}}
+        given = {"run_id": uuid.uuid4().hex, "task_id": name, "list_name": name, "state_path": str(self.folder)}
+        result: dict[str, Any] = self._execute(ApplyWebsitesOperator, **{"config": config} | given | arguments)
+        return result
+
+    def lists(self) -> dict[str, set[str]]:
+        return {one["domain"]: set((one["exclude_ips"] or "").splitlines()) for one in self.sandbox.websites()}
+
+    def everywhere(self) -> set[str]:
+        """Return the entries of all websites, which must have the same."""
+        [found] = set(map(frozenset, self.lists().values()))
+        return set(found)
+
+    def table(self, name: str) -> Path:
+        [path] = self.folder.rglob(f"lists/{name}.json")
+        return path
