@@ -148,13 +148,6 @@ def test_a_snapshot_brings_the_settings_back(run: Run, night: Night) -> None:
     assert settings() == before
 
 
-def test_drift_skips_what_follows(run: Run, night: Night) -> None:
-    night.add(1)
-    config = {"config": {"websites": {"1.example": {"privacy": "private"}}}}
-    tasks = run(check=(CheckDriftOperator, {**config, "on_drift": "skip"}), after=(PlanWebsitesOperator, config))
-    assert {name: task.state for name, task in tasks.items()} == {"check": "skipped", "after": "skipped"}
-
-
 def test_what_is_wanted_may_come_from_a_file_or_from_a_task(run_dag: RunDag, night: Night) -> None:
     night.add(1, email=1)
     (night.folder / "addresses.txt").write_text("203.0.113.7 # office\n\n203.0.113.8\n")

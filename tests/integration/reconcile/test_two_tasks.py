@@ -86,14 +86,6 @@ def test_two_tasks_at_once_are_green(
     assert result["verified"] is not bool(result["unexpected_changes"])
 
 
-def test_new_favorites_behind_a_replica_are_created_whole(night: Night) -> None:
-    night.sandbox.configure(reads_behind=2)
-    websites = {domain: {"privacy": "private", "favorite": True} for domain in DOMAINS[:3]}
-    result = night.apply(config={"websites": websites})
-    assert (result["applied"], result["verified"]) == (3, True)
-    assert night.lists("favorite") == [True] * night.operations["create"] == [True] * 3
-
-
 def test_a_refused_favorite_keeps_its_text(night: Night) -> None:
     text = "The favorite field must be true or false."
     night.sandbox.fault("update", status=422, body={"message": text, "errors": {"favorite": [text]}}, times=None)

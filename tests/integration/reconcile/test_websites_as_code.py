@@ -104,18 +104,6 @@ def test_after_a_failure_the_rest_of_the_approved_plan_is_applied(night: Night, 
         night.apply(**approved)
 
 
-@pytest.mark.parametrize("left", [0, 5])
-def test_a_file_that_was_cut_after_the_approval_applies_nothing(night: Night, left: int) -> None:
-    websites = {f"{number}.example": {"privacy": "private"} for number in range(1, 19)}
-    night.write({"websites": websites})
-    night.add(1)
-    digest = night.plan(**night.state)["digest"]
-    night.write({"websites": dict(list(websites.items())[:left])})
-    with pytest.raises(AirflowFailException, match=r"Approved, and no longer planned: .*create 1[0-9]\.example"):
-        night.apply(**night.state, expected_digest=digest)
-    assert night.lists("privacy") == [0]
-
-
 def test_one_domain_in_two_spellings_is_one_website(night: Night) -> None:
     night.write("websites:\n  bücher.example: {privacy: private}\n  XN--Bcher-kva.example.: {}\n")
     with pytest.raises(AirflowFailException, match=r"websites\.yaml:3: .* is a duplicate of websites\.yaml:2"):
@@ -315,21 +303,6 @@ def test_public_pages_by_one_word_in_the_defaults_are_refused(night: Night) -> N
     assert night.operations["update"] == 0
 
 
-def test_what_somebody_changes_after_the_plan_is_not_lost(night: Night, distortion: Distortion) -> None:
-    """The file merges its addresses; an entry is typed by hand between the list and the update."""
-    night.write("modes: {exclude_ips: merge}\nwebsites: {1.example: {exclude_ips: [192.0.2.1]}}")
-    night.add(1, exclude_ips="10.0.0.1")
-
-    def type_in(method: str, path: str) -> None:
-        if path == "/websites/1":
-            night.sandbox.change_website(1, exclude_ips="10.0.0.1\n10.0.0.2")
-            distortion.before = lambda method, path: None
-
-    distortion.before = type_in
-    assert night.apply()["verified"] is True
-    assert night.lists() == ["10.0.0.1\n10.0.0.2\n192.0.2.1"]
-
-
 def test_a_guard_counts_the_lists_of_all_compared_websites_even_if_the_rows_hide_them(night: Night) -> None:
     for domain, number in (("a.example", 5), ("b.example", 6)):
         night.add(domain, exclude_ips="\n".join(f"192.0.2.{one}" for one in range(number)))
@@ -371,20 +344,6 @@ def test_a_website_that_somebody_else_creates_at_the_same_time_is_no_success(
     distortion.before = create_too
     with pytest.raises(BulkError, match=r"Created, but: 2 websites have the domain 'new\.example': ids"):
         night.apply(config={"websites": {"new.example": {"privacy": "private"}}})
-
-
-def test_two_files_on_the_same_websites_converge_or_one_of_them_fails(night: Night, distortion: Distortion) -> None:
-    """Whenever one of them is about to update, the other one updates first."""
-    night.add(1)
-
-    def overwrite(method: str, path: str) -> None:
-        if method == "GET" and night.updated:
-            night.sandbox.change_website(1, exclude_ips="198.51.100.1")
-
-    distortion.before = overwrite
-    told = r"Sent, and not in effect: exclude_ips lacks .* The service ignores it, or another process"
-    with pytest.raises(BulkError, match=told):
-        night.apply(config={"websites": {"1.example": {"exclude_ips": ["192.0.2.1"]}}})
 
 
 def test_a_managed_list_in_a_file_and_the_nightly_list_do_not_fight(night: Night) -> None:
