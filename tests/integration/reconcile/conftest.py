@@ -15,6 +15,7 @@ from distortion import Distortion
 from fixture_types import Execute
 from raw_server import RawServer
 from reconciling import Night
+from task_process import TaskProcess
 from zoo import Zoo
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -78,6 +79,18 @@ def distortion(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def night(analytics_sandbox: Zoo, execute: Execute, tmp_path: Path) -> Night:
     return Night(analytics_sandbox, execute, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def task_log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log") / "tasks.txt"
+
+
+@pytest.fixture(scope="module")
+def started(task_log_file: Path) -> Iterator[TaskProcess]:
+    """A process that runs one operator at a time, and can be killed."""
+    with task_log_file.open("w") as file, TaskProcess(file) as process:
+        yield process
 
 
 @pytest.fixture

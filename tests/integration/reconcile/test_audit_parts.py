@@ -85,7 +85,7 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
 @pytest.mark.kill
 @pytest.mark.slow  # what speaks S3, on both sides, takes seconds to load
 def test_a_killed_process_has_named_all_but_the_last_second(
-    night: Night, distortion: Distortion, s3: dict[str, Any]
+    night: Night, distortion: Distortion, started: TaskProcess, s3: dict[str, Any]
 ) -> None:
     import s3fs
 
@@ -104,14 +104,13 @@ def test_a_killed_process_has_named_all_but_the_last_second(
                 found.set()
                 break
             threading.Event().wait(0.05)
-        process.kill()
-        process.gone.wait(20)
+        started.kill()
+        started.gone.wait(20)
 
     distortion.before = kill_at_forty_one
-    with (night.folder / "log.txt").open("w") as log, TaskProcess(log) as process:
-        arguments: dict[str, Any] = {"exclude_ips": [NEW], "mode": "merge", "state_path": f"s3://{bucket}"}
-        process.start("SyncExcludedIpsOperator", s3=s3, parallel_requests=1, **arguments)
-        process.wait()
+    arguments: dict[str, Any] = {"exclude_ips": [NEW], "mode": "merge", "state_path": f"s3://{bucket}"}
+    started.start("SyncExcludedIpsOperator", s3=s3, parallel_requests=1, **arguments)
+    started.wait()
     assert found.is_set()
     # The update that was under way arrives after the kill.
     named = audited(file_system, bucket)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,14 +28,8 @@ def at_every_step(test: Any) -> Any:
     return test
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
-    with (tmp_path_factory.mktemp("log") / "tasks.txt").open("w") as file, TaskProcess(file) as started:
-        yield started
-
-
 @pytest.fixture
-def kill(process: TaskProcess, night: Night, distortion: Distortion) -> Kill:
+def kill(started: TaskProcess, night: Night, distortion: Distortion) -> Kill:
     """Kill a job while its request number ``step`` is under way, which is applied after the kill if it ``arrives``."""
 
     def run_and_kill(operator: str, step: int, arrives: bool, **arguments: Any) -> None:
@@ -45,17 +39,17 @@ def kill(process: TaskProcess, night: Night, distortion: Distortion) -> Kill:
         def hold(method: str, path: str) -> None:
             if next(numbers) >= step:
                 held.set()
-                process.gone.wait(60)
+                started.gone.wait(60)
                 if not arrives:
                     raise ConnectionError("never arrives")
 
         distortion.before = hold
-        process.start(operator, parallel_requests=2, **night.state, **arguments)
-        while not held.wait(0.01) and not process.gone.is_set():
+        started.start(operator, parallel_requests=2, **night.state, **arguments)
+        while not held.wait(0.01) and not started.gone.is_set():
             pass
         if held.is_set():
-            process.kill()
-        process.wait()
+            started.kill()
+        started.wait()
         distortion.before = lambda method, path: None
 
     return run_and_kill

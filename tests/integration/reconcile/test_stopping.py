@@ -37,17 +37,6 @@ ENDS = {2: "AirflowTaskTerminated", 3: "StoppedError"}
 on_both = pytest.mark.parametrize("airflow", ENDS)
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("log") / "tasks.txt"
-
-
-@pytest.fixture(scope="module")
-def started(log: Path) -> Iterator[TaskProcess]:
-    with log.open("w") as file, TaskProcess(file) as process:
-        yield process
-
-
 @pytest.fixture
 def process(started: TaskProcess) -> Iterator[TaskProcess]:
     yield started
@@ -111,9 +100,9 @@ def converges(night: Night, **arguments: Any) -> None:
 @pytest.mark.parametrize("number", [1, 21, WEBSITES])
 @pytest.mark.chosen(2)
 def test_a_terminated_sync_stops_and_leaves_a_true_audit_trail(
-    night: Night, distortion: Distortion, process: TaskProcess, log: Path, airflow: int, number: int
+    night: Night, distortion: Distortion, process: TaskProcess, task_log_file: Path, airflow: int, number: int
 ) -> None:
-    before = len(log.read_text())
+    before = len(task_log_file.read_text())
     after = terminate_at(process, distortion, "PATCH", number)
     process.start("SyncExcludedIpsOperator", airflow=airflow, exclude_ips=[NEW], **night.state)
     later = after()
@@ -124,7 +113,7 @@ def test_a_terminated_sync_stops_and_leaves_a_true_audit_trail(
     assert number <= len(done) <= number + 1
     assert audited(night) == done
     told = f"Stopped: {len(done)} of {WEBSITES} websites changed"
-    assert log.read_text()[before:].count(told) == 1
+    assert task_log_file.read_text()[before:].count(told) == 1
     assert process.end["error"] == ENDS[airflow]
     if airflow == 3:
         # Of the first website, which is changed alone, nothing tells yet what the service does with it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,6 @@ def sync(address: str) -> dict[str, Any]:
 def apply(address: str) -> dict[str, Any]:
     websites: dict[str, Any] = {f"{number}.example": {} for number in range(1, WEBSITES + 1)}
     return {"config": {"defaults": {"exclude_ips": [address]}, "websites": websites}}
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
-    with (tmp_path_factory.mktemp("log") / "tasks.txt").open("w") as file, TaskProcess(file) as process:
-        yield process
 
 
 @pytest.fixture
