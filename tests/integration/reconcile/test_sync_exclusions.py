@@ -441,6 +441,7 @@ def test_a_key_that_a_service_shows_in_its_records_is_in_no_error(night: Night, 
     for arguments, said in (
         ({"mode": "replace"}, r"(?s)12 of 24 exclude_ips entries would be lost.*\*\*\*"),
         ({"except_websites": [f"x.{key}"]}, r"\*\*\*"),
+        ({"dry_run": True, "mode": "merge", **night.state}, "contains a secret of the connection"),
         ({}, "1 website failed, 11 succeeded"),
     ):
         with pytest.raises((AirflowFailException, BulkError), match=said) as caught:
