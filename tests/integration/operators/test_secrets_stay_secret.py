@@ -165,7 +165,7 @@ def said_by_airflow(home: Path, **environment: str) -> str:
         env=local_airflow.environment(home, settings),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         check=False,
     )
     return done.stdout + done.stderr
