@@ -106,4 +106,4 @@ def test_waiting_is_told_in_seconds(night: Night, hook: AnalyticsHook, told: Tol
     night.sandbox.fault("show", status=503, headers={"Retry-After": "1"})
     hook.get_website(website["id"])
     assert told["retries"] == 1
-    assert 1 <= told.seconds["waited"] < 1000  # however busy the machine is: not milliseconds
+    assert 0.9 < told.seconds["waited"] < 900  # however busy the machine is: not milliseconds
