@@ -140,6 +140,8 @@ _TEXTS: Mapping[int, tuple[str, str, str]] = {
     429: ("The service limits the rate of requests", f"S{_RATE[1:]}", ""),
     503: ("The service failed", f"If it limits the rate of requests, {_RATE}", ""),
 }
+#: What services say of a boolean that they cannot read. Other rules, such as a limit of favorites, have other words.
+_IS_ABOUT_A_FLAG = re.compile(r"\b(true|false|bool\w*)\b|\b0\b.*\b1\b|\b1\b.*\b0\b", re.IGNORECASE)
 _OTHER_METHODS = {"PATCH": "PUT", "PUT": "PATCH"}
 
 
@@ -180,7 +182,7 @@ class AnalyticsApiError(AnalyticsError):
             return f"The service does not accept {self.method}", remedy, ""
         other = "The service failed" if self.status >= 500 else "The service refused the request"
         happened, remedy, before_retry = _TEXTS.get(429 if self.is_limited else self.status, (other, "", ""))
-        if "favorite" in self.errors:
+        if _IS_ABOUT_A_FLAG.search(" ".join(self.errors.get("favorite", ()))):
             remedy = "Set the extra boolean_format to the format of favorite: true/false or 1/0."
         return happened.format(fields=", ".join(sorted(self.errors)) or "a value"), remedy, before_retry
 
@@ -276,6 +278,11 @@ class IncompleteListError(AnalyticsError):
     check: str
     seen: str
     moved: bool = False
+
+    remedy = (
+        "No part of the list was published or used. If this persists, run: airflow-provider-analytics probe. It tells "
+        "which settings to correct."
+    )
 
     def __post_init__(self) -> None:
         self.problem = f"The list may be incomplete, by the check {self.check!r}: {self.seen}"

@@ -108,8 +108,9 @@ def readable(
     if limit is None or len(text) <= limit:
         return text
     cut = text[: limit - 3]
-    # Between two words, if there is a blank near the end.
-    return f"{cut[: max(cut.rfind(' ', limit * 3 // 4), 0) or None]}..."
+    # Between two words, unless a word fills half of the text.
+    end = max(cut.rfind(blank, limit // 2) for blank in " \n")
+    return f"{cut[:end] if end > 0 else cut}..."
 
 
 def counted(number: int, noun: str) -> str:

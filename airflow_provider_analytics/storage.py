@@ -41,6 +41,9 @@ MAX_TEXT_BYTES = 10_000_000
 ABANDONED_AFTER_HOURS = 48
 _TEMPORARY_PREFIX = "analytics-snapshot-"
 
+#: Errors of a path that the user has to correct.
+_WRONG_PATHS = (IsADirectoryError, NotADirectoryError, PermissionError, ValueError)
+
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
 
@@ -129,12 +132,21 @@ def file_errors(verb: Literal["read", "write"], url: str, argument: str) -> Iter
     """
     try:
         yield
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, ValueError) as error:
-        done, allowed = ("read", "a text file in UTF-8") if verb == "read" else ("written", "a file")
-        reason = getattr(error, "strerror", None) or getattr(error, "reason", error)
-        raise ValueError(f"{argument}={url!r} cannot be {done}: {reason}; allowed: {allowed}") from error
-    except OSError as error:
-        raise StorageError(f"The storage cannot {verb} {argument}: {error.strerror or error}. File: {url}") from error
+    except StorageError:
+        raise
+    except Exception as error:  # each storage library has its own errors; OSError is only the most common
+        reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or error
+        is_wrong_path = isinstance(error, _WRONG_PATHS)
+        if verb == "read":  # a writer finds a missing bucket, or a link that another user has planted
+            is_wrong_path |= isinstance(error, FileNotFoundError) or getattr(error, "errno", None) == errno.ELOOP
+        if is_wrong_path:
+            done, allowed = ("read", "a text file in UTF-8") if verb == "read" else ("written", "a file")
+            raise ValueError(f"{argument}={url!r} cannot be {done}: {reason}; allowed: {allowed}") from error
+        kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+        raise StorageError(
+            f"The storage cannot {verb} {argument}: {kind}{reason}. File: {url}.",
+            "Check that the bucket or folder exists, and its connection and permissions.",
+        ) from error
 
 
 def make_directory(directory: StoragePath, mode: int = SHARED) -> None:
@@ -192,31 +204,34 @@ def read_bytes(path: StoragePath) -> bytes | None:
 
 def read_texts(
     place: StoragePath, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
-) -> dict[str, str]:
+) -> dict[str, str | ValueError]:
     """Return the names and texts of files that people wrote: one file, or files of a folder; empty if there are none.
 
     :param argument: name of the argument, for messages.
     :param choose: takes a folder and its file names, and returns the names to read; None: a folder is not allowed.
-    :raises ValueError: if a file is not text, or no regular file, or all are larger than :data:`MAX_TEXT_BYTES`.
+    :return: file name to its text. With ``choose``, also to why it cannot be read: it is not text, or no regular file,
+        or all are larger than :data:`MAX_TEXT_BYTES`. Without, this is raised.
     """
     files = [place]
-    if choose and place.fs.isdir(place.path):
+    if choose:
         with file_errors("read", place.url, argument):
-            found = names(place)
-        files = [place / name for name in choose(place.url, found)]
-    texts: dict[str, str] = {}
+            found = names(place) if place.fs.isdir(place.path) else None
+        files = files if found is None else [place / name for name in choose(place.url, found)]
+    texts: dict[str, str | ValueError] = {}
     left = MAX_TEXT_BYTES
     for file in files:
-        with file_errors("read", file.url, argument):
-            try:
+        try:
+            with file_errors("read", file.url, argument):
                 content = _read_at_most(file, left)
-            except FileNotFoundError:
-                # A file of a folder must not be missing without a word, such as a link whose target was renamed.
-                if file is place:
-                    break
+                left -= len(content)
+                texts[file.name] = content.decode("utf-8-sig")
+        except ValueError as error:
+            # A file of a folder must not be missing without a word, such as a link whose target was renamed.
+            if file is place and isinstance(error.__cause__, FileNotFoundError):
+                break
+            if not choose:
                 raise
-            left -= len(content)
-            texts[file.name] = content.decode("utf-8-sig")
+            texts[file.name] = ValueError(str(error).removeprefix(f"{argument}={file.url!r} "))
     return texts
 
 
@@ -228,7 +243,7 @@ def _read_at_most(path: StoragePath, limit: int) -> bytes:
     if is_local(path):
         file = Path(path.path)
         # Otherwise the author of a link chooses a file whose content is shown in messages.
-        if not file.resolve().is_relative_to(file.parent.resolve()):
+        if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
             raise ValueError("it is a link that leads outside its folder")
         # Without this flag, opening a FIFO waits for a writer.
         with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:

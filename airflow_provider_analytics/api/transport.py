@@ -515,8 +515,9 @@ def _secrets(settings: Settings, proxies: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets of the settings and of the proxies, as they may be repeated in a text."""
     yield settings.api_key
     for value in settings.headers.values():
-        # A short value, such as a tenant name or a version, is no secret, and occurs in many texts.
-        yield from (secret for secret in (value, value.rpartition(" ")[2]) if len(secret) >= MIN_IN_DATA)
+        # A short value, such as a tenant name, is no secret, and occurs in many texts. So does the base URL.
+        parts = (value, value.rpartition(" ")[2])
+        yield from (one for one in parts if len(one) >= MIN_IN_DATA and one not in settings.base_url)
     for proxy in proxies.values():
         name, password = requests.utils.get_auth_from_url(proxy)
         if password:

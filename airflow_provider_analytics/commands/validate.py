@@ -49,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _texts(path: str) -> Mapping[str, str]:
-    """Return the text of each file by path, as the problems name it.
+def _texts(path: str) -> Mapping[str, str | ValueError]:
+    """Return the text of each file by path, as the problems name it, or why it cannot be read.
 
-    :raises ValueError: if there is no file, or a file cannot be read.
+    :raises ValueError: if there is no file.
     """
     from airflow_provider_analytics.reconcile.websites_file import in_a_folder
     from airflow_provider_analytics.storage import StoragePath, read_texts
@@ -88,16 +88,18 @@ def _escape(text: str, characters: str) -> str:
 
 def _as_gitlab(problems: Sequence[Problem]) -> str:
     """Return a code quality report, which GitLab displays next to the lines of the merge request."""
-    report = [
-        {
-            "description": readable(text, None),
-            "check_name": "websites",
-            "fingerprint": hashlib.sha256(f"{where.source} {where.line} {where.column} {text}".encode()).hexdigest(),
-            "severity": "major",
-            "location": {"path": where.source, "lines": {"begin": where.line}},
-        }
-        for where, text in problems
-    ]
+    report = []
+    for where, text in problems:
+        file, message = readable(where.source, None), readable(text, None)
+        report.append(
+            {
+                "description": message,
+                "check_name": "websites",
+                "fingerprint": hashlib.sha256(f"{file} {where.line} {where.column} {message}".encode()).hexdigest(),
+                "severity": "major",
+                "location": {"path": file, "lines": {"begin": where.line}},
+            }
+        )
     return json.dumps(report, indent=1) + "\n"
 
 

@@ -6,7 +6,7 @@ import argparse
 import ipaddress
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_analytics.commands.connections import add_connection, connected
@@ -64,7 +64,7 @@ def _print(table: list[list[str]]) -> None:
 
 
 def explain(
-    tables: Iterable[Table], entry: str | None, records: Sequence[Mapping[str, Any]] | None = None
+    tables: Sequence[Table], entry: str | None, records: Sequence[Mapping[str, Any]] | None = None
 ) -> Iterator[list[str]]:
     """Yield a row per entry and list (:data:`COLUMNS`).
 
@@ -79,14 +79,16 @@ def explain(
     for record in records or ():
         present.update((name, one) for name in LINE_FIELDS for one in entries_of(name, record))
     known = set()
+    services = {table.identity.service for table in tables}
     for table in tables:
+        of = f" of {table.identity.service}" if len(services) > 1 else ""
         for name, scopes in table.rows.items():
             for one, source in sorted(table.entries_in(name, scopes).items()):
                 known.add((name, one))
                 if _matches(name, entry, one, source.names):
                     found = "" if records is None else f", on {present[name, one]:,}"
                     where = f"{_where(scopes, one, source)}{found}"
-                    yield [one, f"{table.identity.list} ({name})", where, *_cells(source)]
+                    yield [one, f"{table.identity.list} ({name}){of}", where, *_cells(source)]
     for name, one in sorted(present.keys() - known):
         if _matches(name, entry, one):
             yield [one, f"no list ({name})", f"on {counted(present[name, one], 'website')}", *[""] * 5]

@@ -66,7 +66,7 @@ def storage_path(url: str, argument: str) -> StoragePath:
 
 def read_texts(
     url: str, argument: str, choose: Callable[[str, Sequence[str]], Sequence[str]] | None = None
-) -> dict[str, str]:
+) -> dict[str, str | ValueError]:
     """Return file names with their texts, for a small file or a folder, see :func:`storage.read_texts`."""
     return storage.read_texts(storage_path(url, argument), argument, choose)
 

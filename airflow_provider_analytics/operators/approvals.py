@@ -43,6 +43,7 @@ def websites_as_code(
     """
     return _approved(
         group_id,
+        f"websites_as_code({group_id!r}, ...)",
         "Change the websites?",
         lambda: PlanWebsitesOperator(task_id="plan", **arguments),
         lambda digest: ApplyWebsitesOperator(task_id="apply", expected_digest=digest, retries=2, **arguments),
@@ -74,6 +75,7 @@ def exclusion_list(
     arguments = {"list_name": group_id, **arguments}
     return _approved(
         group_id,
+        f"exclusion_list({group_id!r}, ...)",
         f"Change {operator.field} of the websites?",
         lambda: operator(task_id="plan", dry_run=True, **arguments),
         lambda digest: operator(task_id="apply", expected_digest=digest, retries=2, **arguments),
@@ -81,14 +83,26 @@ def exclusion_list(
     )
 
 
+class _ApprovedGroup(TaskGroup):
+    """A group whose tasks get the arguments of one call.
+
+    :param accept_at: the call, for the error of a guard.
+    """
+
+    accept_at = ""
+
+
 def _approved(
     group_id: str,
+    call: str,
     subject: str,
     make_plan: Callable[[], BaseOperator],
     make_apply: Callable[[Any], BaseOperator],
     approval: Mapping[str, Any],
 ) -> TaskGroup:
-    with TaskGroup(group_id) as group:
+    group = _ApprovedGroup(group_id)
+    group.accept_at = call
+    with group:
         plan = make_plan()
         check = _CheckPlanOperator(task_id="check", planned=plan.output)
         given = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseOperator
 
-from airflow_provider_analytics.api.checks import names, once
+from airflow_provider_analytics.api.checks import names, once, refused
 from airflow_provider_analytics.exceptions import (
     MAX_MESSAGE,
     AnalyticsConfigError,
@@ -86,7 +86,8 @@ class AnalyticsOperator(ShortErrorsOperator):
 
         :param context: context of the task, for the error of a guard, which says how to accept its finding in this DAG.
         """
-        read_once(self)
+        with FailWithoutRetry():
+            read_once(self)
         self._connected = Connected(self.analytics_conn_id, context, getattr(self, "accept", ()))
         if self._is_killed:
             self._is_killed = False
@@ -186,8 +187,9 @@ def how_to_accept(guards: Sequence[str], context: Context) -> str:
     """Return how to accept the findings of guards in the DAG of a task."""
     if "accept" not in context.get("params", ()):
         ti = context.get("ti")
-        where = f"task {ti.task_id}" if ti else "the task"
-        return f"If this is intended, set accept={list(guards)!r} on {where} for one run. This DAG has no Param accept."
+        call = getattr(getattr(context.get("task"), "task_group", None), "accept_at", "")
+        where = f"in {call}" if call else f"on task {ti.task_id}" if ti else "on the task"
+        return f"If this is intended, set accept={list(guards)!r} {where} for one run. This DAG has no Param accept."
     conf = json.dumps({"accept": list(guards)})
     return (
         f"If this is intended, enter {', '.join(guards)} in the field accept of the trigger form. As a command:\n"
@@ -196,9 +198,15 @@ def how_to_accept(guards: Sequence[str], context: Context) -> str:
 
 
 def read_once(operator: BaseOperator) -> None:
-    """Make every argument of an operator readable more than once, because an iterator is exhausted after one read."""
+    """Make every argument of an operator readable more than once, because an iterator is exhausted after one read.
+
+    :raises ValueError: if a path is blank, as that of a template whose Variable is empty. It is not "not given".
+    """
     for name in operator.template_fields:
-        setattr(operator, name, once(getattr(operator, name)))
+        value = once(getattr(operator, name))
+        if name.endswith("_path") and isinstance(value, str) and not value.strip():
+            raise refused(name, value, "a URL or an absolute path")
+        setattr(operator, name, value)
 
 
 def require_run(context: Context, keys: Iterable[str], what: str) -> None:

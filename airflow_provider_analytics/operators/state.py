@@ -9,8 +9,7 @@ import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
@@ -173,20 +172,23 @@ def write_plan(folder: str, plan: Plan, secrets: Redactor) -> str:
     """Write a plan as JSON and as Markdown, and return the path of the Markdown.
 
     :param secrets: secrets of the connection.
-    :raises GuardError: if a list of a website contains a secret.
+    :raises GuardError: if any value of the plan contains a secret.
     """
-    for change in plan.changes:
-        lists = (value for one in change.fields for value in (one.before, one.after) if isinstance(value, tuple))
-        if any(map(secrets.finds, chain.from_iterable(lists))):
-            raise GuardError(
-                f"A list of website {change.website} contains a secret of the connection. The plan was not written.",
-                "Remove the entry from the website, and replace the secret.",
-            )
+    if secrets.may_be_in(_as_json(plan.to_dict())):
+        has_it = (f"website {one.website}" for one in plan.changes if secrets.may_be_in(_as_json(one.to_dict())))
+        raise GuardError(
+            f"The plan contains a secret of the connection, in {next(has_it, 'its settings')}. It was not written.",
+            "Remove the value there, and replace the secret.",
+        )
     path = f"{folder}/plans/{plan.digest}"
     data = {"planned_at": datetime.now(UTC).isoformat(), **plan.to_dict()}
     write_text(f"{path}.json", "state_path", json.dumps(data, indent=1) + "\n", PRIVATE)
     write_text(f"{path}.md", "state_path", to_markdown(plan, is_whole=True), PRIVATE)
     return f"{path}.md"
+
+
+def _as_json(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def read_plan(folder: str | None, digest: str) -> Plan | None:

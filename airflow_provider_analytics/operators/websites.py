@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_provider_analytics.api.checks import flag, one_of, refused, refused_together, whole_number
@@ -69,13 +70,18 @@ class ListWebsitesOperator(AnalyticsOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Read the list; fail if it is too long."""
-        filters = ("search", "search_by", "favorite", "sort_by", "sort", "per_page")
+        from airflow_provider_analytics.api.listing import read_again
+
+        names = ("search", "search_by", "favorite", "sort_by", "sort", "per_page")
+        filters = {name: getattr(self, name) for name in names}
         with self.connected(context) as hook:
             limit = whole_number("max_records", self.max_records, at_least=1)
-            websites = hook.list_websites(**{name: getattr(self, name) for name in filters})
+            websites = read_again(
+                lambda listing: list(islice(listing, limit + 1)), lambda: hook.client.iter_websites(**filters)
+            )
             if len(websites) > limit:
                 raise permanent_failure(
-                    f"The list has {len(websites):,} websites, more than max_records={limit}: too many for XCom. "
+                    f"The list has more than max_records={limit} websites: too many for XCom. "
                     "Use SnapshotWebsitesOperator, which writes the list to storage and returns its path.",
                     "use the other operator, or raise max_records, first",
                 )

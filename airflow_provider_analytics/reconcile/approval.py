@@ -44,6 +44,12 @@ def parse_digest(value: object) -> str | None:
         if value["chosen_options"] != ["Approve"]:
             raise GuardError(f"The plan was not approved. Response: {short(value['chosen_options'])}.")
         value = (value.get("params_input") or {}).get("digest")
+        if value is None:
+            raise GuardError(
+                "The plan was not approved. The response has no digest of a plan.",
+                "Nothing was sent. Over the REST API, send the digest of the form, too: "
+                '{"chosen_options": ["Approve"], "params_input": {"digest": "..."}}.',
+            )
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value.strip()):
         allowed = "the digest of a plan, or the output of an ApprovalOperator whose form has the digest as a param"
         raise refused("expected_digest", value, allowed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
@@ -118,6 +118,11 @@ class Listed:
         ]
         return together([self, *answers])
 
+    @property
+    def size(self) -> int:
+        """Number of its entries and of its comment lines at the end, the expired entries included."""
+        return len(self.sources) + len(self.expired) + len(self.lines.get("", ()))
+
     def new_lines(self, entries: Entries) -> Entries:
         """Return the lines of a new list with these entries, with comment lines in their original places."""
         return tuple(line for entry in entries for line in self.lines.get(entry, (entry,))) + self.lines.get("", ())
@@ -130,19 +135,22 @@ class Listed:
         return {one: source for one, source in {**own, **self.names}.items() if source.until and source.until <= last}
 
 
-def together(lists: Iterable[Listed]) -> Listed:
+def together(lists: Sequence[Listed]) -> Listed:
     """Merge several lists; an entry has expired only if it has expired in all of them."""
+    if len(lists) == 1:
+        return lists[0]  # shared by many websites
     parts: dict[str, dict[str, EntrySource]] = {"sources": {}, "names": {}, "expired": {}}
     lines: dict[str, Entries] = {}
+    last: list[str] = []
     for one in lists:
-        last = (*lines.get("", ()), *one.lines.get("", ()))
-        lines |= {**one.lines, "": last} if last else one.lines
+        lines |= one.lines
+        last += one.lines.get("", ())
         for part, found in parts.items():
             for key, source in getattr(one, part).items():
                 found[key] = source.beside(found.get(key))
     sources, names, expired = parts.values()
     gone = {one: source for one, source in expired.items() if one not in sources and one not in names}
-    return Listed(sources, names, gone, lines)
+    return Listed(sources, names, gone, {**lines, "": tuple(last)} if last else lines)
 
 
 def now() -> datetime:
@@ -187,18 +195,18 @@ def read_list(
 
     allowed = f"{entry_type.allowed}, or one host name" if host_names else entry_type.allowed
     found: list[Listed] = []
-    above: Entries = ()
+    above: list[str] = []
     for one, comment in each_line(argument, value, read, allowed):
         written = f"#{'' if comment.startswith('#') else ' '}{comment}" if comment else ""
         if written and not one.sources:
-            above = (*above, written)
+            above.append(written)
         lines = {}
         for entry in one.sources:
             if above or written:
                 lines[entry] = (*above, f"{entry} {written}".strip())
-            above = ()
+            above.clear()
         found.append(replace(one, lines=lines))
-    listed = together([*found, Listed(lines={"": above} if above else {})])
+    listed = together([*found, Listed(lines={"": tuple(above)} if above else {})])
     if len(listed.names) > MAX_NAMES:
         raise ValueError(f"{argument} has {len(listed.names):,} host names; allowed: at most {MAX_NAMES}")
     return listed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any
@@ -37,25 +37,25 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def parse_websites_files(texts: Mapping[str, str], default_mode: str = "merge") -> WebsitesAsCode:
+def parse_websites_files(texts: Mapping[str, str | ValueError], default_mode: str = "merge") -> WebsitesAsCode:
     """Parse the files of a folder, in the order of their names, as one file.
 
     ``defaults``, ``groups`` and ``networks`` apply to their own file. A domain may be in one file only. ``modes`` must
     be the same in all files with websites, because they apply to the whole plan.
 
-    :param texts: file name, for messages, to text.
+    :param texts: file name, for messages, to text, or to why it cannot be read.
     :param default_mode: mode of lists that the files do not name under ``modes``.
     :raises ProblemsError: with every problem of every file.
     """
     counts = Counter[str]()
     problems: list[Problem] = []
     parsed = WebsitesAsCode()
-    for source in sorted(texts):
+    for source, text in sorted(texts.items(), key=lambda one: one[0]):
         if is_over(counts):
             break  # each further file would be one more problem
         values = Values(source, counts)
         try:
-            _YamlFile(parsed, values.read(texts[source]), values, default_mode)
+            _YamlFile(parsed, values.read(text), values, default_mode)
         except ProblemsError as error:
             problems += error.problems
         problems += values.problems
@@ -220,7 +220,7 @@ class _YamlFile:
         data = _without_refused(data, values)
         self._modes = {name: (data.get("modes") or {}).get(name) or default_mode for name in LINE_FIELDS}
         self._networks = data.get("networks") or NETWORKS[0]
-        self._defaults = _combined({}, self._layer(data.get("defaults"), ("defaults",)))
+        self._defaults = self._layer(data.get("defaults"), ("defaults",))
         groups = data.get(_GROUPS) or {}
         self._groups = {name: self._layer(value, (_GROUPS, name)) for name, value in groups.items()}
         websites = data.get("websites") or {}
@@ -242,27 +242,36 @@ class _YamlFile:
             check_key(domain)
         except ValueError as error:
             self._values.problem(path, str(error))
-        settings = _combined(self._with_groups(value, path), self._layer(value, path))
-        listed = {name: one for name, one in settings.items() if isinstance(one, Listed)}
+        layers = [self._defaults, *self._groups_of(value, path), self._layer(value, path)]
+        settings = {name: one for layer in layers for name, one in layer.items() if not name.startswith(_ALSO)}
+        settings.pop(_IGNORE, None)
+        ignored = frozenset().union(*(layer.get(_IGNORE, ()) for layer in layers))
+        listed = {name: together(parts) for name in LINE_FIELDS if (parts := self._parts(name, layers, path))}
         settings |= {name: one.entries for name, one in listed.items()}
-        ignored = frozenset(settings.pop(_IGNORE, ()))
-        self._values.count("entries", 1 + sum(len(one.entries) for one in listed.values()), path)
         website = Wanted(settings, domain, self._values.place(path), ignored, listed)
         same = self._parsed.by_domain.setdefault(domain_key(domain), website)
         if same is not website:
             self._values.problem(path, f"{domain} is a duplicate of {same.place.text}")
 
-    def _with_groups(self, value: Mapping[str, Any], path: Path) -> dict[str, Any]:
-        """Return the defaults, overridden by the groups of a website."""
-        settings = self._defaults
+    def _groups_of(self, value: Mapping[str, Any], path: Path) -> Iterator[Mapping[str, Any]]:
+        """Yield the layers of the groups of a website."""
         for number, name in enumerate(value.get(_GROUPS) or ()):
             if name in self._groups:
-                settings = _combined(settings, self._groups[name])
+                yield self._groups[name]
             elif name:
                 near = self._values.nearest(name, self._groups)
                 hint = f"; did you mean {near}?" if near else ""
                 self._values.problem((*path, _GROUPS, number), f"there is no group {name}{hint}")
-        return settings
+
+    def _parts(self, name: str, layers: Sequence[Mapping[str, Any]], path: Path) -> list[Listed]:
+        """Return the lists that make up a list of a website: the last one that overrides, and those added to it."""
+        parts: list[Listed] = []
+        for layer in layers:
+            parts = [layer[name]] if name in layer else parts
+            parts += [layer[f"{_ALSO}{name}"]] if f"{_ALSO}{name}" in layer else []
+        # Counted before duplicates are removed, because removing them takes the time.
+        self._values.count("entries", sum(one.size for one in parts), path)
+        return parts
 
     def _layer(self, layer: Mapping[str, Any] | None, path: Path) -> dict[str, Any]:
         """Return the settings of defaults, of a group or of a website, with their lists parsed."""
@@ -285,14 +294,3 @@ class _YamlFile:
             self._values.problem(path, f"{name} has no entries: write [] to clear the list, or leave it out")
         self._parsed.parts.setdefault(list_field, []).append(listed)
         return listed
-
-
-def _combined(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings that a layer overrides."""
-    combined = {**settings, **layer}
-    for name in LINE_FIELDS:
-        if f"{_ALSO}{name}" in combined:
-            combined[name] = together([combined.get(name, Listed()), combined.pop(f"{_ALSO}{name}")])
-    if _IGNORE in layer:
-        combined[_IGNORE] = (*settings.get(_IGNORE, ()), *layer[_IGNORE])
-    return combined

@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.listing import PROGRESS_SECONDS
+from airflow_provider_analytics.api.rate_limiter import MAX_WAIT
 from airflow_provider_analytics.api.stopping import GRACE_SECONDS, LOOK_SECONDS, STOPPED
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Breaker:
-    """Counts consecutive failures of the service.
+    """Counts consecutive failures of the service; one that asks to wait longer than :data:`MAX_WAIT` opens it at once.
 
     :param give_up_after: number of consecutive failures after which the service counts as down.
     """
@@ -59,7 +60,10 @@ class Breaker:
         """Count the outcome of one item; raise an error that is not about this item only."""
         if isinstance(error, StorageError) or not isinstance(error, (AnalyticsError, ValueError, NoneType)):
             raise error
-        self._in_a_row = self._in_a_row + 1 if _is_down(error) else 0
+        # A service that asks for a longer wait than the client takes refuses each request until then.
+        is_long = isinstance(error, AnalyticsError) and (error.retry_after or 0.0) > MAX_WAIT
+        failures = self._give_up_after if is_long else 1
+        self._in_a_row = self._in_a_row + failures if _is_down(error) else 0
         if isinstance(error, AuthenticationError):
             self.rejection = self.rejection or error
 
@@ -146,7 +150,7 @@ class _Progress:
 
     def __init__(self, verb: str, total: int) -> None:
         self._verb, self._total, self._done, self._failed = verb, total, 0, 0
-        self._logged_at = time.monotonic()
+        self._logged_at, self._logged = time.monotonic(), -1
 
     def step(self, error: BaseException | None) -> None:
         """Count a website; log a line if it is time."""
@@ -156,9 +160,9 @@ class _Progress:
             self.log()
 
     def log(self) -> None:
-        """Log a line if there is more than one website."""
-        self._logged_at = time.monotonic()
-        if self._total > 1:
+        """Log a line if there is more than one website, and the last line was another one."""
+        self._logged_at, last, self._logged = time.monotonic(), self._logged, self._done
+        if self._total > 1 and self._done != last:
             numbers = (f"{one:,}" for one in (self._done, self._total, self._failed))
             log.info("%s: %s of %s websites, %s failed", self._verb, *numbers)
 

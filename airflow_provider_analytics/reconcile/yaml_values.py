@@ -11,8 +11,8 @@ import yaml
 from airflow_provider_analytics.api.checks import nearest
 from airflow_provider_analytics.readable import readable
 
-#: Maximum number of values in all files, with their aliases expanded; also the maximum number of their websites and
-#: list entries, with defaults and groups applied.
+#: Maximum number of values in all files, with their aliases expanded; also the maximum number of list entries, with
+#: defaults and groups applied.
 MAX_VALUES = 1_000_000
 _MAX_DEPTH = 100
 #: Maximum length of a value that is not text: Python takes long for numbers of many digits, and refuses to print them.
@@ -85,12 +85,15 @@ class Values:
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._yaml = yaml.SafeLoader("")
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str | ValueError) -> Any:
         """Return the values of a YAML text, and record their places.
 
+        :param text: the text, or why the file cannot be read.
         :raises ProblemsError: if it is not YAML, or has too many values.
         """
         self._places[()] = self._at(None)
+        if isinstance(text, ValueError):
+            raise ProblemsError([(self._at(None), str(text))])
         try:
             self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
             return self._document()

@@ -44,7 +44,8 @@ def test_the_answer_of_a_person_is_an_approval(planned: Callable[..., Any], anal
     ("other", "message"),
     [
         pytest.param({"chosen_options": ["Reject"]}, "not approved. Response: .*Reject", id="rejected"),
-        pytest.param({"params_input": {}}, "whose form has the digest as a param", id="no digest was shown"),
+        pytest.param({"params_input": {}}, "The response has no digest of a plan", id="no digest was sent"),
+        pytest.param({"params_input": None}, r'"params_input": \{"digest": "\.\.\."\}', id="no input was sent"),
         pytest.param({"params_input": {"digest": "0" * 64}}, "The plan is not the approved one", id="another plan"),
         pytest.param({"answer": {"digest": "x"}}, "allowed: the digest of a plan, or the output", id="no answer"),
         pytest.param({"answer": None}, "The plan was not approved", id="only marked as success"),

@@ -19,7 +19,7 @@ from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import PlanWebsitesOperator
 from airflow_provider_analytics.reconcile import yaml_values
-from airflow_provider_analytics.reconcile.maintained import read_list
+from airflow_provider_analytics.reconcile.maintained import Listed, read_list, together
 from airflow_provider_analytics.reconcile.websites_file import parse_websites, parse_websites_files
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.storage import MAX_TEXT_BYTES
@@ -51,10 +51,26 @@ def layers(entries: int, websites: int) -> str:
     return f"defaults: {{exclude_ips: [{listed}]}}\nwebsites:\n{own}"
 
 
+def groups(number: int, times: int, item: str = "192.0.2.1") -> str:
+    """A website that names each of some groups several times."""
+    listed = "".join(
+        f"  g{one}: {{also_exclude_ips: [{item.format(one // 256, one % 256)}]}}\n" for one in range(number)
+    )
+    named = ", ".join(f"g{one}" for one in range(number))
+    return f"groups:\n{listed}websites:\n  a.example: {{groups: [{', '.join([named] * times)}]}}\n"
+
+
 @pytest.mark.parametrize(
     "text",
-    [aliases(9), aliases(40), layers(300, 300), f"defaults: {{exclude_ips: [{'a,' * 5_000_000}]}}\nwebsites: {{}}"],
-    ids=["aliases", "aliases of aliases", "defaults of many websites", "many values"],
+    [
+        aliases(9),
+        aliases(40),
+        layers(300, 300),
+        f"defaults: {{exclude_ips: [{'a,' * 5_000_000}]}}\nwebsites: {{}}",
+        groups(1, 300, ", ".join(f"192.0.2.{one}" for one in range(100))),
+        groups(100, 3, ", ".join(f"192.0.2.{one}" for one in range(100))),
+    ],
+    ids=["aliases", "aliases of aliases", "defaults of many websites", "many values", "a group", "equal groups"],
 )
 @pytest.mark.parametrize("read", [parse, parse_websites])
 @pytest.mark.usefixtures("limit")
@@ -112,6 +128,20 @@ def test_the_time_for_wrong_names_grows_with_their_number_only() -> None:
     assert seconds(lambda: parse(text(1000))) < 8 * seconds(lambda: parse(text(250))) + 0.5
 
 
+@pytest.mark.parametrize(
+    ("number", "read"),
+    [
+        (1_500, lambda number: parse(groups(number, 1, "10.0.{}.{}"))),
+        (20_000, lambda number: together([Listed(lines={"": ("# a",)})] * number)),
+        (20_000, lambda number: read_list("x", [{"comment": "a"}] * number, Addresses(), managed=False)),
+    ],
+    ids=["groups of a website", "lists with comments", "comments of a list"],
+)
+def test_the_time_for_what_is_put_together_grows_with_its_number_only(number: int, read: Callable[[int], Any]) -> None:
+    """A group that was named again and again took 86 s."""
+    assert seconds(lambda: read(4 * number)) < 8 * seconds(lambda: read(number)) + 0.2
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "secret").write_text("websites: {of-another.example: {}}")
@@ -151,9 +181,9 @@ def test_only_files_of_the_folder_are_read(
 ) -> None:
     plant(folder, what)
     assert main(["validate", str(folder)]) == main(["validate", str(folder / "b.yaml")]) == 1
-    assert capsys.readouterr().err.count(f"{folder / 'b.yaml'}' cannot be read: it is {problem}") == 2
+    assert capsys.readouterr().out.count(f"{folder / 'b.yaml'}:1:1: cannot be read: it is {problem}") == 2
     for path in (folder, folder / "b.yaml"):
-        with pytest.raises(AirflowFailException, match=f"b.yaml' cannot be read: it is {problem}"):
+        with pytest.raises(AirflowFailException, match=rf"b\.yaml:1: cannot be read: it is {problem}"):
             execute(PlanWebsitesOperator, config_path=str(path))
     with pytest.raises(AirflowFailException, match=f"b.yaml' cannot be read: it is {problem}"):
         execute(SyncExcludedIpsOperator, exclude_ips_path=str(folder / "b.yaml"))
@@ -177,7 +207,7 @@ def test_a_file_of_the_folder_that_is_missing_is_no_deletion(
         analytics_sandbox.add_website(f"{number}.example")
     (folder / "b.yaml").symlink_to("renamed.yaml")
     assert main(["validate", str(folder)]) == 1
-    with pytest.raises(AirflowFailException, match=r"b\.yaml' cannot be read: No such file or directory"):
+    with pytest.raises(AirflowFailException, match=r"b\.yaml:1: cannot be read: No such file or directory"):
         execute(PlanWebsitesOperator, config_path=str(folder), prune=True, accept=["delete"])
 
 

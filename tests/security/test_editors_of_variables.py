@@ -10,7 +10,7 @@ from fixture_types import Execute
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
-from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, ExportWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 PATHS = [
@@ -34,6 +34,24 @@ def test_a_value_is_never_a_path(analytics_sandbox: SandboxServer, execute: Exec
         execute(operator, **{field: path})
     assert "root:" not in str(caught.value)
     assert "update" not in {request.operation for request in analytics_sandbox.requests}
+
+
+@pytest.mark.parametrize("path", ["", " "])
+@pytest.mark.parametrize(
+    ("operator", "name", "arguments"),
+    [
+        (SyncExcludedIpsOperator, "state_path", {"exclude_ips": ["192.0.2.1"]}),
+        (ApplyWebsitesOperator, "state_path", {"config": {"websites": {"a.example": {"exclude_ips": ["192.0.2.1"]}}}}),
+        (ExportWebsitesOperator, "base_path", {"config_path": "/nowhere/x.yaml", "snapshot_date": "2026-11-25"}),
+    ],
+)
+def test_a_path_that_renders_to_nothing_is_not_one_that_is_not_given(
+    analytics_sandbox: SandboxServer, execute: Execute, operator: Any, name: str, arguments: Any, path: str
+) -> None:
+    """Without state_path, a list only grows; without base_path, an export is that of today."""
+    with pytest.raises(AirflowFailException, match=f"{name}='{path}' is not allowed; allowed: a URL or an absolute"):
+        execute(operator, **arguments, **{name: path})
+    assert analytics_sandbox.requests == []
 
 
 @pytest.mark.parametrize(

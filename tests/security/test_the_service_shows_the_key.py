@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,8 @@ from airflow_provider_analytics.readable import Redactor, readable
 
 #: Longer than what is shown of a header, so that each cut is within it.
 KEY = "sk_live_" + "".join(f"{number:03}x" for number in range(60))
+#: A credential of an extra header. Unlike the key, records may have it in an id or a domain.
+TOKEN = "tk-live-" + "".join(f"{number:03}x" for number in range(8))
 
 
 def parts_in(text: str, secret: str = KEY) -> list[str]:
@@ -149,12 +152,42 @@ def test_an_account_whose_id_contains_it_is_an_error() -> None:
         client.get_account()
 
 
-def test_a_plan_with_it_in_a_list_is_not_written(
+@pytest.mark.parametrize(
+    ("where", "record", "arguments"),
+    [
+        ("website a.example (id 1)", {"exclude_params": f"x\n{TOKEN}"}, {}),
+        ("website id ***", {"id": TOKEN, "domain": ""}, {}),
+        ("website ***.example (id 1)", {"domain": f"{TOKEN}.example"}, {}),
+        ("its settings", {}, {"list_name": f"list of {TOKEN}"}),
+    ],
+)
+def test_a_plan_with_it_in_any_value_is_not_written(
+    serving: Callable[..., RawServer],
+    connect: Callable[..., None],
+    execute: Execute,
+    tmp_path: Path,
+    where: str,
+    record: dict[str, Any],
+    arguments: dict[str, Any],
+) -> None:
+    with serving({"id": 1, "domain": "a.example", "exclude_params": "", **record}) as server:
+        connect(server.url, headers={"X-Token": TOKEN})
+        with pytest.raises(Exception, match=re.escape(f"contains a secret of the connection, in {where}")) as caught:
+            execute(
+                SyncExcludedParamsOperator,
+                exclude_params=["y"],
+                dry_run=True,
+                state_path=f"{tmp_path}/state",
+                **arguments,
+            )
+    assert parts_in(str(caught.value), TOKEN) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_header_that_repeats_the_base_url_is_no_secret(
     serving: Callable[..., RawServer], connect: Callable[..., None], execute: Execute, tmp_path: Path
 ) -> None:
-    with serving({"id": 1, "domain": "a.example", "exclude_params": f"x\n{KEY}"}) as server:
-        connect(server.url, password=KEY)
-        with pytest.raises(Exception, match="contains a secret of the connection") as caught:
-            execute(SyncExcludedParamsOperator, exclude_params=["y"], dry_run=True, state_path=f"{tmp_path}/state")
-    assert parts_in(str(caught.value)) == []
-    assert list(tmp_path.iterdir()) == []
+    with serving({"id": 1, "domain": "a.example", "exclude_params": ""}) as server:
+        connect(server.url, headers={"Origin": server.url})
+        result = execute(SyncExcludedParamsOperator, exclude_params=["y"], dry_run=True, state_path=f"{tmp_path}/state")
+    assert result["scope"]["service"] == server.url

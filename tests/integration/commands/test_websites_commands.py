@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,17 +48,39 @@ def test_validate_annotates_for_both_hosts(tmp_path: Path, capsys: Capture) -> N
 def test_validate_refuses_what_is_no_file(tmp_path: Path, capsys: Capture) -> None:
     assert main(["validate", str(tmp_path / "nothing")]) == 1
     assert main(["validate", str(tmp_path)]) == 1
-    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe")
-    assert main(["validate", str(tmp_path)]) == 1
-    (tmp_path / "b.yaml").mkdir()
-    (tmp_path / "a.yaml").unlink()
-    assert main(["validate", str(tmp_path)]) == 1
     assert [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()] == [
         "there is no such file or folder",
         "there is no *.yaml file in this folder; allowed: a folder with at least one",
-        "invalid start byte; allowed: a text file in UTF-8",
-        "Is a directory; allowed: a text file in UTF-8",
     ]
+
+
+@pytest.mark.parametrize("output", ["text", "github", "gitlab"])
+def test_validate_prints_what_it_cannot_read_among_all_problems(output: str, tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "websites"
+    folder.mkdir()
+    (tmp_path / "outside.yaml").write_text(BAD)
+    (folder / "a.yaml").write_text(BAD, encoding="utf-16")
+    (folder / "b.yaml").mkdir()
+    (folder / "c.yaml").symlink_to("../outside.yaml")
+    (folder / "d.yaml").symlink_to("d.yaml")
+    (folder / os.fsdecode(b"e\xff.yaml")).write_text(BAD)
+    assert main(["validate", str(folder), "--format", output]) == 1
+    printed, summary = capsys.readouterr()
+    assert summary == f"{folder}: 5 problems\n"
+    problems = [
+        ("a.yaml", "cannot be read: invalid start byte; allowed: a text file in UTF-8"),
+        ("b.yaml", "cannot be read: Is a directory; allowed: a text file in UTF-8"),
+        ("c.yaml", "cannot be read: it is a link that leads outside its folder; allowed: a text file in UTF-8"),
+        ("d.yaml", "cannot be read: Too many levels of symbolic links; allowed: a text file in UTF-8"),
+        ("e\\udcff.yaml", "privcy is not known; did you mean privacy?"),
+    ]
+    if output == "gitlab":
+        assert [(one["location"]["path"], one["description"]) for one in json.loads(printed)] == [
+            (f"{folder}/{name}", problem) for name, problem in problems
+        ]
+    else:
+        lines = printed.splitlines()
+        assert all(name in line and problem in line for line, (name, problem) in zip(lines, problems, strict=True))
 
 
 def test_validate_survives_lists_that_nest_deeply(tmp_path: Path) -> None:

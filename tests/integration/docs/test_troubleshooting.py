@@ -314,7 +314,7 @@ def more_than_approved(world: World) -> None:
     )
 
 
-@case("whose form has the digest as a param")
+@case("The response has no digest of a plan")
 def approved_without_its_digest(world: World) -> None:
     answer = {"chosen_options": ["Approve"], "params_input": {}}
     world.execute(ApplyWebsitesOperator, config={"websites": {"shop.example": {}}}, expected_digest=answer)

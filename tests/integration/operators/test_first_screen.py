@@ -79,6 +79,20 @@ def test_the_reason_of_what_the_service_does(
     assert_short(failing(operator, **arguments), reason)
 
 
+@pytest.mark.parametrize("operator", [SnapshotWebsitesOperator, SyncExcludedIpsOperator])
+def test_a_list_that_came_short_says_that_it_was_not_used_and_what_to_do(
+    failing: Failing, sandbox: SandboxServer, tmp_path: Path, operator: Any
+) -> None:
+    sandbox.configure(total_offset=3)
+    snapshot = operator is SnapshotWebsitesOperator
+    error = str(failing(operator, **({"base_path": str(tmp_path)} if snapshot else {"exclude_ips": "203.0.113.7"})))
+    assert "by the check 'total': the total is 23, but 20 websites were found." in error
+    assert "The same was seen each time. No part of the list was published or used." in error
+    assert "If this persists, run: airflow-provider-analytics probe" in error
+    assert "list changed" not in error
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 @pytest.mark.parametrize("mapped", [False, True])
 def test_the_reason_of_a_variable_that_is_missing(failing: Failing, mapped: bool) -> None:
     error = failing(SyncExcludedIpsOperator, mapped=mapped, exclude_ips=["{{ var.value.nowhere }}"])

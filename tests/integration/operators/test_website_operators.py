@@ -128,6 +128,13 @@ def test_list(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
         assert tasks[task_id].returned is None
 
 
+def test_a_list_that_is_too_long_is_read_no_further(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+    sandbox.seed(1000)
+    [task] = run_tasks(too_many=Task(ListWebsitesOperator, max_records=95, per_page=10)).values()
+    assert (task.state, task.try_number) == ("failed", 1)
+    assert 10 <= operations(sandbox).count("list") < 30
+
+
 def test_get(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     website = sandbox.add_website("www.example.com", exclude_ips="10.0.0.1")
     sandbox.add_website("not-www.example.com")

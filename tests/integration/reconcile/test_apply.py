@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from distortion import Distortion, Website
+from raw_server import RawServer, http
 from reconciling import Night
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -130,6 +131,15 @@ def test_a_service_that_is_down_is_not_asked_for_each_website() -> None:
     assert len(str(caught.value)) < 4096
 
 
+def test_a_service_that_asks_for_a_long_wait_is_not_asked_for_another_website(night: Night) -> None:
+    limited = http(429, {"message": "Too Many Attempts."}, headers=[("Retry-After", "3600")])
+    with RawServer(lambda request: limited) as server, client(night.sandbox, base_url=server.url) as api:
+        outcome = apply_changes(api, *map(update, range(500)))
+        assert len(server.requests) == 1
+    assert outcome.states == {**dict.fromkeys(State, 0), State.FAILED: 1, State.NOT_TRIED: 499}
+    assert "Retry-After 3600 s" in next(iter(outcome.failures.values()))
+
+
 def test_a_service_that_goes_down_later_is_not_asked_for_each_website(night: Night, distortion: Distortion) -> None:
     night.add(100)
     requests = itertools.count(1)
@@ -200,6 +210,18 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     assert re.fullmatch(r"Changing: (\d+) of \1 websites, 1 failed", changing[-1])
     seconds = len(night.sandbox.requests)
     assert seconds / 20 < len(lines) <= seconds / 10 + 2
+
+
+def test_no_line_of_the_progress_is_logged_twice(
+    night: Night, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(workers_module, "PROGRESS_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    night.add(7)
+    with client(night.sandbox) as api:
+        apply_changes(api, *map(update, range(1, 8)))
+    lines = [one.getMessage() for one in caplog.records if one.getMessage().startswith("Changing: ")]
+    assert len(lines) == len(set(lines)) > 1
 
 
 def test_at_most_so_many_requests_are_under_way(night: Night, distortion: Distortion) -> None:

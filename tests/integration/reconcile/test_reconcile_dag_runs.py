@@ -263,6 +263,22 @@ def test_somebody_answers_the_sample_websites_as_code(
         assert sorted(len(plan["changes"]) for plan in plans) == [0, 3]
 
 
+@needs_approvals
+def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
+    run_dag: RunDag, night: Night, task_log: Callable[[], str]
+) -> None:
+    from airflow_provider_analytics.operators.approvals import exclusion_list, websites_as_code
+
+    night.add(1)
+    with DAG("groups", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        websites_as_code("websites", config={"websites": {}}, prune=True)
+        exclusion_list("office", exclude_ips=[])
+    outcome = run_dag(dag)
+    assert [outcome.tasks[name].state for name in ("websites.check", "office.plan")] == ["failed", "failed"]
+    for group in ("websites_as_code('websites', ...)", "exclusion_list('office', ...)"):
+        assert f"set accept=['empty'] in {group} for one run. This DAG has no Param accept." in task_log()
+
+
 @pytest.mark.sample("sync_excluded_ips_with_approval")
 @needs_approvals
 def test_an_approval_that_was_only_marked_as_success_applies_nothing(

@@ -323,6 +323,21 @@ def test_why_says_for_which_websites_a_list_has_an_entry(nights: Nights, capsys:
     ]  # fmt: skip
 
 
+def test_why_names_the_services_of_a_folder_that_has_several(
+    nights: Nights, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nights.sync("office", "192.0.2.1")
+    table = nights.table("office")
+    other = nights.folder / "stats.example.com-1" / "lists" / "office.json"
+    other.parent.mkdir(parents=True)
+    other.write_text(re.sub('"service": "[^"]*"', '"service": "https://stats.example.com"', table.read_text()))
+    capsys.readouterr()
+    assert main(["why", "192.0.2.1", "--state-path", str(nights.folder)]) == 0
+    rows = [re.split("  +", line)[1] for line in capsys.readouterr().out.splitlines()]
+    service = json.loads(table.read_text())["service"]
+    assert rows == ["LIST", f"office (exclude_ips) of {service}", "office (exclude_ips) of https://stats.example.com"]
+
+
 @pytest.mark.parametrize("selection", SHOPS_ONLY, ids=str)
 def test_a_list_protects_nothing_on_websites_that_it_does_not_select(nights: Nights, selection: dict[str, Any]) -> None:
     nights.sync("office", "192.0.2.5", **selection)

@@ -15,6 +15,7 @@ from distortion import Distortion
 from reconciling import Night
 from task_process import TaskProcess
 
+from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.hooks.object_storage import SharedFile
 
@@ -86,6 +87,42 @@ def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run
         assert ended["error"] == ("StoppedError" if then == "run" else None), ended
     run(run_id="third", **night.state, **arguments(NEXT))
     assert night.lists() == [f"{OWN}\n{NEXT}"] * WEBSITES
+
+
+class NoCredentialsError(Exception):
+    """As botocore's, which is no OSError."""
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "problem"),
+    [
+        ("ls", NoCredentialsError("Unable to locate credentials"), "read state_path: NoCredentialsError: Unable to"),
+        ("cat_file", NoCredentialsError("Unable to locate credentials"), "read state_path: NoCredentialsError: Unable"),
+        ("pipe_file", FileNotFoundError("The specified bucket does not exist"), "write state_path: The specified buc"),
+    ],
+)
+def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_do(
+    analytics_sandbox: SandboxServer,
+    execute: Execute,
+    memory: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+    error: Exception,
+    problem: str,
+) -> None:
+    def refuse(*arguments: Any, **more: Any) -> None:
+        raise error
+
+    analytics_sandbox.add_website("a.example")
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), method, refuse)
+    with pytest.raises(StorageError, match=f"The storage cannot {problem}") as caught:
+        execute(SyncExcludedIpsOperator, **sync(memory))
+    assert "Check that the bucket or folder exists" in str(caught.value)
+    assert not [request for request in analytics_sandbox.requests if request.body]
+    if method == "ls":
+        assert main(["why", "--state-path", memory]) == 1
+        assert f"The storage cannot {problem}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["disk", pytest.param("s3", marks=pytest.mark.slow), "memory"])

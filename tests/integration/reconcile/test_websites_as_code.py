@@ -178,7 +178,7 @@ def test_an_inventory_that_found_nothing_deletes_nothing(night: Night, config: A
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff\xfew\x00", r"^config_path='.*websites\.yaml' cannot be read: .*; allowed: a"),
+        (b"\xff\xfew\x00", r"^websites\.yaml:1: cannot be read: .*; allowed: a"),
         (Path.mkdir, r"no \*\.yaml file in this folder"),
         (lambda file: None, "there is no such file"),
         (b"websites: {a.example: {privcy: private}}", r"websites\.yaml:1: privcy is not known"),

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_analytics import exceptions
 from airflow_provider_analytics.exceptions import AnalyticsApiError, AnalyticsError
+from airflow_provider_analytics.readable import readable
 
 ERRORS: list[AnalyticsError] = [
     exceptions.AnalyticsConfigError(["one", "two"], "connection 'a'"),
@@ -112,7 +113,16 @@ def test_a_web_page_that_refuses_is_no_rejected_key() -> None:
 def test_a_rejected_boolean_names_the_extra_that_sets_its_format() -> None:
     rejected = exceptions.AnalyticsApiError(422, "PATCH", "/p", "bad", {"favorite": ["must be true or false"]})
     assert "boolean_format" in str(rejected)
-    assert "boolean_format" not in str(exceptions.AnalyticsApiError(422, "PATCH", "/p", "bad", {"email": ["no"]}))
+    for errors in ({"email": ["must be true or false"]}, {"favorite": ["At most 1 website may be a favorite."]}):
+        assert "boolean_format" not in str(exceptions.AnalyticsApiError(422, "PATCH", "/p", "bad", errors))
+
+
+@pytest.mark.parametrize("separator", [" ", "\n"])
+@pytest.mark.parametrize("limit", [60, 120, 200, 1000])
+def test_a_text_is_cut_between_words(separator: str, limit: int) -> None:
+    words = [f"word-{number:0{limit // 3}}" for number in range(9)]
+    cut = readable(separator.join(words), limit, breaks="keep").removesuffix("...")
+    assert cut.split(separator) == words[: len(cut.split(separator))]
 
 
 def test_a_validation_error_tells_each_field() -> None:
