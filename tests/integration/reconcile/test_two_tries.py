@@ -102,9 +102,8 @@ class NoCredentialsError(Exception):
     ],
 )
 def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_do(
-    analytics_sandbox: SandboxServer,
-    execute: Execute,
-    memory: str,
+    night: Night,
+    memory: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     method: str,
@@ -115,11 +114,11 @@ def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_d
         raise error
 
     analytics_sandbox.add_website("a.example")
-    monkeypatch.setattr(type(fsspec.filesystem("memory")), method, refuse)
+    monkeypatch.setattr(type(memory), method, refuse)
     with pytest.raises(StorageError, match=f"The storage cannot {problem}") as caught:
-        execute(SyncExcludedIpsOperator, **sync(memory))
+        night.sync(NEW, state_path=f"memory://{uuid.uuid4().hex}")
     assert "Check that the bucket or folder exists" in str(caught.value)
-    assert not [request for request in analytics_sandbox.requests if request.body]
+    assert not [request for request in night.sandbox.requests if request.body]
     if method == "ls":
         assert main(["why", "--state-path", memory]) == 1
         assert f"The storage cannot {problem}" in capsys.readouterr().err
