@@ -113,7 +113,7 @@ def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_d
     def refuse(*arguments: Any, **more: Any) -> None:
         raise error
 
-    analytics_sandbox.add_website("a.example")
+    night.add(1)
     monkeypatch.setattr(type(memory), method, refuse)
     with pytest.raises(StorageError, match=f"The storage cannot {problem}") as caught:
         night.sync(NEW, state_path=f"memory://{uuid.uuid4().hex}")
