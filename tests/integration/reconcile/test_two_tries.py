@@ -120,7 +120,7 @@ def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_d
     assert "Check that the bucket or folder exists" in str(caught.value)
     assert not [request for request in night.sandbox.requests if request.body]
     if method == "ls":
-        assert main(["why", "--state-path", memory]) == 1
+        assert main(["why", "--state-path", "memory://lists"]) == 1
         assert f"The storage cannot {problem}" in capsys.readouterr().err
 
 
