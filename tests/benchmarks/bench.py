@@ -132,23 +132,22 @@ class Bench:
         pages = self.sizes.pages
         # As an installation does.
         compileall.compile_dir(CHECKOUT / "airflow_provider_analytics", quiet=1)
-        with canned(pages * 100) as server:
-            self._websites(server.url)
-            self._lists(server.url)
-            self._snapshots(server.url)
+        with canned(pages * 100) as url:
+            self._websites(url)
+            self._lists(url)
+            self._snapshots(url)
         self._comparison()
         self._files()
         self._parsing()
         self._tasks()
         self._growth()
-        with canned(self.sizes.slow_pages * 100, LATENCY) as server:
-            self._latency(server.url)
+        with canned(self.sizes.slow_pages * 100, LATENCY) as url:
+            self._latency(url)
 
     def _websites(self, url: str) -> None:
         gets = {"url": url, "number": self.sizes.gets}
-        session, ours, http = self.turns(
-            "get_website", ("session_gets", gets), ("hook_gets", gets), ("http_hook_gets", gets)
-        )
+        works = ("session_gets", "hook_gets", "http_hook_gets")
+        session, ours, http = self.turns("get_website", *((work, gets) for work in works))
         work = "one `hook.get_website`, CPU"
         self.add(work, "`requests.Session.get().json()`", _ratios(ours, session), 0.60)
         self.add(work, "`HttpHook.run().json()`", _ratios(ours, http), 0.35)
@@ -158,16 +157,14 @@ class Bench:
         session, ours = self.turns("list", ("session_list", {"url": url, "pages": pages}), ("hook_list", {"url": url}))
         self.add("a page of the complete list, CPU", "Session and json, no proof", _ratios(ours, session), 0.75)
         # A list of which the last page is not full, as nearly all are.
-        with canned(pages * 100 - 49) as server:
-            newest, other = self.turns(
-                "requests", ("hook_list", {"url": server.url}), ("hook_list", {"url": server.url, "sort": "asc"})
-            )
+        with canned(pages * 100 - 49) as full:
+            orders = ({"url": full}, {"url": full, "sort": "asc"})
+            newest, other = self.turns("requests", *(("hook_list", order) for order in orders))
         for work, found, goal in (("newest first", newest, 2), ("oldest first", other, 2)):
             more = [float(one["returned"] - pages) for one in found]
             self.add(f"complete list of n pages, {work}: requests besides n", "", more, goal, unit=" more than n")
-        ours, http = self.alone(
-            "memory", ("hook_list", {"url": url}), ("http_operator_list", {"url": url, "pages": pages})
-        )
+        theirs: Work = ("http_operator_list", {"url": url, "pages": pages})
+        ours, http = self.alone("memory", ("hook_list", {"url": url}), theirs)
         against = "`HttpOperator` with a pagination function"
         self.add(f"complete list, {pages:,} pages, peak memory", against, _ratios(ours, http, "memory"), 0.1)
 
@@ -198,11 +195,10 @@ class Bench:
         self.add(work, "PyYAML's parser in C, which checks nothing", _ratios(ours, plain), 3)
 
     def _parsing(self) -> None:
-        theirs = ["airflow.providers.http.operators.http"]
-        ours, http = self.alone("imports", ("imports", {"modules": OPERATORS}), ("imports", {"modules": theirs}))
-        self.add(
-            "import of all operators over `airflow.sdk`, CPU", "http provider's operator", _ratios(ours, http), 0.05
-        )
+        modules = (OPERATORS, ["airflow.providers.http.operators.http"])
+        ours, http = self.alone("imports", *(("imports", {"modules": one}) for one in modules))
+        work = "import of all operators over `airflow.sdk`, CPU"
+        self.add(work, "http provider's operator", _ratios(ours, http), 0.05)
         self.add("the same, modules", "", [float(one["returned"]) for one in ours], 15, unit=" modules")
         peers = Path(__file__).with_name("http_dags")
         with tempfile.TemporaryDirectory() as samples:
@@ -223,10 +219,7 @@ class Bench:
             )
         against = f"{websites:,} mapped HttpOperator tasks (extrapolated from {mapped})"
         for found, how in ((unchanged, "none lacks it"), (ours, f"{lacking} lack it")):
-            ratios = [
-                their["returned"] / mapped * websites / our["returned"]
-                for our, their in zip(found, theirs, strict=True)
-            ]
+            ratios = [ratio / mapped * websites for ratio in _ratios(theirs, found, "returned")]
             work = f"one operator brings an address to {websites:,} websites, {how}: task time"
             self.add(work, against, ratios, 100, faster=True)
         waited = [SETTLE_SECONDS / one["returned"] for one in ours]
@@ -235,7 +228,7 @@ class Bench:
     def _growth(self) -> None:
         sizes = self.sizes.growth
         with ExitStack() as stack:
-            urls = [stack.enter_context(canned(size)).url for size in sizes]
+            urls = [stack.enter_context(canned(size)) for size in sizes]
             found = self.turns("growth", *(("our_snapshot", {"url": url, "file_format": "jsonl"}) for url in urls))
         # With few websites, files and proof weigh more than the websites.
         measured, few = sizes[-2:], len(sizes) - 2
@@ -290,31 +283,23 @@ def process(work: Work) -> Iterator[Callable[[], dict[str, Any]]]:
     with tempfile.TemporaryDirectory() as home:
         dropped = ("AIRFLOW_", "PYTHONDONTWRITEBYTECODE")
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
-        environment = {
-            **inherited,
-            "AIRFLOW_HOME": home,
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
-            "NO_PROXY": "127.0.0.1",
-            "no_proxy": "127.0.0.1",
-        }
+        airflow = {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR"}
+        no_proxy = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        environment = {**inherited, "AIRFLOW_HOME": home, **airflow, **no_proxy}
         command = [sys.executable, str(WORKS), name, json.dumps(arguments)]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with (
             Path(home, "errors").open("w+") as errors,
-            subprocess.Popen(
-                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            ) as started,
+            subprocess.Popen(command, env=environment, stderr=errors, **pipes) as started,
         ):
-            assert started.stdin is not None
-            assert started.stdout is not None
+            asked: Any = started.stdin
+            told: Any = started.stdout
 
             def measure() -> dict[str, Any]:
-                assert started.stdin is not None
-                assert started.stdout is not None
-                started.stdin.write("\n")
-                started.stdin.flush()
+                asked.write("\n")
+                asked.flush()
                 said = []
-                for line in started.stdout:
+                for line in told:
                     # Airflow prints as well.
                     if line.startswith('{"cpu": '):
                         found: dict[str, Any] = json.loads(line)
@@ -323,7 +308,7 @@ def process(work: Work) -> Iterator[Callable[[], dict[str, Any]]]:
                 raise RuntimeError(f"{work} failed:\n{''.join(said)}\n{Path(home, 'errors').read_text()}")
 
             yield measure
-            started.stdin.close()
+            asked.close()
 
 
 @contextmanager
@@ -349,13 +334,9 @@ def _slope(sizes: tuple[int, ...], seconds: list[float]) -> float:
 
 
 def _figure(number: float) -> str:
-    return (
-        f"{number:,.0f}"
-        if number >= 10 or number == int(number)
-        else f"{number:.3g}"
-        if number < 0.1
-        else f"{number:.2f}"
-    )
+    if number >= 10 or number == int(number):
+        return f"{number:,.0f}"
+    return f"{number:.3g}" if number < 0.1 else f"{number:.2f}"
 
 
 def _line(cells: list[str]) -> str:
@@ -426,7 +407,7 @@ def document(bench: Bench) -> None:
     memory = next(ratio for (work, _), ratio in found.items() if "peak memory" in work)
     lines = [
         f"Against `HttpHook` and `HttpOperator`: {get} of the CPU time for a website, {memory} of the memory for a",
-        "list of 100,000 ([how it is measured]({REPOSITORY}/docs/internals/performance.md)).",
+        f"list of 100,000 ([how it is measured]({REPOSITORY}/docs/internals/performance.md)).",
     ]
     fill(docs / "comparison.md", "ratios", lines)
 

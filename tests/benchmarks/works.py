@@ -43,11 +43,7 @@ LIST = {"per_page": str(PAGE), "sort_by": "id", "sort": "desc"}
 
 def session_gets(url: str, number: int) -> Iterator[Work]:
     """``requests.Session.get().json()``, with the same headers."""
-    import requests
-
-    with requests.Session() as session:
-        session.headers.update(HEADERS)
-        session.get(f"{url}/api/v1/account").json()
+    with plain_session(url) as session:
         yield lambda: [session.get(f"{url}/api/v1/websites/{one}").json() for one in range(1, number + 1)] and None
 
 
@@ -74,19 +70,8 @@ def http_hook_gets(url: str, number: int) -> Iterator[Work]:
 
 def session_list(url: str, pages: int) -> Iterator[Work]:
     """One page after the other, without any proof."""
-    import requests
-
-    def read() -> int:
-        rows = 0
-        for page in range(1, pages + 1):
-            answer = session.get(f"{url}/api/v1/websites", params={**LIST, "page": str(page)})
-            rows += len(answer.json()["data"])
-        return rows
-
-    with requests.Session() as session:
-        session.headers.update(HEADERS)
-        session.get(f"{url}/api/v1/account").json()
-        yield read
+    with plain_session(url) as session:
+        yield lambda: sum(1 for _ in rows_of(session, url, pages))
 
 
 def hook_list(url: str, parallel: int | None = None, sort: str | None = None) -> Iterator[Work]:
@@ -172,40 +157,25 @@ def our_comparison(websites: int, addresses: int, differ: int) -> Iterator[Work]
 
 def plain_snapshot(url: str, pages: int) -> Iterator[Work]:
     """A loop of requests and ``json.dumps`` that proves nothing."""
-    import requests
 
     def write() -> int:
-        rows = 0
         with Path(folder, "rows.jsonl").open("w") as file:
-            for page in range(1, pages + 1):
-                answer = session.get(f"{url}/api/v1/websites", params={**LIST, "page": str(page)})
-                for row in answer.json()["data"]:
-                    file.write(json.dumps(row) + "\n")
-                    rows += 1
-        return rows
+            return sum(file.write(json.dumps(row) + "\n") > 0 for row in rows_of(session, url, pages))
 
-    with tempfile.TemporaryDirectory() as folder, requests.Session() as session:
-        session.headers.update(HEADERS)
-        session.get(f"{url}/api/v1/account").json()
+    with tempfile.TemporaryDirectory() as folder, plain_session(url) as session:
         yield write
 
 
 def pandas_snapshot(url: str, pages: int) -> Iterator[Work]:
     """A loop of requests, a data frame, and its ``to_parquet``."""
     import pandas as pd
-    import requests
 
     def write() -> int:
-        rows: list[dict[str, Any]] = []
-        for page in range(1, pages + 1):
-            answer = session.get(f"{url}/api/v1/websites", params={**LIST, "page": str(page)})
-            rows.extend(answer.json()["data"])
+        rows = list(rows_of(session, url, pages))
         pd.DataFrame(rows).to_parquet(Path(folder, "rows.parquet"))
         return len(rows)
 
-    with tempfile.TemporaryDirectory() as folder, requests.Session() as session:
-        session.headers.update(HEADERS)
-        session.get(f"{url}/api/v1/account").json()
+    with tempfile.TemporaryDirectory() as folder, plain_session(url) as session:
         pd.DataFrame([{"a": 1}]).to_parquet(Path(folder, "first.parquet"))
         yield write
 
@@ -215,10 +185,7 @@ def our_snapshot(url: str, file_format: str) -> Iterator[Work]:
     from airflow_provider_analytics.snapshots.manifest import ListSource
     from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        hook(url) as ours,
-    ):
+    with tempfile.TemporaryDirectory() as folder, hook(url) as ours:
         client = ours.client
         ours.get_account()
         number = itertools.count()
@@ -370,6 +337,23 @@ def connect(conn_id: str, **fields: Any) -> None:
 
 
 @contextmanager
+def plain_session(url: str) -> Iterator[Any]:
+    """Yield a session that is connected."""
+    import requests
+
+    with requests.Session() as session:
+        session.headers.update(HEADERS)
+        session.get(f"{url}/api/v1/account").json()
+        yield session
+
+
+def rows_of(session: Any, url: str, pages: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one page after the other."""
+    for page in range(1, pages + 1):
+        yield from session.get(f"{url}/api/v1/websites", params={**LIST, "page": str(page)}).json()["data"]
+
+
+@contextmanager
 def hook(url: str, **extra: Any) -> Iterator[Any]:
     """Yield a hook of this package."""
     from airflow_provider_analytics.hooks.analytics import AnalyticsHook
@@ -395,12 +379,8 @@ def measure(work: Work) -> dict[str, Any]:
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     size, began, used = memory("VmRSS"), time.perf_counter(), cpu()
     returned = work()
-    return {
-        "cpu": cpu() - used,
-        "wall": time.perf_counter() - began,
-        "memory": memory("VmHWM") - size,
-        "returned": returned,
-    }
+    spent = {"cpu": cpu() - used, "wall": time.perf_counter() - began, "memory": memory("VmHWM") - size}
+    return {**spent, "returned": returned}
 
 
 def main(name: str, arguments: str) -> None:

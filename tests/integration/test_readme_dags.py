@@ -79,10 +79,6 @@ def without_the_address(sandbox: SandboxServer) -> int:
     return sum(OFFICE not in (website["exclude_ips"] or "") for website in sandbox.websites())
 
 
-def shops(sandbox: SandboxServer) -> int:
-    return sum(website["domain"] == "shop.example.com" for website in sandbox.websites())
-
-
 def test_every_night_of_the_table_is_here() -> None:
     assert NIGHTS == [
         (
@@ -95,16 +91,8 @@ def test_every_night_of_the_table_is_here() -> None:
             "succeeds, publishes 30, updates 30",
             "fails with `IncompleteListError`, sends and publishes nothing",
         ),
-        (
-            "Someone added an IP address manually",
-            "succeeds, the address is gone",
-            "succeeds, the address is kept",
-        ),
-        (
-            "An error response repeats the API key",
-            "fails, the key is in the log",
-            "fails, `***` is in the log",
-        ),
+        ("Someone added an IP address manually", "succeeds, the address is gone", "succeeds, the address is kept"),
+        ("An error response repeats the API key", "fails, the key is in the log", "fails, `***` is in the log"),
     ]
 
 
@@ -116,85 +104,53 @@ def test_the_first_dag(night: Night, analytics_sandbox: SandboxServer) -> None:
     assert without_the_address(analytics_sandbox) == 3
 
 
-class TestALostAnswer:
-    @pytest.fixture(autouse=True)
-    def lose_it(self, analytics_sandbox: SandboxServer) -> None:
-        analytics_sandbox.fault("create", drop=True, commit=True)
+both = pytest.mark.parametrize("code", [THEIRS, OURS], ids=["people write", "of this package"])
 
-    def test_the_dag_that_people_write(self, night: Night, analytics_sandbox: SandboxServer) -> None:
-        outcome = night(THEIRS)
+
+@both
+def test_a_lost_answer(night: Night, analytics_sandbox: SandboxServer, code: str) -> None:
+    analytics_sandbox.fault("create", drop=True, commit=True)
+    assert states(night(code)) == {"success"}
+    shops = [website for website in analytics_sandbox.websites() if website["domain"] == "shop.example.com"]
+    assert len(shops) == (2 if code is THEIRS else 1)
+
+
+@both
+def test_half_of_the_list(
+    night: Night, analytics_sandbox: SandboxServer, data: Path, task_log: Callable[[], str], code: str
+) -> None:
+    for number in range(59):
+        analytics_sandbox.add_website(f"{number}.example")
+    analytics_sandbox.configure(row_cap=30)
+    before = analytics_sandbox.websites()
+    outcome = night(code)
+    if code is THEIRS:
         assert states(outcome) == {"success"}
-        assert shops(analytics_sandbox) == 2
-
-    def test_the_dag_of_this_package(self, night: Night, analytics_sandbox: SandboxServer) -> None:
-        outcome = night(OURS)
-        assert states(outcome) == {"success"}
-        assert shops(analytics_sandbox) == 1
-
-
-class TestHalfOfTheList:
-    @pytest.fixture(autouse=True)
-    def show_half(self, analytics_sandbox: SandboxServer) -> None:
-        for number in range(59):
-            analytics_sandbox.add_website(f"{number}.example")
-        analytics_sandbox.configure(row_cap=30)
-
-    def test_the_dag_that_people_write(self, night: Night, analytics_sandbox: SandboxServer, data: Path) -> None:
-        outcome = night(THEIRS)
-        assert states(outcome) == {"success"}
-        assert len(analytics_sandbox.websites()) == 60
-        assert len(published(data)) == 30
+        assert (len(analytics_sandbox.websites()), len(published(data))) == (60, 30)
         assert without_the_address(analytics_sandbox) == 30
-
-    def test_the_dag_of_this_package(
-        self, night: Night, analytics_sandbox: SandboxServer, data: Path, task_log: Callable[[], str]
-    ) -> None:
-        before = analytics_sandbox.websites()
-        outcome = night(OURS)
-        assert {name: task.state for name, task in outcome.tasks.items()} == {
-            "create": "failed",
-            "office": "upstream_failed",
-            "snapshot": "upstream_failed",
-        }
-        assert "IncompleteListError" in task_log()
-        assert {request.method for request in analytics_sandbox.requests} == {"GET"}
-        assert analytics_sandbox.websites() == before
-        assert published(data) == []
+        return
+    ended = {name: task.state for name, task in outcome.tasks.items()}
+    assert ended == {"create": "failed", "office": "upstream_failed", "snapshot": "upstream_failed"}
+    assert "IncompleteListError" in task_log()
+    assert {request.method for request in analytics_sandbox.requests} == {"GET"}
+    assert (analytics_sandbox.websites(), published(data)) == (before, [])
 
 
-class TestAnAddressByHand:
-    @pytest.fixture(autouse=True)
-    def enter_it(self, analytics_sandbox: SandboxServer) -> None:
-        analytics_sandbox.add_website("by-hand.example", exclude_ips=BY_HAND)
-
-    def lists(self, sandbox: SandboxServer) -> list[str]:
-        return [website["exclude_ips"] for website in sandbox.websites()]
-
-    def test_the_dag_that_people_write(self, night: Night, analytics_sandbox: SandboxServer) -> None:
-        assert states(night(THEIRS)) == {"success"}
-        assert self.lists(analytics_sandbox) == [OFFICE, OFFICE]
-
-    def test_the_dag_of_this_package(self, night: Night, analytics_sandbox: SandboxServer, data: Path) -> None:
-        assert states(night(OURS)) == {"success"}
-        assert self.lists(analytics_sandbox) == [f"{BY_HAND}\n{OFFICE}", OFFICE]
-        assert len(published(data)) == 2
+@both
+def test_an_address_by_hand(night: Night, analytics_sandbox: SandboxServer, data: Path, code: str) -> None:
+    analytics_sandbox.add_website("by-hand.example", exclude_ips=BY_HAND)
+    assert states(night(code)) == {"success"}
+    lists = [website["exclude_ips"] for website in analytics_sandbox.websites()]
+    assert lists == [OFFICE if code is THEIRS else f"{BY_HAND}\n{OFFICE}", OFFICE]
+    assert len(published(data)) == 2
 
 
-class TestAnErrorThatRepeatsTheHeader:
-    @pytest.fixture(autouse=True)
-    def repeat_it(self, analytics_sandbox: SandboxServer) -> None:
-        analytics_sandbox.fault("create", status=422, echo=True, times=None)
-
-    def test_the_dag_that_people_write(
-        self, night: Night, analytics_sandbox: SandboxServer, task_log: Callable[[], str]
-    ) -> None:
-        assert "failed" in states(night(THEIRS))
-        assert f"Authorization: Bearer {analytics_sandbox.api_key}" in task_log()
-
-    def test_the_dag_of_this_package(
-        self, night: Night, analytics_sandbox: SandboxServer, task_log: Callable[[], str]
-    ) -> None:
-        assert "failed" in states(night(OURS))
-        log = task_log()
-        assert analytics_sandbox.api_key not in log
-        assert "Authorization: Bearer ***" in log
+@both
+def test_an_error_that_repeats_the_header(
+    night: Night, analytics_sandbox: SandboxServer, task_log: Callable[[], str], code: str
+) -> None:
+    analytics_sandbox.fault("create", status=422, echo=True, times=None)
+    assert "failed" in states(night(code))
+    log = task_log()
+    assert f"Authorization: Bearer {analytics_sandbox.api_key if code is THEIRS else '***'}" in log
+    assert (analytics_sandbox.api_key in log) is (code is THEIRS)

@@ -1,4 +1,4 @@
-"""A server that spoils what the sandbox says, before the client hears it."""
+"""A service that spoils what the sandbox says, before the client hears it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from raw_server import Request, http
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
+Website = dict[str, Any]
+
 
 class Distortion:
-    """Answers of the sandbox, for a :class:`raw_server.RawServer` before it: it hides fields, fails or holds back."""
+    """Stands before the sandbox, hides fields, answers with errors, or holds requests back."""
 
     def __init__(self, sandbox: SandboxServer) -> None:
         self.sandbox = sandbox
@@ -25,32 +27,36 @@ class Distortion:
         self.failing: dict[tuple[str, str], int] = {}
         #: Seconds of ``Retry-After`` that these answers ask for.
         self.retry_after: int | None = None
-        #: Called before a request is passed on.
-        self.before: Callable[[str, str], None] = lambda method, path: None
-        #: Called with the body of each response.
-        self.rewrite: Callable[[bytes], bytes] = lambda body: body
-        #: What a record of an update shows instead.
-        self.shown_after_update: dict[str, Any] = {}
+        #: Called before a request is passed on; returns a status to answer with, or None.
+        self.before: Callable[[str, str], int | None] = lambda method, path: None
+        #: Called after a request was processed; returns a status to answer with instead, or None.
+        self.after: Callable[[str, str], int | None] = lambda method, path: None
+        #: Called with each record of a response, to change it; ``path`` is that of the request.
+        self.change: Callable[[str, str, Website], None] = lambda method, path, record: None
+        #: Passes requests on; a test may stand before it.
+        self.forward: Callable[[Request], tuple[int, Any]] = self.to_the_sandbox
 
     def __call__(self, request: Request) -> bytes:
-        kept = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "connection")}
-        status, body = self.answer(request.method, request.target, kept, request.body)
-        is_asked = status >= 400 and self.retry_after is not None
-        return http(status, self.rewrite(body), headers=[("Retry-After", str(self.retry_after))] if is_asked else [])
+        """Answer a request, as a server of ``raw_server.py``."""
+        status, content = self.forward(request)
+        wait = [] if status < 400 or self.retry_after is None else [("Retry-After", str(self.retry_after))]
+        return http(status, content, headers=wait)
 
-    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        path = target.partition("?")[0].removeprefix("/api/v1")
-        self.before(method, path)
-        if (method, path) in self.failing:
-            return self.failing[method, path], b'{"message": "asked for"}'
-        connection = HTTPConnection(self.sandbox.url.removeprefix("http://"), timeout=30)
-        with closing(connection):
-            connection.request(method, target, body or None, headers)
+    def to_the_sandbox(self, request: Request) -> tuple[int, Any]:
+        """Return status and content of the response."""
+        method, path = request.method, request.target.partition("?")[0].removeprefix("/api/v1")
+        if status := self.before(method, path) or self.failing.get((method, path)):
+            return status, {"message": "asked for"}
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "connection")}
+        with closing(HTTPConnection(self.sandbox.url.removeprefix("http://"), timeout=30)) as connection:
+            connection.request(method, request.target, request.body or None, headers)
             response = connection.getresponse()
             data = json.loads(response.read() or b"null")
-        for record in data["data"] if path == "/websites" and method == "GET" else [data.get("data", {})]:
+        if status := self.after(method, path):
+            return status, {}
+        is_list = path == "/websites" and method == "GET"
+        for record in data["data"] if is_list else [(data or {}).get("data", {})]:
             for name in self.hidden | (self.hidden_in_lists if path == "/websites" else set()):
                 record.pop(name, None)
-            if method == "PATCH":
-                record.update(self.shown_after_update)
-        return response.status, json.dumps(data).encode()
+            self.change(method, path, record)
+        return response.status, data

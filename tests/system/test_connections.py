@@ -6,14 +6,13 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-import yaml
 from certificates import Authority
 from local_airflow import environment
 from zoo import Zoo
@@ -21,8 +20,18 @@ from zoo import Zoo
 from airflow_provider_analytics.api.settings import Settings
 
 KEY = "k3y/With+Odd:@Signs%&=?#\"'$"
-BACKEND = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
 
+#: What a connection may have besides, but for the files and headers of the service.
+EXTRA: dict[str, Any] = {
+    "timeout": 7.5,
+    "max_retries": 0,
+    "requests_per_minute": 1000,
+    "parallel_requests": 2,
+    "page_parameter": "page",
+    "boolean_format": "1/0",
+    "update_method": "put",
+    "allow_insecure_http": False,
+}
 #: Commands of Airflow, one after the other in one process, as importing it takes longer than they do; then the settings
 #: of the hook of each connection. Reads and writes JSON.
 COMMANDS = """
@@ -93,36 +102,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     options = {"required_headers": header}
     with Zoo(api_key=KEY, root="/App", ssl_certfile=certificate, ssl_keyfile=key, options=options) as sandbox:
         host, _, rest = sandbox.url.rpartition(":")
-        extra = {
-            "timeout": 7.5,
-            "max_retries": 0,
-            "requests_per_minute": 1000,
-            "verify": str(authority.path),
-            "headers": header,
-            "parallel_requests": 2,
-            "page_parameter": "page",
-            "boolean_format": "1/0",
-            "update_method": "put",
-            "allow_insecure_http": False,
-        }
+        extra = {**EXTRA, "verify": str(authority.path), "headers": header}
         yield Service(host, int(rest.partition("/")[0]), "/App", extra)
 
 
 @pytest.fixture(scope="module")
 def expected(service: Service) -> dict[str, Any]:
-    settings = Settings(
-        base_url=service.base_url,
-        api_key=KEY,
-        timeout=7.5,
-        max_retries=0,
-        requests_per_minute=1000,
-        verify=service.extra["verify"],
-        headers=service.extra["headers"],
-        parallel_requests=2,
-        page_parameter="page",
-        boolean_format="1/0",
-        update_method="PUT",
-    )
+    extra = {name: value for name, value in service.extra.items() if name != "allow_insecure_http"}
+    settings = Settings(base_url=service.base_url, api_key=KEY, **{**extra, "update_method": "PUT"})
     return without_source(dataclasses.asdict(settings))
 
 
@@ -190,32 +177,17 @@ def test_the_environment_and_the_database_give_the_same_client(
     assert found == dict.fromkeys(names, expected)
 
 
-def in_file(service: Service) -> dict[str, Any]:
-    return {"object": service.fields(), "object_port_apart": service.port_apart(), **in_lines(service)}
-
-
-def in_lines(service: Service) -> dict[str, str]:
-    return {"uri": service.uri(), "uri_port_apart": service.uri_port_apart()}
-
-
-#: What may be in a file of each format, and how it is written. In a line of a .env file Airflow reads URIs only.
-FILES: dict[str, tuple[Callable[[Service], Mapping[str, Any]], Callable[[Any], str]]] = {
-    "connections.json": (in_file, json.dumps),
-    "connections.yaml": (in_file, yaml.safe_dump),
-    "connections.env": (in_lines, lambda lines: "".join(f"{name}={uri}\n" for name, uri in lines.items())),
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_secrets_backend_gives_the_same_client(
-    service: Service, home: Path, expected: dict[str, Any], name: str
-) -> None:
-    connections, write = FILES[name]
-    names = list(connections(service))
-    file = home / name
-    file.write_text(write(connections(service)), "utf-8")
+def test_a_secrets_backend_gives_the_same_client(service: Service, home: Path, expected: dict[str, Any]) -> None:
+    connections = {
+        "object": service.fields(),
+        "object_port_apart": service.port_apart(),
+        "uri": service.uri(),
+        "uri_port_apart": service.uri_port_apart(),
+    }
+    file = home / "connections.json"
+    file.write_text(json.dumps(connections), "utf-8")
     settings = {
-        "AIRFLOW__SECRETS__BACKEND": BACKEND,
+        "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
         "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(file)}),
     }
-    assert ask_airflow(home, settings, names) == dict.fromkeys(names, expected)
+    assert ask_airflow(home, settings, list(connections)) == dict.fromkeys(connections, expected)

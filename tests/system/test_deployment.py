@@ -8,16 +8,15 @@ import re
 import shlex
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from raw_server import RawServer, Request, http
 
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -210,27 +209,14 @@ def vault(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
     path = f"/v1/{kwargs['mount_point']}/data/{kwargs['connections_path']}/analytics_default"
     answer = {"data": {"data": json.loads(secret), "metadata": {"version": 1}}}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.path.partition("?")[0] == path and self.headers["X-Vault-Token"] == "token"
-            content = json.dumps(answer if known else {"data": {"id": "token"}}).encode()
-            self.send_response(200 if known or self.path == "/v1/auth/token/lookup-self" else 404)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def respond(request: Request) -> bytes:
+        if request.target.partition("?")[0] == path and request.headers["x-vault-token"] == "token":
+            return http(200, answer)
+        return http(200 if request.target == "/v1/auth/token/lookup-self" else 404, {"data": {"id": "token"}})
 
-        def log_message(self, *args: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        kwargs["url"] = f"http://127.0.0.1:{server.server_port}"
-        try:
-            yield {}
-        finally:
-            server.shutdown()
-            thread.join()
+    with RawServer(respond) as server:
+        kwargs["url"] = server.url
+        yield {}
 
 
 @pytest.mark.parametrize(("backend", "kwargs"), BACKENDS, ids=[name.rpartition(".")[2] for name, _ in BACKENDS])

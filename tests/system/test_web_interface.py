@@ -15,12 +15,11 @@ from typing import Any
 import psutil
 import pytest
 import requests
-from airflow_processes import AirflowApi
+from airflow_processes import ENDED, AirflowApi, wait_for
 from airflow_versions import AIRFLOW_VERSION, needs_the_screens_of_3_3
 from browser import PATIENCE, Screen, browser
 from local_airflow import PASSWORD, USER, home_of
 from screens_of_airflow_3 import DIALOG, Screens, button
-from selenium.webdriver.support.wait import WebDriverWait
 
 pytestmark = [pytest.mark.browser, needs_the_screens_of_3_3]
 
@@ -35,18 +34,12 @@ class Interface:
     api_key: str
     dags: Path
 
-    def api(self) -> requests.Session:
-        """Return a session that is logged in to Airflow's own API."""
-        session = requests.Session()
-        credentials = {"username": "admin", "password": "admin"}
-        token = session.post(f"{self.url}/auth/token", json=credentials, timeout=PATIENCE).json()["access_token"]
-        session.headers["Authorization"] = f"Bearer {token}"
-        return session
-
-    def unpause(self, dag_id: str) -> None:
-        with self.api() as api:
-            url = f"{self.url}/api/v2/dags/{dag_id}"
-            api.patch(url, json={"is_paused": False}, timeout=PATIENCE).raise_for_status()
+    @property
+    def api(self) -> AirflowApi:
+        """Airflow's own API, logged in."""
+        api = AirflowApi(self.url)
+        api.log_in()
+        return api
 
     def sandbox(self, what: str) -> Any:
         """Return what the analytics server's control endpoints say."""
@@ -103,33 +96,26 @@ def screen(
         yield screen
 
 
-def ended_run(interface: Interface, screen: Screen, dag_id: str, run_type: str) -> dict[str, Any]:
+def ended_run(interface: Interface, dag_id: str, run_type: str) -> dict[str, Any]:
     """Return the newest run of this type once it has ended."""
-    with interface.api() as api:
+    api = interface.api
 
-        def ended(_: object) -> Any:
-            answer = api.get(
-                f"{interface.url}/api/v2/dags/{dag_id}/dagRuns",
-                params={"run_type": run_type, "order_by": "-run_after", "limit": "1"},
-                timeout=PATIENCE,
-            )
-            return next((run for run in answer.json()["dag_runs"] if run["state"] in ("success", "failed")), None)
+    def ended() -> dict[str, Any] | None:
+        runs = [run for run in api.runs(dag_id) if run["run_type"] == run_type]
+        return runs[-1] if runs and runs[-1]["state"] in ENDED else None
 
-        run: dict[str, Any] = WebDriverWait(screen.driver, 2 * PATIENCE).until(ended)
-    return run
+    return wait_for(f"the end of a run of {dag_id}", ended)
 
 
-def test_the_scheduler_loads_each_snapshot_that_it_took(interface: Interface, screen: Screen) -> None:
-    interface.unpause("load_snapshot_into_duckdb")
-    interface.unpause("nightly_website_snapshot")
-    nightly = ended_run(interface, screen, "nightly_website_snapshot", "scheduled")
-    assert nightly["state"] == "success"
-    loaded = ended_run(interface, screen, "load_snapshot_into_duckdb", "asset_triggered")
-    assert loaded["state"] == "success"
-    run = f"{interface.url}/api/v2/dags/load_snapshot_into_duckdb/dagRuns/{loaded['dag_run_id']}"
-    with interface.api() as api:
-        [event] = api.get(f"{run}/upstreamAssetEvents", timeout=PATIENCE).json()["asset_events"]
-        answered = api.get(f"{run}/taskInstances/answer/xcomEntries/return_value", timeout=PATIENCE).json()["value"]
+def test_the_scheduler_loads_each_snapshot_that_it_took(interface: Interface) -> None:
+    api = interface.api
+    for dag_id in ("load_snapshot_into_duckdb", "nightly_website_snapshot"):
+        api.unpause(dag_id)
+    nightly = ended_run(interface, "nightly_website_snapshot", "scheduled")
+    loaded = ended_run(interface, "load_snapshot_into_duckdb", "asset_triggered")
+    assert (nightly["state"], loaded["state"]) == ("success", "success")
+    [event] = api.asset_events_of("load_snapshot_into_duckdb", loaded["dag_run_id"])
+    answered = api.xcom("load_snapshot_into_duckdb", loaded["dag_run_id"], "answer")
     assert event["uri"] == "analytics://analytics_default/websites"
     assert (event["source_dag_id"], event["source_run_id"]) == ("nightly_website_snapshot", nightly["dag_run_id"])
     assert event["extra"]["count"] == 250
@@ -138,13 +124,13 @@ def test_the_scheduler_loads_each_snapshot_that_it_took(interface: Interface, sc
 
 def test_the_nightly_dag_is_triggered_and_succeeds(interface: Interface, screen: Screen) -> None:
     # Else the form would do it beside the trigger, and SQLite may refuse one of both.
-    interface.unpause("nightly_website_snapshot")
+    interface.api.unpause("nightly_website_snapshot")
     screen.driver.get(f"{interface.url}/dags/nightly_website_snapshot")
     screen.click(button("Trigger"))
     screen.click(button("Trigger", dialog=True))
     screen.gone(DIALOG)
 
-    run = ended_run(interface, screen, "nightly_website_snapshot", "manual")
+    run = ended_run(interface, "nightly_website_snapshot", "manual")
     untouched = {"accept": [], "prune": False}
     assert (run["state"], run["conf"]) == ("success", untouched)
     screen.driver.get(f"{interface.url}/dags/nightly_website_snapshot/runs/{run['dag_run_id']}")
@@ -185,8 +171,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     (interface.dags / "websites.yaml").write_text(WEBSITES, "utf-8")
     before = interface.sandbox("websites")
     assert not any(website["domain"] in CREATED for website in before)
-    api = AirflowApi(interface.url)
-    api.log_in()
+    api = interface.api
     api.unpause("websites_as_code")
     run_id = api.trigger("websites_as_code", {})
     api.wait_for_question("websites_as_code", run_id)
@@ -212,7 +197,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert interface.sandbox("websites") == before
 
     screen.click(button("Approve"))
-    run = ended_run(interface, screen, "websites_as_code", "manual")
+    run = ended_run(interface, "websites_as_code", "manual")
     assert (run["dag_run_id"], run["state"]) == (run_id, "success")
     ways.log("websites_as_code", run_id, "websites.apply")
     screen.sees("Applied 5 of 5 changes, 0 failed")
@@ -228,17 +213,15 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     assert all(domain in audited for domain in (*CREATED, *UPDATED))
 
 
-def test_the_sample_dags_run_at_the_first_click(interface: Interface, screen: Screen) -> None:
+def test_the_sample_dags_run_at_the_first_click(interface: Interface) -> None:
     """What they ask for is there: connection, Variables and pool; a form that is sent as it is leads to success."""
     clicked = ("sync_excluded_ips", "sync_excluded_ips_in_chunks", "many_instances", "onboard_website")
-    with interface.api() as api:
-        for dag_id in clicked:
-            interface.unpause(dag_id)
-            runs = f"{interface.url}/api/v2/dags/{dag_id}/dagRuns"
-            api.post(runs, json={"logical_date": None}, timeout=PATIENCE).raise_for_status()
-    assert {dag_id: ended_run(interface, screen, dag_id, "manual")["state"] for dag_id in clicked} == dict.fromkeys(
-        clicked, "success"
-    )
+    api = interface.api
+    for dag_id in clicked:
+        api.unpause(dag_id)
+        api.trigger(dag_id)
+    states = {dag_id: ended_run(interface, dag_id, "manual")["state"] for dag_id in clicked}
+    assert states == dict.fromkeys(clicked, "success")
 
 
 def test_ctrl_c_stops_everything(interface: Interface) -> None:

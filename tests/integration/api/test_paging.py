@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 import time as real_time
 from collections.abc import Callable
@@ -92,9 +93,13 @@ def test_a_list_of_several_pages_is_complete(
     analytics_sandbox.seed(250)
     analytics_sandbox.configure(paginator=kind, page_parameter=name, metadata=metadata)
     between = Distortion(analytics_sandbox)
-    place = f"{analytics_sandbox.url}{PATH}".encode()
-    shown = ADDRESSES[address]
-    between.rewrite = lambda body: body if shown is None else body.replace(place, shown.encode())
+    place, shown = f"{analytics_sandbox.url}{PATH}", ADDRESSES[address]
+
+    def elsewhere(request: Request) -> tuple[int, Any]:
+        status, content = between.to_the_sandbox(request)
+        return status, json.loads(json.dumps(content).replace(place, place if shown is None else shown))
+
+    between.forward = elsewhere
     with served(between, api_key=analytics_sandbox.api_key) as (client, server):
         for order in ("desc", "asc"):
             listing = client.iter_websites(sort=order, search="e")

@@ -59,11 +59,7 @@ ARGUMENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         ["exclude_ips", "entry 1", "line break"],
     ),
     "blank_entry": ("update", {"website_id": 1, "exclude_ips": [" "]}, ["exclude_ips", "entry 1"]),
-    "blank_lines": (
-        "update",
-        {"website_id": 1, "exclude_ips": "\n\n"},
-        ["no entries; to clear the list, give []"],
-    ),
+    "blank_lines": ("update", {"website_id": 1, "exclude_ips": "\n\n"}, ["no entries; to clear the list, give []"]),
     "number_entry": ("update", {"website_id": 1, "exclude_ips": [7]}, ["exclude_ips", "entry 1"]),
     "flag_2": ("update", {"website_id": 1, "exclude_bots": 2}, ["exclude_bots=2", "True or False"]),
     "password_lines": (
@@ -88,6 +84,10 @@ RENDERED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "nothing_by_domain": ("update", {"domain": "a.example.com"}, ["Nothing to update"]),
     "flag_by_domain": ("update", {"domain": "a.example.com", "email_reports": 3}, ["email=3", "True or False"]),
     "id_and_domain": ("delete", {"website_id": 1, "domain": "a.example.com"}, ["exactly one of the two"]),
+    "ips_empty": ("update", {"website_id": 1, "exclude_ips": "{{ '' }}"}, ["no entries; to clear the list, give []"]),
+    "no_id": ("delete", {"website_id": "{{ none }}"}, ["website_id='None'"]),
+    "domain_none": ("delete", {"domain": "{{ none }}"}, ["domain='None'"]),
+    "nobody": ("update", {"email_reports": True}, ["website_id and domain are missing"]),
     "neither": ("get", {}, ["website_id and domain are missing", "exactly one of the two"]),
     "ips_none": (
         "update",
@@ -120,19 +120,13 @@ RENDERED: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "ignore_missing": ("delete", {"website_id": 1, "ignore_missing": "{{ none }}"}, ["ignore_missing='None'"]),
 }
 
-OPERATORS = {
-    "list": ListWebsitesOperator,
-    "get": GetWebsiteOperator,
-    "create": CreateWebsiteOperator,
-    "update": UpdateWebsiteOperator,
-    "delete": DeleteWebsiteOperator,
-}
-HOOK_METHODS: dict[str, Callable[..., Any]] = {
-    "list": AnalyticsHook.list_websites,
-    "get": AnalyticsHook.get_website,
-    "create": AnalyticsHook.create_website,
-    "update": AnalyticsHook.update_website,
-    "delete": AnalyticsHook.delete_website,
+#: Operation to the operator and the method of the hook.
+WAYS: dict[str, tuple[type, Callable[..., Any]]] = {
+    "list": (ListWebsitesOperator, AnalyticsHook.list_websites),
+    "get": (GetWebsiteOperator, AnalyticsHook.get_website),
+    "create": (CreateWebsiteOperator, AnalyticsHook.create_website),
+    "update": (UpdateWebsiteOperator, AnalyticsHook.update_website),
+    "delete": (DeleteWebsiteOperator, AnalyticsHook.delete_website),
 }
 
 
@@ -153,13 +147,9 @@ def test_the_hook_refuses_the_arguments(
     sandbox: SandboxServer, operation: str, arguments: dict[str, Any], expected: list[str]
 ) -> None:
     with AnalyticsHook() as hook, pytest.raises(ValueError, match=r"allowed|must not|holds|nothing|give") as caught:
-        HOOK_METHODS[operation](hook, **arguments)
+        WAYS[operation][1](hook, **arguments)
     for part in expected:
         assert part in str(caught.value)
-    assert sandbox.requests == []
-
-
-def test_iter_websites_refuses_at_once(sandbox: SandboxServer) -> None:
     with AnalyticsHook() as hook, pytest.raises(ValueError, match="per_page=30"):
         hook.iter_websites(per_page=30)
     assert sandbox.requests == []
@@ -178,7 +168,7 @@ def test_a_task_refuses_all_of_it(
         tasks[name] = Task(GetAccountOperator, analytics_conn_id=name)
     refused = {name: case for name, case in (ARGUMENTS | RENDERED).items() if name not in ONLY_THE_HOOK}
     for name, (operation, arguments, _) in refused.items():
-        tasks[name] = Task(OPERATORS[operation], **arguments)
+        tasks[name] = Task(WAYS[operation][0], **arguments)
     done = run_tasks(**tasks)
     assert ends(done) == dict.fromkeys(tasks, ("failed", 1))
     assert sandbox.requests == []

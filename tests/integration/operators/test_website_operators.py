@@ -71,29 +71,14 @@ def test_all_six_operations_in_one_run_and_again(sandbox: SandboxServer, run_tas
     first = run_tasks(conf=CONF, **SIX)
     assert all_done(first)
     created = first["create"].returned["website"]
-    expected = {
-        "domain": "www.example.com",
-        "privacy": 1,
-        "email": 1,
-        "exclude_bots": 0,
-        "exclude_params": "utm_source\nutm_medium",
-        "exclude_ips": "10.0.0.1\n10.0.0.2",
-        "favorite": False,
-    }
-    assert {name: created[name] for name in expected} == expected
+    switches = {"privacy": 1, "email": 1, "exclude_bots": 0, "favorite": False}
+    lists = {"exclude_params": "utm_source\nutm_medium", "exclude_ips": "10.0.0.1\n10.0.0.2"}
+    assert created.items() >= {"domain": "www.example.com", **switches, **lists}.items()
     assert first["websites"].returned == [created]
     assert first["get"].returned == created
-    assert first["create"].returned == {
-        "website_id": 2,
-        "domain": "www.example.com",
-        "created": True,
-        "updated": [],
-        "differing": [],
-        "unverified": [],
-        "verified": True,
-        "unexpected_changes": [],
-        "website": created,
-    }
+    nothing: Arguments = {name: [] for name in ("updated", "differing", "unverified", "unexpected_changes")}
+    done = {"website_id": 2, "domain": "www.example.com", "created": True, "verified": True, "website": created}
+    assert first["create"].returned == {**done, **nothing}
     assert first["update"].returned["website"] == {**created, "favorite": True, "exclude_ips": None}
     assert first["update"].returned["updated"] == ["exclude_ips", "favorite"]
     assert first["account"].returned["id"] == 1
@@ -126,7 +111,6 @@ def test_list(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
         just_fits=Task(ListWebsitesOperator, max_records=12),
         too_many=Task(ListWebsitesOperator, max_records="{{ 11 }}"),
         no_limit=Task(ListWebsitesOperator, max_records=0),
-        bad_limit=Task(ListWebsitesOperator, max_records="many"),
     )
 
     def found(task_id: str, name: str = "id") -> list[Any]:
@@ -139,7 +123,7 @@ def test_list(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     assert set(found("others")) == set(ids) - favorites
     assert domains[0] in found("one", "domain")
     assert tasks["none"].returned == []
-    for task_id in ("too_many", "no_limit", "bad_limit"):
+    for task_id in ("too_many", "no_limit"):
         assert (tasks[task_id].state, tasks[task_id].try_number) == ("failed", 1), task_id
         assert tasks[task_id].returned is None
 
@@ -154,24 +138,17 @@ def test_a_list_that_is_too_long_is_read_no_further(sandbox: SandboxServer, run_
 def test_get(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     website = sandbox.add_website("www.example.com", exclude_ips="10.0.0.1")
     sandbox.add_website("not-www.example.com")
-    for _ in range(2):
-        sandbox.add_website("twice.example.com")
     tasks = run_tasks(
         by_id=Task(GetWebsiteOperator, website_id=website["id"]),
         by_id_as_text=Task(GetWebsiteOperator, website_id=str(website["id"])),
         by_domain=Task(GetWebsiteOperator, domain="WWW.Example.com."),
         unknown_id=Task(GetWebsiteOperator, website_id=999),
         unknown_domain=Task(GetWebsiteOperator, domain="example.com"),
-        both=Task(GetWebsiteOperator, website_id=website["id"], domain="www.example.com"),
-        neither=Task(GetWebsiteOperator),
-        empty_id=Task(GetWebsiteOperator, website_id="{{ none }}"),
-        twice=Task(GetWebsiteOperator, domain="twice.example.com"),
     )
     assert tasks["by_id"].returned == tasks["by_id_as_text"].returned == tasks["by_domain"].returned == website
     assert ends(tasks) == {
         **dict.fromkeys(("by_id", "by_id_as_text", "by_domain"), ("success", 1)),
         **dict.fromkeys(("unknown_id", "unknown_domain"), ("failed", 2)),
-        **dict.fromkeys(("both", "neither", "empty_id", "twice"), ("failed", 1)),
     }
 
 
@@ -194,10 +171,9 @@ def test_create_where_nothing_is(sandbox: SandboxServer, run_tasks: RunTasks) ->
 @pytest.mark.parametrize(
     ("if_exists", "state", "sent"),
     [
-        ("skip", "success", None),
-        ("update", "success", {"privacy": "1", "exclude_ips": "10.0.0.2"}),
-        ("fail", "failed", None),
-        ("perhaps", "failed", None),
+        ("skip", "success", []),
+        ("update", "success", [{"privacy": "1", "exclude_ips": "10.0.0.2"}]),
+        ("fail", "failed", []),
     ],
 )
 def test_create_where_one_is(
@@ -206,40 +182,29 @@ def test_create_where_one_is(
     task_log: Callable[[], str],
     if_exists: str,
     state: str,
-    sent: dict[str, str] | None,
+    sent: list[Arguments],
 ) -> None:
     before = sandbox.add_website("www.example.com", exclude_ips="10.0.0.1", exclude_params="b\r\na\r\n")
-    settings = {
-        "domain": "WWW.example.com",
-        "privacy": "PRIVATE",
-        "email_reports": False,
-        "exclude_params": ["a", "b"],
-        "exclude_ips": ["10.0.0.2"],
-    }
-    tasks = run_tasks(create=Task(CreateWebsiteOperator, if_exists=if_exists, **settings))
+    settings: Arguments = {"privacy": "PRIVATE", "email_reports": False, "exclude_params": ["a", "b"]}
+    create = Task(
+        CreateWebsiteOperator, domain="WWW.example.com", if_exists=if_exists, exclude_ips=["10.0.0.2"], **settings
+    )
+    tasks = run_tasks(create=create)
     logged = task_log()
     assert ends(tasks) == {"create": (state, 1)}
-    assert writes(sandbox) == ([] if sent is None else ["update"])
-    if if_exists == "perhaps":
-        assert sandbox.requests == []
-        assert "skip, update, fail" in logged
-        return
     assert "exists, with id 1" in logged
+    assert [dict(request.form) for request in sandbox.requests if request.operation == "update"] == sent
+    if sent:
+        assert tasks["create"].returned["website"] == sandbox.websites()[0]
+        assert writes(sandbox) == ["update"]
+        sandbox.clear_requests()
+        assert run_tasks(create=create)["create"].returned["website"] == sandbox.websites()[0]
+    else:
+        assert sandbox.websites() == [before]
     if if_exists == "skip":
         assert "privacy, exclude_ips" in logged
         assert "exclude_params" not in logged
-    if sent is None:
-        assert sandbox.websites() == [before]
-    else:
-        assert [dict(request.form) for request in sandbox.requests if request.operation == "update"] == [sent]
-        assert tasks["create"].returned["website"] == sandbox.websites()[0]
-
-
-def test_create_as_it_is_already_sends_nothing(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
-    before = sandbox.add_website("www.example.com", privacy=1, exclude_bots=0)
-    arguments: Arguments = {"domain": "www.example.com", "privacy": 1, "exclude_bots": False, "if_exists": "update"}
-    tasks = run_tasks(create=Task(CreateWebsiteOperator, **arguments))
-    assert tasks["create"].returned["website"] == before
+    # What is so already is not sent.
     assert writes(sandbox) == []
 
 
@@ -258,12 +223,9 @@ def test_update(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
         one=Task(UpdateWebsiteOperator, website_id=1, email_reports=True),
         password=Task(UpdateWebsiteOperator, domain="www.example.com", privacy="password", password_from=PAGE_PASSWORD),
         clear=Task(UpdateWebsiteOperator, website_id="1", exclude_ips=[], exclude_params=[]),
-        empty=Task(UpdateWebsiteOperator, website_id="1", exclude_ips="{{ '' }}"),
         favorite=Task(UpdateWebsiteOperator, website_id=1, favorite="true"),
         not_favorite=Task(UpdateWebsiteOperator, website_id=1, favorite=False),
         same=Task(UpdateWebsiteOperator, website_id=1, favorite=False, exclude_ips=[]),
-        nothing=Task(UpdateWebsiteOperator, website_id=1),
-        nobody=Task(UpdateWebsiteOperator, email_reports=True),
         unknown=Task(UpdateWebsiteOperator, website_id=2, email_reports=True),
     )
     forms = [dict(request.form) for request in sandbox.requests if request.operation == "update"]
@@ -281,7 +243,6 @@ def test_update(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     assert all("password" not in task.returned["website"] for task in tasks.values() if task.returned)
     assert ends(tasks) == {
         **dict.fromkeys(("one", "password", "clear", "favorite", "not_favorite", "same"), ("success", 1)),
-        **dict.fromkeys(("nothing", "nobody", "empty"), ("failed", 1)),
         "unknown": ("failed", 2),
     }
 
@@ -299,9 +260,6 @@ def test_delete(sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Ca
         strict=Task(DeleteWebsiteOperator, website_id=3, ignore_missing="{{ false }}"),
         strict_again=Task(DeleteWebsiteOperator, website_id=3, ignore_missing="{{ false }}"),
         strict_domain=Task(DeleteWebsiteOperator, domain="c.example.com", ignore_missing=False),
-        doubtful=Task(DeleteWebsiteOperator, website_id=9, ignore_missing="maybe"),
-        empty_id=Task(DeleteWebsiteOperator, website_id="{{ none }}"),
-        empty_domain=Task(DeleteWebsiteOperator, domain="{{ none }}"),
         wrong_place=Task(DeleteWebsiteOperator, website_id=9, analytics_conn_id="wrong_place"),
         wrong_place_domain=Task(DeleteWebsiteOperator, domain="b.example.com", analytics_conn_id="wrong_place"),
         wrong_key=Task(DeleteWebsiteOperator, website_id=9, analytics_conn_id="wrong_key"),
@@ -314,7 +272,7 @@ def test_delete(sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Ca
     assert ends(tasks) == {
         **dict.fromkeys(("by_id", "by_id_again", "by_domain", "by_domain_again", "strict"), ("success", 1)),
         **dict.fromkeys(("strict_again", "strict_domain", "wrong_place", "wrong_place_domain"), ("failed", 2)),
-        **dict.fromkeys(("doubtful", "empty_id", "empty_domain", "wrong_key"), ("failed", 1)),
+        "wrong_key": ("failed", 1),
     }
 
 

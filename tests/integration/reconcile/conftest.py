@@ -3,14 +3,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fsspec
 import pytest
+from airflow_versions import attach
 from connections import with_parallel_requests
 from distortion import Distortion
 from fixture_types import Execute
 from raw_server import RawServer
+from reconciling import Night
+from task_process import TaskProcess
+from zoo import Zoo
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
@@ -58,13 +64,44 @@ def execute(monkeypatch: pytest.MonkeyPatch) -> Execute:
 
 @pytest.fixture
 def distortion(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Distortion]:
+    """Let what stands before the sandbox be the service of the default connection."""
     between = Distortion(analytics_sandbox)
     with RawServer(between) as server:
         connection = {
-            "conn_type": "analytics",
+            **json.loads(analytics_sandbox.connection_json()),
             "host": server.url,
-            "password": analytics_sandbox.api_key,
             "extra": {"max_retries": 0},
         }
         monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
         yield between
+
+
+@pytest.fixture
+def night(analytics_sandbox: Zoo, execute: Execute, tmp_path: Path) -> Night:
+    return Night(analytics_sandbox, execute, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def task_log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log") / "tasks.txt"
+
+
+@pytest.fixture(scope="module")
+def started(task_log_file: Path) -> Iterator[TaskProcess]:
+    """A process that runs one operator at a time, and can be killed."""
+    with task_log_file.open("w") as file, TaskProcess(file) as process:
+        yield process
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a website be read as often as in the field, at once."""
+    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (0,) * 4)
+
+
+@pytest.fixture
+def memory() -> Any:
+    """A storage that keeps files in memory; Airflow knows it only when it is attached."""
+    file_system = fsspec.filesystem("memory")
+    attach("memory", file_system)
+    return file_system

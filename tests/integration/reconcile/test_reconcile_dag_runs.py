@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import re
 import runpy
 import sys
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,19 +19,16 @@ import pytest
 from airflow.providers.common.compat.sdk import (
     DAG,
     AirflowOptionalProviderFeatureException,
-    BaseOperator,
     ParamValidationError,
+    chain,
     task,
 )
-from airflow_versions import (
-    needs_answers_in_dag_test,
-    needs_approvals,
-    needs_exceptions_in_callbacks,
-)
+from airflow_versions import needs_answers_in_dag_test, needs_approvals, needs_exceptions_in_callbacks
 from dag_runs import RunDag
 from distortion import Distortion
-from mail import mail_server
-from samples import SAMPLES, sample
+from mail import Inbox, mail_server
+from reconciling import Night
+from samples import SAMPLES, sample, sample_dag
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
@@ -42,187 +39,177 @@ from airflow_provider_analytics.operators.websites_as_code import (
     PlanWebsitesOperator,
 )
 from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
-from airflow_provider_analytics.sandbox.server import SandboxServer
+
+Run = Callable[..., Any]
 
 
-def a_dag(*chain: Callable[[], BaseOperator]) -> DAG:
-    """A DAG of these tasks, one after the other, each with two retries."""
-    with DAG(
-        "reconcile",
-        schedule=None,
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
-        default_args={"retries": 2, "retry_delay": timedelta(0)},
-    ) as dag:
-        before = None
-        for make in chain:
-            operator = make()
-            if before is not None:
-                before >> operator
-            before = operator
-    return dag
+@pytest.fixture
+def run(run_dag: RunDag) -> Run:
+    """Run tasks one after the other, each with two retries: ``run(task_id=(Operator, arguments), ...)``."""
+
+    def run_tasks(**tasks: tuple[Callable[..., Any], dict[str, Any]]) -> Any:
+        again = {"retries": 2, "retry_delay": timedelta(0)}
+        with DAG("r", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), default_args=again) as dag:
+            made = [operator(task_id=name, **arguments) for name, (operator, arguments) in tasks.items()]
+            for before, after in itertools.pairwise(made):
+                before >> after
+        return run_dag(dag).tasks
+
+    return run_tasks
 
 
-def operations(sandbox: SandboxServer) -> Counter[str | None]:
-    return Counter(request.operation for request in sandbox.requests)
+@pytest.fixture
+def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
+    with mail_server() as inbox:
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
+        monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
+        yield inbox
 
 
-@pytest.mark.slow  # three thousand updates
-def test_the_life_of_a_managed_list_on_a_thousand_websites(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
-) -> None:
-    analytics_sandbox.seed(1000)
-    for website in analytics_sandbox.websites():
-        by_hand = f"10.1.{website['id'] // 250}.{website['id'] % 250} # by hand"
-        analytics_sandbox.change_website(website["id"], exclude_ips=by_hand)
+def test_the_life_of_a_managed_list(run: Run, night: Night) -> None:
+    for number in range(1, 121):
+        night.add(f"{number}.example", exclude_ips=f"10.1.0.{number} # by hand")
 
     def sync(addresses: str, **arguments: Any) -> Any:
-        analytics_sandbox.clear_requests()
-        arguments = {"state_path": f"file://{tmp_path}", **arguments}
-        make = functools.partial(SyncExcludedIpsOperator, task_id="sync", exclude_ips=addresses, **arguments)
-        return run_dag(a_dag(make)).tasks["sync"]
+        night.sandbox.clear_requests()
+        given = {"exclude_ips": addresses, "state_path": f"file://{night.folder}", **arguments}
+        return run(sync=(SyncExcludedIpsOperator, given))["sync"]
 
     whole = [f"203.0.113.{number}" for number in range(1, 13)]
     first = sync("\n".join(whole))
-    assert (first.state, first.returned["applied"]) == ("success", 1000)
+    assert (first.state, first.returned["applied"]) == ("success", 120)
     # Each website is shown before it is changed, and the list is read again afterwards.
-    assert operations(analytics_sandbox) == {"account": 1, "list": 24, "show": 1002, "update": 1000}
-
-    # The list is wiped but for one entry. No retry, nothing sent.
-    wiped = sync("203.0.113.1 # the others were lost")
-    assert (wiped.state, wiped.try_number) == ("failed", 1)
-    assert operations(analytics_sandbox) == {"account": 1}
-    empty = sync("# wiped\n")
-    assert (empty.state, empty.try_number) == ("failed", 1)
-    assert operations(analytics_sandbox) == {}
-
+    assert night.operations == {"account": 1, "list": 8, "show": 121, "update": 120}
+    # The list is wiped but for one entry, or for none. No retry, nothing sent.
+    for wiped, requests in (("203.0.113.1 # the others were lost", {"account": 1}), ("# wiped\n", {})):
+        refused = sync(wiped)
+        assert (refused.state, refused.try_number) == ("failed", 1)
+        assert night.operations == requests
     second = sync("\n".join([*whole[1:], "203.0.113.99"]))
-    assert (second.returned["entries_added"], second.returned["entries_removed"]) == (1000, 1000)
-    third = sync("203.0.113.99", accept=["loss"])
-    assert third.returned["entries_removed"] == 11_000
-    assert {website["exclude_ips"].split("\n", 1)[1] for website in analytics_sandbox.websites()} == {"203.0.113.99"}
-    assert all(website["exclude_ips"].startswith("10.1.") for website in analytics_sandbox.websites())
+    assert (second.returned["entries_added"], second.returned["entries_removed"]) == (120, 120)
+    assert sync("203.0.113.99", accept=["loss"]).returned["entries_removed"] == 11 * 120
+    assert night.lists() == [f"10.1.0.{number} # by hand\n203.0.113.99" for number in range(1, 121)]
     assert sync("203.0.113.99").returned["applied"] == 0
-    assert operations(analytics_sandbox) == {"account": 1, "list": 12}
+    assert night.operations == {"account": 1, "list": 4}
 
 
-def test_a_retry_repeats_only_what_still_differs(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, distortion: Distortion
-) -> None:
-    for number in range(1, 21):
-        analytics_sandbox.add_website(f"{number}.example")
-    distortion.failing = {("PATCH", "/websites/7"): 500}
+def test_a_retry_repeats_only_what_still_differs(run: Run, night: Night, distortion: Distortion) -> None:
+    night.add(20)
 
-    def mend_after_one(method: str, path: str) -> None:
-        if [request.operation for request in analytics_sandbox.requests].count("update") == 19:  # all the others
-            distortion.failing = {}
+    def fail_until_all_others_are_done(method: str, path: str) -> int | None:
+        return 500 if (method, path) == ("PATCH", "/websites/7") and night.operations["update"] < 19 else None
 
-    distortion.before = mend_after_one
-    sync = functools.partial(SyncExcludedParamsOperator, task_id="sync", exclude_params=["gclid"])
-    outcome = run_dag(a_dag(sync)).tasks["sync"]
+    distortion.before = fail_until_all_others_are_done
+    outcome = run(sync=(SyncExcludedParamsOperator, {"exclude_params": ["gclid"]}))["sync"]
     assert (outcome.state, outcome.try_number) == ("success", 2)
     assert (outcome.returned["applied"], outcome.returned["unchanged"]) == (1, 19)
-    assert (operations(analytics_sandbox)["list"], operations(analytics_sandbox)["update"]) == (6, 20)
+    assert (night.operations["list"], night.operations["update"]) == (6, 20)
 
 
-def test_a_snapshot_brings_the_settings_back(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
-    analytics_sandbox.seed(30)
-    for website in analytics_sandbox.websites():
+def test_a_snapshot_brings_the_settings_back(run: Run, night: Night) -> None:
+    night.sandbox.seed(30)
+    for website in night.sandbox.websites():
         if website["privacy"] == 2:
-            analytics_sandbox.change_website(website["id"], privacy=1)
-    before = {website["domain"]: website for website in analytics_sandbox.websites()}
-    base, file, state = f"file://{tmp_path}/data", f"file://{tmp_path}/restore.yaml", f"file://{tmp_path}/state"
-    assert run_dag(a_dag(lambda: SnapshotWebsitesOperator(task_id="snapshot", base_path=base))).state == "success"
+            night.sandbox.change_website(website["id"], privacy=1)
+
+    def settings() -> dict[str, Any]:
+        empty = {"exclude_ips": "", "exclude_params": ""}
+        return {
+            website["domain"]: {
+                name: value or empty.get(name, value)
+                for name, value in website.items()
+                if name not in ("id", "created_at")
+            }
+            for website in night.sandbox.websites()
+        }
+
+    before = settings()
+    base, file, state = (f"file://{night.folder}/{name}" for name in ("data", "websites.yaml", "state"))
+    assert run(snapshot=(SnapshotWebsitesOperator, {"base_path": base}))["snapshot"].state == "success"
     for number in (3, 5, 8, 13):
-        analytics_sandbox.remove_website(number)
-    first = analytics_sandbox.websites()[0]
-    analytics_sandbox.change_website(1, exclude_ips="6.6.6.6", favorite=not first["favorite"])
+        night.sandbox.remove_website(number)
+    night.sandbox.change_website(1, exclude_ips="6.6.6.6", favorite=not night.sandbox.websites()[0]["favorite"])
     today = datetime.now(UTC).date().isoformat()
-    outcome = run_dag(
-        a_dag(
-            lambda: ExportWebsitesOperator(task_id="export", config_path=file, base_path=base, snapshot_date=today),
-            lambda: PlanWebsitesOperator(task_id="plan", config_path=file, state_path=state),
-            lambda: ApplyWebsitesOperator(
-                task_id="apply",
-                config_path=file,
-                state_path=state,
-                expected_digest="{{ ti.xcom_pull(task_ids='plan')['digest'] }}",
-            ),
-            lambda: CheckDriftOperator(task_id="check", config_path=file, prune=True),
-        )
+    planned = {"config_path": file, "state_path": state}
+    tasks = run(
+        export=(ExportWebsitesOperator, {"config_path": file, "base_path": base, "snapshot_date": today}),
+        plan=(PlanWebsitesOperator, planned),
+        apply=(
+            ApplyWebsitesOperator,
+            {**planned, "expected_digest": "{{ ti.xcom_pull(task_ids='plan')['digest'] }}"},
+        ),
+        check=(CheckDriftOperator, {"config_path": file, "prune": True}),
     )
-    assert {name: task.state for name, task in outcome.tasks.items()} == dict.fromkeys(
-        ["export", "plan", "apply", "check"], "success"
-    )
-    assert (outcome.tasks["plan"].returned["creates"], outcome.tasks["plan"].returned["updates"]) == (4, 1)
+    assert {task.state for task in tasks.values()} == {"success"}
+    assert (tasks["plan"].returned["creates"], tasks["plan"].returned["updates"]) == (4, 1)
     # Not the representation of an object, whose address would differ in each export.
-    origin = f"the snapshot of {today}"
-    assert outcome.tasks["export"].returned["origin"] == origin
-    assert (tmp_path / "restore.yaml").read_text().startswith(f"# Websites of {origin}.\n")
-
-    def settings(website: dict[str, Any]) -> dict[str, Any]:
-        new = {"exclude_ips": website["exclude_ips"] or "", "exclude_params": website["exclude_params"] or ""}
-        return {name: value for name, value in {**website, **new}.items() if name not in ("id", "created_at")}
-
-    assert {website["domain"]: settings(website) for website in analytics_sandbox.websites()} == {
-        domain: settings(website) for domain, website in before.items()
-    }
+    assert tasks["export"].returned["origin"] == f"the snapshot of {today}"
+    assert night.file.read_text().startswith(f"# Websites of the snapshot of {today}.\n")
+    assert settings() == before
 
 
-def test_drift_skips_what_follows(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
-    analytics_sandbox.add_website("a.example")
-    file = tmp_path / "websites.yaml"
-    file.write_text("websites: {a.example: {privacy: private}}")
-    outcome = run_dag(
-        a_dag(
-            lambda: CheckDriftOperator(task_id="check", config_path=str(file), on_drift="skip"),
-            lambda: PlanWebsitesOperator(task_id="after", config_path=str(file)),
+def test_what_is_wanted_may_come_from_a_file_or_from_a_task(run_dag: RunDag, night: Night) -> None:
+    night.add(1, email=1)
+    (night.folder / "addresses.txt").write_text("203.0.113.7 # office\n\n203.0.113.8\n")
+    row = {"domain": "1.example", "privacy": 1, "exclude_ips": "203.0.113.7\n203.0.113.8", "favorite": None}
+    with DAG("inventory", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        read_list: Any = task(task_id="read_list")(lambda: ["gclid", "fbclid"])()
+        rows: Any = task(task_id="read_inventory")(lambda: [row])()
+        text = "{{ ti.xcom_pull(task_ids='read_inventory') | tojson }}"
+        chain(
+            SyncExcludedParamsOperator(task_id="params", exclude_params=read_list),
+            ApplyWebsitesOperator(task_id="rows", config=rows),
+            ApplyWebsitesOperator(task_id="within", config={"defaults": {"email": False}, "websites": rows}),
+            CheckDriftOperator(task_id="text", config=text),
+            SyncExcludedIpsOperator(task_id="ips", exclude_ips_path=f"{night.folder}/addresses.txt"),
         )
-    )
-    assert {name: task.state for name, task in outcome.tasks.items()} == {"check": "skipped", "after": "skipped"}
+    outcome = run_dag(dag)
+    assert outcome.state == "success"
+    updates = {name: one.returned["updates"] for name, one in outcome.tasks.items() if not name.startswith("read")}
+    assert updates == {"params": 1, "rows": 1, "within": 1, "text": 0, "ips": 0}
+    (website,) = night.sandbox.websites()
+    assert (website["privacy"], website["email"], website["exclude_params"]) == (1, 0, "gclid\nfbclid")
+    assert website["exclude_ips"] == "203.0.113.7\n203.0.113.8"
 
 
 @pytest.mark.sample("sync_excluded_ips")
-def test_sample_sync_excluded_ips(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
-    make = sample("sync_excluded_ips", tmp_path).sync_excluded_ips
-    addresses = [f"203.0.113.{number}" for number in range(7, 20)]
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "\n".join(addresses))
-    assert run_dag(make(), conf={"dry_run": True}).tasks["sync"].returned["applied"] == 0
-    assert run_dag(make()).tasks["sync"].returned["applied"] == 1
+def test_sample_sync_excluded_ips(run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    night.add(1, exclude_ips="9.9.9.9")
+
+    def sync(**params: Any) -> Any:
+        return run_dag(sample_dag("sync_excluded_ips", night.folder), conf=params).tasks["sync"]
+
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "\n".join(f"203.0.113.{number}" for number in range(7, 20)))
+    assert sync(dry_run=True).returned["applied"] == 0
+    assert sync().returned["applied"] == 1
     # The list is cut: it fails at once, until somebody accepts it.
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
-    refused = run_dag(make()).tasks["sync"]
+    refused = sync()
     assert (refused.state, refused.try_number) == ("failed", 1)
-    assert "12 of 13 entries left the list" in run_dag(make(), conf={"dry_run": True}).tasks["sync"].returned["unsafe"]
-    assert run_dag(make(), conf={"accept": ["loss"]}).tasks["sync"].returned["entries_removed"] == 12
-    assert analytics_sandbox.websites()[0]["exclude_ips"] == "9.9.9.9\n203.0.113.7"
-    assert len(list(tmp_path.rglob("audit/*/*.jsonl"))) == 2
+    assert "12 of 13 entries left the list" in sync(dry_run=True).returned["unsafe"]
+    assert sync(accept=["loss"]).returned["entries_removed"] == 12
+    assert night.lists() == ["9.9.9.9\n203.0.113.7"]
+    assert len(list(night.folder.rglob("audit/*/*.jsonl"))) == 2
 
 
 @pytest.mark.sample("sync_excluded_ips_in_chunks")
-def test_sample_sync_excluded_ips_in_chunks(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(1, 11):
-        analytics_sandbox.add_website(f"{number}.example", exclude_ips="9.9.9.9")
-    module = sample("sync_excluded_ips_in_chunks", tmp_path)
-    make = module.sync_excluded_ips_in_chunks
+def test_sample_sync_excluded_ips_in_chunks(run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    night.add(10, exclude_ips="9.9.9.9")
+    make = sample("sync_excluded_ips_in_chunks", night.folder).sync_excluded_ips_in_chunks
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
     outcome = run_dag(make())
     assert outcome.state == "success"
-    assert [outcome.tasks[f"sync[{index}]"].label for index in (0, 1)] == ["ids 8", "ids 9, 1"]
-    applied = [outcome.tasks[f"sync[{index}]"].returned["applied"] for index in range(module.CHUNKS)]
-    assert applied == [1, 2, 2, 1, 1, 1, 1, 1]
-    assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.7"}
-    assert [path.name for path in tmp_path.rglob("lists/*")] == ["sync_excluded_ips_in_chunks.sync.json"]
+    chunks = [outcome.tasks[f"sync[{index}]"] for index in range(8)]
+    assert [chunk.label for chunk in chunks[:2]] == ["ids 8", "ids 9, 1"]
+    assert [chunk.returned["applied"] for chunk in chunks] == [1, 2, 2, 1, 1, 1, 1, 1]
+    assert night.lists() == ["9.9.9.9\n203.0.113.7"] * 10
+    assert [path.name for path in night.folder.rglob("lists/*")] == ["sync_excluded_ips_in_chunks.sync.json"]
     # Websites come and go, and the others stay in their chunks.
-    analytics_sandbox.remove_website(1)
-    analytics_sandbox.add_website("11.example", exclude_ips="9.9.9.9")
+    night.sandbox.remove_website(1)
+    night.add("11.example", exclude_ips="9.9.9.9")
     monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.8")
     assert run_dag(make()).state == "success"
-    assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.8"}
+    assert night.lists() == ["9.9.9.9\n203.0.113.8"] * 10
 
 
 @pytest.mark.parametrize(
@@ -233,157 +220,56 @@ def test_samples_keep_state_where_workers_keep_files(name: str) -> None:
 
 
 @pytest.mark.sample("onboard_website")
-def test_sample_onboard_website(run_dag: RunDag, analytics_sandbox: SandboxServer) -> None:
-    make = sample("onboard_website").onboard_website
+def test_sample_onboard_website(run_dag: RunDag, night: Night) -> None:
     for _ in range(2):  # the second time there is nothing left to do
-        outcome = run_dag(make(), conf={"domain": "new.example"})
-        assert outcome.state == "success"
-    (website,) = analytics_sandbox.websites()
+        assert run_dag(sample_dag("onboard_website"), conf={"domain": "new.example"}).state == "success"
+    (website,) = night.sandbox.websites()
     assert (website["domain"], website["privacy"], website["favorite"]) == ("new.example", 1, True)
 
 
 @pytest.mark.slow  # imports the whole of Airflow's public API
 @pytest.mark.sample("websites_as_code")
 @needs_answers_in_dag_test
-def test_sample_websites_as_code(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, answer: Callable[[str], list[str | None]]
-) -> None:
-    answer("Approve")
-    make = sample("websites_as_code", tmp_path).websites_as_code
-    for expected in (["success"] * 2, ["skipped"] * 2):
-        outcome = run_dag(make())
-        assert outcome.state == "success"
-        assert [outcome.tasks[f"websites.{name}"].state for name in ("approve", "apply")] == expected
-    assert {website["domain"]: website["favorite"] for website in analytics_sandbox.websites()} == {
-        "blog.example.com": False,
-        "shop.example.com": False,
-        "www.example.com": True,
-    }
-    plans = [json.loads(path.read_text()) for path in tmp_path.rglob("plans/*.json")]
-    assert sorted(len(plan["changes"]) for plan in plans) == [0, 3]
-
-
-@pytest.mark.sample("sync_excluded_ips_with_approval")
-@needs_approvals
-def test_an_approval_that_was_only_marked_as_success_applies_nothing(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analytics_sandbox.add_website("a.example", exclude_ips="9.9.9.9")
-    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
-    dag = sample("sync_excluded_ips_with_approval", tmp_path).sync_excluded_ips_with_approval()
-    monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="office.approve"))
-    tasks = {name.removeprefix("office."): one for name, one in run_dag(dag).tasks.items()}
-    assert (tasks["approve"].state, tasks["apply"].state, tasks["apply"].try_number) == ("success", "failed", 1)
-    assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == ["9.9.9.9"]
-
-
-@pytest.mark.slow  # imports the whole of Airflow's public API
-@pytest.mark.sample("sync_excluded_ips_with_approval")
-@needs_answers_in_dag_test
-def test_sample_sync_excluded_ips_with_approval(
-    run_dag: RunDag,
-    analytics_sandbox: SandboxServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    answer: Callable[[str], list[str | None]],
-) -> None:
-    answer("Approve")
-    for number in range(150):
-        analytics_sandbox.add_website(f"{number}.example", exclude_ips="9.9.9.9")
-    make = sample("sync_excluded_ips_with_approval", tmp_path).sync_excluded_ips_with_approval
-
-    def run(addresses: str, **params: Any) -> Any:
-        monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", addresses)
-        return {name.removeprefix("office."): one for name, one in run_dag(make(), conf=params).tasks.items()}
-
-    tasks = run("\n".join(f"203.0.113.{number}" for number in range(7, 19)))
-    assert (tasks["apply"].returned["applied"], tasks["apply"].returned["verified"]) == (150, True)
-    assert tasks["apply"].returned["digest"] == tasks["plan"].returned["digest"]
-    # The text of the approval shows equal changes once, names some of the websites, and says where the rest is.
-    text = tasks["plan"].returned["markdown"]
-    assert text.count("and 130 more") == 12
-    whole = Path(text.splitlines()[-1].removeprefix("The whole plan: `").removesuffix("`"))
-    assert all(f"`{number}.example " in whole.read_text() for number in range(150))
-    # What a guard refuses is not put up for approval, unless somebody wants it.
-    assert {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"} == {
-        "check": "failed",
-        "approve": "upstream_failed",
-        "apply": "upstream_failed",
-    }
-    assert run("203.0.113.7", accept=["loss"])["apply"].returned["applied"] == 150
-    assert run("203.0.113.7")["apply"].state == "skipped"
-    assert {website["exclude_ips"] for website in analytics_sandbox.websites()} == {"9.9.9.9\n203.0.113.7"}
-
-
-@pytest.mark.sample("websites_as_code_in_two_steps")
-def test_sample_websites_as_code_in_two_steps(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
-) -> None:
-    module = sample("websites_as_code_in_two_steps", tmp_path)
-    digest = run_dag(module.plan_websites()).tasks["plan"].returned["digest"]
-    # Without an approval, or with that of another plan, nothing is sent.
-    refused = run_dag(module.apply_websites(), conf={"approved_digest": "0" * 64}).tasks["apply"]
-    assert (refused.state, refused.try_number) == ("failed", 1)
-    for none in ({}, {"approved_digest": ""}):
-        # Airflow 3.2 has a ValueError of its own for it.
-        with pytest.raises((ParamValidationError, ValueError), match="approved_digest"):
-            run_dag(module.apply_websites(), conf=none)
-    assert analytics_sandbox.websites() == []
-    approved = {"approved_digest": digest}
-    assert run_dag(module.apply_websites(), conf=approved).tasks["apply"].returned["applied"] == 3
-    assert run_dag(module.apply_websites(), conf=approved).tasks["apply"].returned["applied"] == 0
-
-
-@needs_exceptions_in_callbacks
-@pytest.mark.sample("notify_on_drift")
-def test_sample_notify_on_drift(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analytics_sandbox.add_website("www.example.com", privacy=0)
-    with mail_server() as inbox:
-        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
-        monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
-        outcome = run_dag(sample("notify_on_drift").notify_on_drift())
-    assert (outcome.tasks["check"].state, outcome.tasks["check"].try_number) == ("failed", 1)
-    mail, text = inbox.only_mail()
-    assert (mail["To"], mail["From"]) == ("team@example.com", "airflow@example.com")
-    assert "2 to create, 1 to update, 0 to delete" in mail["Subject"]
-    assert "privacy: `public` → `private` on 1 website: `www.example.com (id 1)`" in text
-    assert "create on 2 websites: `blog.example.com`, `shop.example.com`" in text
-    assert re.search(r'<a href="http[^"]+check', text)
-
-
-@pytest.mark.slow  # imports the whole of Airflow's public API
-@needs_answers_in_dag_test
-@pytest.mark.parametrize(("option", "state", "websites"), [("Approve", "success", 3), ("Reject", "skipped", 0)])
+@pytest.mark.parametrize(("option", "state"), [("Approve", "success"), ("Reject", "skipped")])
 @pytest.mark.chosen(1)
 def test_somebody_answers_the_sample_websites_as_code(
     run_dag: RunDag,
-    analytics_sandbox: SandboxServer,
-    tmp_path: Path,
+    night: Night,
     answer: Callable[[str], list[str | None]],
     option: str,
     state: str,
-    websites: int,
     task_log: Callable[[], str],
 ) -> None:
     shown = answer(option)
-    outcome = run_dag(sample("websites_as_code", tmp_path).websites_as_code())
-    assert outcome.state == "success"
-    assert [outcome.tasks[f"websites.{name}"].state for name in ("approve", "apply")] == [state, state]
+
+    def run_sample() -> tuple[dict[str, Any], list[str]]:
+        outcome = run_dag(sample_dag("websites_as_code", night.folder))
+        assert outcome.state == "success"
+        tasks = {name.removeprefix("websites."): one for name, one in outcome.tasks.items()}
+        return tasks, [tasks[name].state for name in ("approve", "apply")]
+
+    tasks, states = run_sample()
+    assert states == [state, state]
     assert ("Rejected by " in task_log()) == (option == "Reject")
-    assert len(analytics_sandbox.websites()) == websites
-    assert shown == [outcome.tasks["websites.plan"].returned["markdown"]]
+    expected = {"blog.example.com": False, "shop.example.com": False, "www.example.com": True}
+    found = {website["domain"]: website["favorite"] for website in night.sandbox.websites()}
+    assert found == (expected if option == "Approve" else {})
+    assert shown == [tasks["plan"].returned["markdown"]]
     assert "`shop.example.com`" in (shown[0] or "")
+    if option == "Approve":
+        # Where nothing differs, nobody is asked.
+        assert run_sample()[1] == ["skipped", "skipped"]
+        plans = [json.loads(path.read_text()) for path in night.folder.rglob("plans/*.json")]
+        assert sorted(len(plan["changes"]) for plan in plans) == [0, 3]
 
 
 @needs_approvals
 def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, task_log: Callable[[], str]
+    run_dag: RunDag, night: Night, task_log: Callable[[], str]
 ) -> None:
     from airflow_provider_analytics.operators.approvals import exclusion_list, websites_as_code
 
-    analytics_sandbox.add_website("a.example")
+    night.add(1)
     with DAG("groups", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         websites_as_code("websites", config={"websites": {}}, prune=True)
         exclusion_list("office", exclude_ips=[])
@@ -393,44 +279,112 @@ def test_a_guard_within_a_group_names_what_the_author_of_the_dag_can_change(
         assert f"set accept=['empty'] in {group} for one run. This DAG has no Param accept." in task_log()
 
 
-def test_a_list_may_come_from_a_file_or_from_a_task(
-    run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path
+@pytest.mark.sample("sync_excluded_ips_with_approval")
+@needs_approvals
+def test_an_approval_that_was_only_marked_as_success_applies_nothing(
+    run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analytics_sandbox.add_website("a.example")
-    (tmp_path / "addresses.txt").write_text("203.0.113.7 # office\n\n203.0.113.8\n")
-    with DAG("lists", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-
-        @task
-        def read_list() -> list[str]:
-            return ["gclid", "fbclid"]
-
-        SyncExcludedIpsOperator(task_id="ips", exclude_ips_path=str(tmp_path / "addresses.txt"))
-        read: Any = read_list()
-        SyncExcludedParamsOperator(task_id="params", exclude_params=read)
-    assert run_dag(dag).state == "success"
-    (website,) = analytics_sandbox.websites()
-    assert website["exclude_ips"] == "203.0.113.7\n203.0.113.8"
-    assert website["exclude_params"] == "gclid\nfbclid"
+    night.add(1, exclude_ips="9.9.9.9")
+    monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "203.0.113.7")
+    dag = sample_dag("sync_excluded_ips_with_approval", night.folder)
+    monkeypatch.setattr(dag, "test", functools.partial(dag.test, mark_success_pattern="office.approve"))
+    tasks = {name.removeprefix("office."): one for name, one in run_dag(dag).tasks.items()}
+    assert (tasks["approve"].state, tasks["apply"].state, tasks["apply"].try_number) == ("success", "failed", 1)
+    assert night.lists() == ["9.9.9.9"]
 
 
-def test_desired_websites_may_come_from_a_task(run_dag: RunDag, analytics_sandbox: SandboxServer) -> None:
-    analytics_sandbox.add_website("a.example", email=1)
-    with DAG("inventory", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+@pytest.mark.slow  # imports the whole of Airflow's public API
+@pytest.mark.sample("sync_excluded_ips_with_approval")
+@needs_answers_in_dag_test
+def test_sample_sync_excluded_ips_with_approval(
+    run_dag: RunDag, night: Night, monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], list[str | None]]
+) -> None:
+    answer("Approve")
+    night.add(150, exclude_ips="9.9.9.9")
 
-        @task
-        def read_inventory() -> list[dict[str, Any]]:
-            return [{"domain": "a.example", "privacy": 1, "exclude_ips": "203.0.113.7\n203.0.113.8", "favorite": None}]
+    def run(*addresses: str, **params: Any) -> Any:
+        monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "\n".join(addresses))
+        outcome = run_dag(sample_dag("sync_excluded_ips_with_approval", night.folder), conf=params)
+        return {name.removeprefix("office."): one for name, one in outcome.tasks.items()}
 
-        rows: Any = read_inventory()
-        first = ApplyWebsitesOperator(task_id="rows", config=rows)
-        second = ApplyWebsitesOperator(task_id="within", config={"defaults": {"email": False}, "websites": rows})
-        text = "{{ ti.xcom_pull(task_ids='read_inventory') | tojson }}"
-        first >> second >> CheckDriftOperator(task_id="text", config=text)
-    outcome = run_dag(dag)
-    assert outcome.state == "success"
-    assert [outcome.tasks[name].returned["updates"] for name in ("rows", "within", "text")] == [1, 1, 0]
-    (website,) = analytics_sandbox.websites()
-    assert (website["privacy"], website["email"], website["exclude_ips"]) == (1, 0, "203.0.113.7\n203.0.113.8")
+    tasks = run(*(f"203.0.113.{number}" for number in range(7, 19)))
+    assert (tasks["apply"].returned["applied"], tasks["apply"].returned["verified"]) == (150, True)
+    assert tasks["apply"].returned["digest"] == tasks["plan"].returned["digest"]
+    # The text of the approval shows equal changes once, names some of the websites, and says where the rest is.
+    text = tasks["plan"].returned["markdown"]
+    assert text.count("and 130 more") == 12
+    whole = Path(text.splitlines()[-1].removeprefix("The whole plan: `").removesuffix("`")).read_text()
+    assert all(f"`{number}.example " in whole for number in range(1, 151))
+    # What a guard refuses is not put up for approval, unless somebody wants it.
+    refused = {name: task.state for name, task in run("203.0.113.7").items() if name != "plan"}
+    assert refused == {"check": "failed", "approve": "upstream_failed", "apply": "upstream_failed"}
+    assert run("203.0.113.7", accept=["loss"])["apply"].returned["applied"] == 150
+    assert run("203.0.113.7")["apply"].state == "skipped"
+    assert night.lists() == ["9.9.9.9\n203.0.113.7"] * 150
+
+
+@pytest.mark.sample("websites_as_code_in_two_steps")
+def test_sample_websites_as_code_in_two_steps(run_dag: RunDag, night: Night) -> None:
+    module = sample("websites_as_code_in_two_steps", night.folder)
+
+    def apply(**conf: Any) -> Any:
+        return run_dag(module.apply_websites(), conf=conf).tasks["apply"]
+
+    digest = run_dag(module.plan_websites()).tasks["plan"].returned["digest"]
+    # Without an approval, or with that of another plan, nothing is sent.
+    refused = apply(approved_digest="0" * 64)
+    assert (refused.state, refused.try_number) == ("failed", 1)
+    for none in ({}, {"approved_digest": ""}):
+        # Airflow 3.2 has a ValueError of its own for it.
+        with pytest.raises((ParamValidationError, ValueError), match="approved_digest"):
+            apply(**none)
+    assert night.sandbox.websites() == []
+    assert [apply(approved_digest=digest).returned["applied"] for _ in range(2)] == [3, 0]
+
+
+@needs_exceptions_in_callbacks
+@pytest.mark.sample("notify_on_drift")
+def test_sample_notify_on_drift(run_dag: RunDag, night: Night, inbox: Inbox) -> None:
+    night.add("www.example.com")
+    check = run_dag(sample_dag("notify_on_drift")).tasks["check"]
+    assert (check.state, check.try_number) == ("failed", 1)
+    mail, text = inbox.only_mail()
+    assert (mail["To"], mail["From"]) == ("team@example.com", "airflow@example.com")
+    assert "2 to create, 1 to update, 0 to delete" in mail["Subject"]
+    assert "privacy: `public` → `private` on 1 website: `www.example.com (id 1)`" in text
+    assert "create on 2 websites: `blog.example.com`, `shop.example.com`" in text
+    assert re.search(r'<a href="http[^"]+check', text)
+
+
+@pytest.mark.sample("remind_of_expiring_entries")
+def test_sample_remind_of_expiring_entries(
+    run_dag: RunDag, night: Night, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mail names entry, day, owner and reason."""
+    night.add(1)
+    today = datetime.now(UTC).date()
+    over, soon, later = (today + timedelta(days=days) for days in (-1, 29, 31))
+
+    def run(*lines: str) -> Any:
+        monkeypatch.setenv("AIRFLOW_VAR_EXCLUDE_IPS", "\n".join(lines))
+        outcome = run_dag(sample_dag("remind_of_expiring_entries", night.folder))
+        assert outcome.state == "success"
+        return outcome.tasks["mail"].state
+
+    run(
+        f"203.0.113.7 # <Berlin>, owner=it@example.com, until={soon}",
+        f"203.0.113.8 # until={later}",
+        f"203.0.113.9 # until={over}",
+    )
+    mail, text = inbox.only_mail()
+    assert mail["To"] == "team@example.com"
+    assert mail["Subject"] == "Excluded IP addresses: 1 expire within 30 days, 1 have expired"
+    assert text.replace("\r\n", "\n").strip() == (
+        f"<pre>Expire soon:\n203.0.113.7, {soon}, it@example.com, &lt;Berlin&gt;\n"
+        f"Have expired:\n203.0.113.9, {over}</pre>"
+    )
+    assert (run("203.0.113.8"), len(inbox.received)) == ("skipped", 1)
+    assert {request.method for request in night.sandbox.requests} == {"GET"}
 
 
 @pytest.mark.parametrize("name", ["exclusions.md", "websites_as_code.md"])

@@ -5,42 +5,31 @@ from __future__ import annotations
 import errno
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 from airflow_versions import attach
 from distortion import Distortion
-from fixture_types import Execute
+from reconciling import Night
 from task_process import TaskProcess
 
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.hooks.object_storage import SharedFile
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
-from airflow_provider_analytics.sandbox.server import SandboxServer
 
 WEBSITES = 12
 OWN, NEW, NEXT = "10.0.0.1", "203.0.113.7", "203.0.113.8"
 
 
-def sync(folder: str, address: str = NEW) -> dict[str, Any]:
-    return {"exclude_ips": [address], "state_path": folder}
+def sync(address: str) -> dict[str, Any]:
+    return {"exclude_ips": [address]}
 
 
-def apply(folder: str, address: str = NEW) -> dict[str, Any]:
+def apply(address: str) -> dict[str, Any]:
     websites: dict[str, Any] = {f"{number}.example": {} for number in range(1, WEBSITES + 1)}
-    return {"config": {"defaults": {"exclude_ips": [address]}, "websites": websites}, "state_path": folder}
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
-    with (tmp_path_factory.mktemp("log") / "tasks.txt").open("w") as file, TaskProcess(file) as process:
-        yield process
+    return {"config": {"defaults": {"exclude_ips": [address]}, "websites": websites}}
 
 
 @pytest.fixture
@@ -57,25 +46,19 @@ def bucket(s3: dict[str, Any]) -> str:
 @pytest.mark.kill
 @pytest.mark.parametrize("how", ["hangs", "killed"])
 @pytest.mark.parametrize("held", [("GET", "/websites"), ("GET", "/websites/8"), ("PATCH", "/websites/8")], ids=str)
-@pytest.mark.parametrize(
-    ("operator", "arguments"), [(SyncExcludedIpsOperator, sync), (ApplyWebsitesOperator, apply)], ids=["sync", "apply"]
-)
+@pytest.mark.parametrize("arguments", [sync, apply])
 @pytest.mark.parametrize("then", ["retry", "run"])
 @pytest.mark.chosen(5)
 def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run(
-    analytics_sandbox: SandboxServer,
+    night: Night,
     distortion: Distortion,
     started: TaskProcess,
-    execute: Execute,
-    tmp_path: Path,
-    operator: type,
     arguments: Any,
     held: tuple[str, str],
     how: str,
     then: str,
 ) -> None:
-    for number in range(1, WEBSITES + 1):
-        analytics_sandbox.add_website(f"{number}.example", exclude_ips=OWN)
+    night.add(WEBSITES, exclude_ips=OWN)
     is_held, released = threading.Event(), threading.Event()
 
     def hold(method: str, path: str) -> None:
@@ -83,35 +66,27 @@ def test_an_orphan_blocks_nobody_and_what_it_does_later_leaves_with_the_next_run
             is_held.set()
             assert released.wait(60)
 
-    def lists() -> set[str]:
-        return {website["exclude_ips"] for website in analytics_sandbox.websites()}
-
     distortion.before = hold
-    folder = str(tmp_path)
-    started.start(operator.__name__, run_id="first", parallel_requests=1, **arguments(folder))
+    operator = "SyncExcludedIpsOperator" if arguments is sync else "ApplyWebsitesOperator"
+    run = night.managed if arguments is sync else night.apply
+    started.start(operator, run_id="first", parallel_requests=1, **night.state, **arguments(NEW))
     assert is_held.wait(60)
     if how == "hangs":
         started.halt()
     else:
         started.kill()
         started.wait()
-    address = NEW if then == "retry" else NEXT
-    execute(operator, run_id="first" if then == "retry" else "second", try_number=2, **arguments(folder, address))
-    assert lists() == {f"{OWN}\n{address}"}
+    address, run_id = (NEW, "first") if then == "retry" else (NEXT, "second")
+    run(run_id=run_id, try_number=2, **night.state, **arguments(address))
+    assert night.lists() == [f"{OWN}\n{address}"] * WEBSITES
     released.set()
     if how == "hangs":
         started.go_on()
         ended = started.wait()
         # A later run of the list has begun.
         assert ended["error"] == ("StoppedError" if then == "run" else None), ended
-    execute(operator, run_id="third", **arguments(folder, NEXT))
-    assert lists() == {f"{OWN}\n{NEXT}"}
-
-
-@pytest.fixture
-def memory() -> str:
-    attach("memory", fsspec.filesystem("memory"))
-    return f"memory://{uuid.uuid4().hex}"
+    run(run_id="third", **night.state, **arguments(NEXT))
+    assert night.lists() == [f"{OWN}\n{NEXT}"] * WEBSITES
 
 
 class NoCredentialsError(Exception):
@@ -127,9 +102,8 @@ class NoCredentialsError(Exception):
     ],
 )
 def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_do(
-    analytics_sandbox: SandboxServer,
-    execute: Execute,
-    memory: str,
+    night: Night,
+    memory: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     method: str,
@@ -139,14 +113,14 @@ def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_d
     def refuse(*arguments: Any, **more: Any) -> None:
         raise error
 
-    analytics_sandbox.add_website("a.example")
-    monkeypatch.setattr(type(fsspec.filesystem("memory")), method, refuse)
+    night.add(1)
+    monkeypatch.setattr(type(memory), method, refuse)
     with pytest.raises(StorageError, match=f"The storage cannot {problem}") as caught:
-        execute(SyncExcludedIpsOperator, **sync(memory))
+        night.sync(NEW, state_path=f"memory://{uuid.uuid4().hex}")
     assert "Check that the bucket or folder exists" in str(caught.value)
-    assert not [request for request in analytics_sandbox.requests if request.body]
+    assert not [request for request in night.sandbox.requests if request.body]
     if method == "ls":
-        assert main(["why", "--state-path", memory]) == 1
+        assert main(["why", "--state-path", "memory://lists"]) == 1
         assert f"The storage cannot {problem}" in capsys.readouterr().err
 
 
@@ -154,7 +128,12 @@ def test_what_a_storage_raises_is_an_error_that_names_the_argument_and_what_to_d
 def test_a_shared_file_is_written_only_over_what_was_read(
     request: pytest.FixtureRequest, tmp_path: Path, where: str
 ) -> None:
-    folder = str(tmp_path) if where == "disk" else request.getfixturevalue({"s3": "bucket"}.get(where, where))
+    folder = str(tmp_path)
+    if where == "memory":
+        request.getfixturevalue("memory")
+        folder = f"memory://{uuid.uuid4().hex}"
+    elif where == "s3":
+        folder = request.getfixturevalue("bucket")
     url = f"{folder}/below/file.json"
     first, second = (SharedFile(url, "state_path") for _ in range(2))
     assert first.text is second.text is None

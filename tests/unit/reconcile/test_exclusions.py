@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_analytics.api.entries import Addresses
-from airflow_provider_analytics.reconcile.desired import Desired, reconcile
+from airflow_provider_analytics.reconcile.desired import reconcile
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table
 from airflow_provider_analytics.reconcile.maintained import Listed, read_list
@@ -19,35 +19,33 @@ from airflow_provider_analytics.reconcile.yaml_values import ProblemsError
 ADDRESSES = st.ip_addresses().filter(lambda address: int(address) not in (0, 0xFFFF << 32)).map(str)
 
 
-def desired(mode: str, entries: tuple[str, ...], record: dict[str, object]) -> Desired:
-    return ExclusionList("exclude_ips", mode, Listed.of(tuple(entries))).resolve([record])
+def planned(mode: str, shown: object, *entries: str) -> Plan:
+    """Return the plan of a list for a website that shows this list."""
+    record = {"id": 1, "domain": "a.example", "exclude_ips": shown}
+    return ExclusionList("exclude_ips", mode, Listed.of(entries)).resolve([record]).plan([record])
 
 
-def planned(mode: str, entries: tuple[str, ...], record: dict[str, object]) -> Plan:
-    return desired(mode, entries, record).plan([record])
+HERE = "# Ann\n1.1.1.1 # home\n2.2.2.2"
 
 
 @pytest.mark.parametrize(
     ("mode", "wanted", "owned", "after"),
     [
-        pytest.param("merge", ("1.1.1.1", "9.9.9.9"), (), "# Ann\n1.1.1.1 # home\n2.2.2.2\n9.9.9.9", id="merge adds"),
-        pytest.param("merge", ("2.2.2.2",), (), None, id="merge never removes"),
-        pytest.param("replace", ("9.9.9.9", "1.1.1.1"), (), "# Ann\n1.1.1.1 # home\n9.9.9.9", id="replace"),
-        pytest.param("replace", ("2.2.2.2", "1.1.1.1"), (), None, id="replace by the same set"),
-        pytest.param("replace", (), (), "", id="replace by nothing drops comments too"),
-        pytest.param("managed", ("9.9.9.9",), ("2.2.2.2",), "# Ann\n1.1.1.1 # home\n9.9.9.9", id="managed"),
-        pytest.param("managed", ("1.1.1.1",), (), None, id="what was typed by hand is not owned"),
-        pytest.param("managed", ("2.2.2.2",), ("2.2.2.2",), None, id="owned stays owned"),
-        pytest.param("managed", (), ("8.8.8.8",), None, id="owned, but gone already"),
-        pytest.param(
-            "managed", ("8.8.8.8",), ("8.8.8.8",), "# Ann\n1.1.1.1 # home\n2.2.2.2\n8.8.8.8", id="added again"
-        ),
+        ("merge", "1.1.1.1 9.9.9.9", "", f"{HERE}\n9.9.9.9"),
+        ("merge", "2.2.2.2", "", HERE),
+        ("replace", "9.9.9.9 1.1.1.1", "", "# Ann\n1.1.1.1 # home\n9.9.9.9"),
+        ("replace", "2.2.2.2 1.1.1.1", "", HERE),
+        ("replace", "", "", ""),  # drops comments too
+        ("managed", "9.9.9.9", "2.2.2.2", "# Ann\n1.1.1.1 # home\n9.9.9.9"),
+        ("managed", "1.1.1.1", "", HERE),  # what was typed by hand is not owned
+        ("managed", "2.2.2.2", "2.2.2.2", HERE),
+        ("managed", "", "8.8.8.8", HERE),  # gone already
+        ("managed", "8.8.8.8", "8.8.8.8", f"{HERE}\n8.8.8.8"),  # added again
     ],
 )
-def test_modes(mode: str, wanted: tuple[str, ...], owned: tuple[str, ...], after: str | None) -> None:
-    current = ("# Ann", "1.1.1.1 # home", "2.2.2.2")
-    lines = reconcile("exclude_ips", current, wanted, mode, owned)
-    assert lines == (current if after is None else tuple(after.splitlines()))
+def test_modes(mode: str, wanted: str, owned: str, after: str) -> None:
+    lines = reconcile("exclude_ips", tuple(HERE.splitlines()), tuple(wanted.split()), mode, tuple(owned.split()))
+    assert "\n".join(lines) == after
 
 
 LINES = st.lists(ADDRESSES, max_size=6).map(tuple)
@@ -105,26 +103,24 @@ def test_managed_versions_leave_the_last_one_and_what_no_version_had(
     ],
 )
 def test_line_ends_padding_and_order_make_no_difference(text: object) -> None:
-    record = {"id": 1, "domain": "a.example", "exclude_ips": text}
-    plan = planned("replace", ("1.1.1.1", "2.2.2.2"), record)
-    assert plan.changes == ()
+    assert planned("replace", text, "1.1.1.1", "2.2.2.2").changes == ()
 
 
 @pytest.mark.parametrize("empty", [None, "", " \n", [], [""], "\ufeff", "\r\n"])
 def test_an_empty_list_of_the_service_is_no_list(empty: object) -> None:
-    record = {"id": 1, "domain": "a.example", "exclude_ips": empty}
-    plan = planned("managed", ("1.1.1.1",), record)
-    assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
-    assert plan.changes[0].fields[0].before == ()
+    (change,) = planned("managed", empty, "1.1.1.1").changes
+    assert (change.settings, change.fields[0].before) == ({"exclude_ips": ["1.1.1.1"]}, ())
 
 
 @pytest.mark.parametrize("record", [{"id": 1}, {"id": 1, "exclude_ips": 7}, {"id": 1, "exclude_ips": {"a": 1}}])
-def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object]) -> None:
-    for mode in ("merge", "managed"):
+@pytest.mark.parametrize("mode", ["merge", "managed", "replace"])
+def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object], mode: str) -> None:
+    desired = ExclusionList("exclude_ips", mode, Listed.of(("1.1.1.1",))).resolve([record])
+    if mode == "replace":
+        assert desired.plan([record]).changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
+    else:
         with pytest.raises(ProblemsError, match=r"The record does not show exclude_ips"):
-            planned(mode, ("1.1.1.1",), record)
-    plan = planned("replace", ("1.1.1.1",), record)
-    assert plan.changes[0].settings == {"exclude_ips": ["1.1.1.1"]}
+            desired.plan([record])
 
 
 @pytest.mark.parametrize(
@@ -142,14 +138,12 @@ def test_a_list_that_is_not_shown_is_not_merged_into(record: dict[str, object]) 
     ids=str,
 )
 def test_what_is_no_entry_is_not_understood_and_not_sent_back(text: object) -> None:
-    record: dict[str, object] = {"id": 1, "domain": "a.example", "exclude_ips": text}
     for mode in ("merge", "managed"):
-        with pytest.raises(
-            ProblemsError, match=f"the line '.*', which is not one entry, so mode='{mode}' could lose it"
-        ):
-            planned(mode, ("1.1.1.1",), record)
+        told = f"the line '.*', which is not one entry, so mode='{mode}' could lose it"
+        with pytest.raises(ProblemsError, match=told):
+            planned(mode, text, "1.1.1.1")
     # What is replaced counts as lost.
-    (change,) = planned("replace", ("1.1.1.1",), record).changes
+    (change,) = planned("replace", text, "1.1.1.1").changes
     assert change.settings == {"exclude_ips": ["1.1.1.1"]}
     assert change.fields[0].removed
 
@@ -158,5 +152,5 @@ def test_what_is_no_entry_is_not_understood_and_not_sent_back(text: object) -> N
     "text", ["10.0.0.1 # Ann\n# office", "10.0.0.0/8", "10.0.*.*", "10.0.0.1-10.0.0.9", "2001:db8::/32", "2001:db8:*"]
 )
 def test_what_people_write_into_a_list_is_kept(text: str) -> None:
-    (change,) = planned("merge", ("1.1.1.1",), {"id": 1, "domain": "a.example", "exclude_ips": text}).changes
+    (change,) = planned("merge", text, "1.1.1.1").changes
     assert change.settings == {"exclude_ips": [*text.splitlines(), "1.1.1.1"]}

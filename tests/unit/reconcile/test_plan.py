@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,11 @@ def checked(changes: Iterable[Change], records: list[dict[str, Any]], limit: flo
     return guarded(Plan(tuple(changes), len(records)), records, limit, **how)
 
 
+def gone(number: int) -> list[Change]:
+    """Return so many deletes."""
+    return [Change("delete", f"{one}.example", str(one), ()) for one in range(number)]
+
+
 def addresses(count: int) -> tuple[str, ...]:
     return tuple(f"10.0.0.{number}" for number in range(count))
 
@@ -56,17 +62,10 @@ def test_digests_are_equal_if_and_only_if_the_plans_are(one: Plan, other: Plan) 
 
 
 @settings(deadline=None)
-@given(
-    changes=st.lists(CHANGES, max_size=4, unique_by=lambda change: (change.action, change.domain, change.website_id))
-)
-def test_the_order_of_the_changes_is_no_part_of_a_plan(changes: list[Change]) -> None:
-    assert Plan(tuple(changes)).digest == Plan(tuple(reversed(changes))).digest
-
-
-@settings(deadline=None)
 @given(plan=PLANS)
-def test_a_plan_survives_json(plan: Plan) -> None:
+def test_a_plan_survives_json_and_the_order_of_its_changes_is_no_part_of_it(plan: Plan) -> None:
     assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    assert replace(plan, changes=plan.changes[::-1]).digest == plan.digest
 
 
 def test_an_edited_plan_is_refused() -> None:
@@ -81,20 +80,19 @@ def test_an_edited_plan_is_refused() -> None:
 @pytest.mark.parametrize(
     ("there", "removed", "fraction", "safe"),
     [
-        pytest.param(10, 3, 0.3, True, id="equal is safe"),
-        pytest.param(10, 4, 0.3, False, id="greater is not"),
-        pytest.param(9, 8, 0.3, True, id="fewer than ten are not counted"),
-        pytest.param(100, 31, 0.3, False, id="31 of 100"),
-        pytest.param(10, 10, 1.0, True, id="all allowed"),
-        pytest.param(10, 1, 0.0, False, id="none allowed"),
-        pytest.param(10, 0, 0.0, True, id="none removed"),
+        (10, 3, 0.3, True),  # equal is safe
+        (10, 4, 0.3, False),
+        (9, 8, 0.3, True),  # fewer than ten are not counted
+        (100, 31, 0.3, False),
+        (10, 10, 1.0, True),
+        (10, 1, 0.0, False),
+        (10, 0, 0.0, True),
     ],
 )
 def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
     before = addresses(there)
     entries = [update(1, before, before[removed:])], [{"id": 1, "exclude_ips": "\n".join(before)}]
-    gone = [Change("delete", f"{number}.example", str(number), ()) for number in range(removed)]
-    for changes, records in (entries, (gone, [{"id": number} for number in range(there)])):
+    for changes, records in (entries, (gone(removed), [{"id": number} for number in range(there)])):
         if safe:
             checked(changes, records, fraction).raise_if_unsafe()
         else:
@@ -125,13 +123,10 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
     assert "0003.example" not in text
 
 
-@pytest.mark.parametrize("number", [1, 9])
-def test_all_websites_are_never_deleted_by_an_empty_file(number: int) -> None:
-    records = [{"id": one, "domain": f"{one}.example"} for one in range(number)]
-    gone = [Change("delete", f"{one}.example", str(one), ()) for one in range(number)]
-    those = "The only website" if number == 1 else f"All {number} websites"
+@pytest.mark.parametrize(("number", "those"), [(1, "The only website"), (9, "All 9 websites")])
+def test_all_websites_are_never_deleted_by_an_empty_file(number: int, those: str) -> None:
     with pytest.raises(GuardError, match=f"^{those} would be deleted"):
-        checked(gone, records, 0.3).raise_if_unsafe()
+        checked(gone(number), [{"id": one} for one in range(number)], 0.3).raise_if_unsafe()
 
 
 def test_adding_is_never_unsafe_and_comments_are_not_counted() -> None:
@@ -153,30 +148,24 @@ def opening(number: int, before: str | None = "private") -> Change:
 def test_pages_that_become_public_are_counted_against_those_that_are_not() -> None:
     records = [website(number, 0) for number in range(90)] + [website(number, "2") for number in range(90, 100)]
     plan = checked([opening(number) for number in range(90, 94)], records, 0.3)
-    assert plan.unsafe is not None
-    assert plan.unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%, allowed 30%)")
-    assert "90.example (id 90)" in plan.unsafe
+    told = "4 of 10 statistics pages that are not public would become public (40%, allowed 30%)"
+    assert (plan.unsafe or "").startswith(told)
+    assert "90.example (id 90)" in (plan.unsafe or "")
     assert checked([opening(number) for number in range(90, 93)], records, 0.3).unsafe is None
-    # A privacy that is not shown may be one that is not public.
-    hidden = [{"id": number, "domain": f"{number}.example"} for number in range(12)]
-    assert "12 of 12 statistics" in str(checked([opening(number, None) for number in range(12)], hidden, 0.3).unsafe)
 
 
 @pytest.mark.parametrize("shown", [{"privacy": None}, {}], ids=["null", "missing"])
 def test_a_privacy_that_is_not_shown_may_be_one_that_is_not_public(shown: dict[str, Any]) -> None:
     records = [{"id": number, "domain": f"{number}.example", **shown} for number in range(20)]
-    assert str(checked([opening(number, None) for number in range(7)], records, 0.3).unsafe).startswith(
-        "7 of 20 statistics pages"
-    )
+    plan = checked([opening(number, None) for number in range(7)], records, 0.3)
+    assert (plan.unsafe or "").startswith("7 of 20 statistics pages")
 
 
 def test_a_public_page_of_a_new_website_stands_at_the_head_and_trips_nothing() -> None:
     new = [Change("create", f"{n}.example", None, (FieldChange("privacy", None, "public"),)) for n in range(50)]
     plan = checked(new, [], 0.3)
     assert (plan.unsafe, len(plan.opened)) == (None, 50)
-    assert (
-        to_markdown(plan).splitlines()[2].startswith("**50 statistics pages become public:** `0.example`, `1.example`")
-    )
+    assert "\n\n**50 statistics pages become public:** `0.example`, `1.example`" in to_markdown(plan)
 
 
 def test_what_deletes_and_opens_is_shown_first_wherever_changes_are_cut() -> None:
@@ -197,10 +186,9 @@ def test_what_deletes_and_opens_is_shown_first_wherever_changes_are_cut() -> Non
 
 
 def test_an_overridden_guard_is_told_and_lets_the_plan_pass() -> None:
-    gone = [Change("delete", f"{number}.example", str(number), ()) for number in range(10)]
     records = [{"id": number} for number in range(10)]
     refused, other, accepted = (
-        checked(gone, records, 0.3, accept=accept) for accept in ((), ("loss",), ("empty", "delete"))
+        checked(gone(10), records, 0.3, accept=accept) for accept in ((), ("loss",), ("empty", "delete"))
     )
     for one in (refused, other):
         with pytest.raises(GuardError, match="All 10 websites would be deleted"):
@@ -212,24 +200,24 @@ def test_an_overridden_guard_is_told_and_lets_the_plan_pass() -> None:
 
 
 def test_return_values_and_markdown_are_bounded() -> None:
-    many = Plan(tuple(update(number, (), addresses(250)) for number in range(5000)))
+    many = Plan(tuple(update(number, (), addresses(25)) for number in range(2000)))
     short = many.report(20)
-    assert (len(short["changes"]), short["changes_left_out"]) == (20, 4980)
+    assert (len(short["changes"]), short["changes_left_out"]) == (20, 1980)
     assert len(json.dumps(short)) < 3000
     text = to_markdown(many)
-    assert "on 5,000 websites: `0000.example (id 0)`, " in text
-    assert "and 4,980 more" in text
-    assert all(f"`{entry}`" in text for entry in addresses(250))
+    assert "on 2,000 websites: `0000.example (id 0)`, " in text
+    assert "and 1,980 more" in text
+    assert all(f"`{entry}`" in text for entry in addresses(25))
     assert len(text) < 60_000
 
 
 def test_the_text_to_approve_begins_with_every_effect_however_long_the_plan() -> None:
-    def gone(number: int) -> Change:
-        return Change("delete", f"gone-{number}.example", f"9{number}", (FieldChange("privacy", "private", None),))
-
+    deletes = [
+        Change("delete", f"gone-{n}.example", f"9{n}", (FieldChange("privacy", "private", None),)) for n in range(120)
+    ]
     updates = [update(number, (), ("203.0.113.7",)) for number in range(300)]
     emails = [Change("update", f"e{n}.example", f"8{n}", (FieldChange("email", False, True),)) for n in range(2)]
-    plan = Plan((*updates, *emails, *(gone(number) for number in range(120)), opening(1), opening(2)))
+    plan = Plan((*updates, *emails, *deletes, opening(1), opening(2)))
     text = to_markdown(plan)
     delete, update_ = text.split("### Delete (120)\n\n")[1].split("\n### Update (304)\n\n")
     assert delete.startswith("- delete on 120 websites: `gone-0.example (id 90)`, ")
@@ -240,7 +228,7 @@ def test_the_text_to_approve_begins_with_every_effect_however_long_the_plan() ->
     assert len(text) < 10_000
     # Where nothing is equal, every effect is named nevertheless.
     own = [update(number, (), (f"10.0.{number // 200}.{number % 200}",)) for number in range(500)]
-    text = to_markdown(Plan((*own, *(gone(number) for number in range(120)), opening(1))))
+    text = to_markdown(Plan((*own, *deletes, opening(1))))
     assert "\n- exclude_ips, 451 more effects: add `10.0." in text
     assert all(f"`10.0.{number // 200}.{number % 200}`" in text for number in range(500))
 
@@ -258,23 +246,14 @@ def test_a_delete_and_a_create_that_look_like_a_rename_are_said_to_be_one() -> N
 
 
 def test_markdown_of_every_kind_of_change() -> None:
-    plan = Plan(
-        (
-            Change("create", "new.example", None, (FieldChange("privacy", None, "private"),)),
-            Change(
-                "update",
-                "old.example",
-                "7",
-                (
-                    FieldChange("privacy", "public", "password"),
-                    FieldChange("password_from", None, "variable:page_password"),
-                    FieldChange("exclude_ips", ("1.1.1.1", "2.2.2.2 # x`y|<b>"), ("1.1.1.1", "3.3.3.3")),
-                ),
-            ),
-            Change("delete", "gone.example", "8", (FieldChange("privacy", "public", None),)),
-        ),
-        websites=12,
+    fields = (
+        FieldChange("privacy", "public", "password"),
+        FieldChange("password_from", None, "variable:page_password"),
+        FieldChange("exclude_ips", ("1.1.1.1", "2.2.2.2 # x`y|<b>"), ("1.1.1.1", "3.3.3.3")),
     )
+    create = Change("create", "new.example", None, (FieldChange("privacy", None, "private"),))
+    delete = Change("delete", "gone.example", "8", (FieldChange("privacy", "public", None),))
+    plan = Plan((create, Change("update", "old.example", "7", fields), delete), websites=12)
     assert to_markdown(plan) == (
         "**1 to create, 1 to update, 1 to delete**, 12 websites compared.\n"
         "\n"
@@ -306,7 +285,5 @@ def test_a_line_that_is_not_understood_counts_as_its_words() -> None:
 
 def test_what_deleted_websites_have_does_not_count_as_kept() -> None:
     records = [{"id": n, "domain": f"{n}.example", "exclude_ips": "192.0.2.1\n192.0.2.2"} for n in range(20)]
-    gone = [Change("delete", f"{n}.example", str(n), ()) for n in range(6)]
-    after = (FieldChange("exclude_ips", ("192.0.2.1", "192.0.2.2"), ("192.0.2.1",)),)
-    changes = [*gone, *(Change("update", f"{n}.example", str(n), after) for n in range(6, 16))]
-    assert "10 of 28 exclude_ips entries would be lost" in (checked(changes, records, 0.3).unsafe or "")
+    shorter = [update(n, ("192.0.2.1", "192.0.2.2"), ("192.0.2.1",)) for n in range(6, 16)]
+    assert "10 of 28 exclude_ips entries would be lost" in (checked([*gone(6), *shorter], records, 0.3).unsafe or "")

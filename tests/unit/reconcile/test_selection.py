@@ -54,7 +54,6 @@ def test_selectors_that_mean_nothing_are_named() -> None:
 
 def test_selectors_may_come_as_text() -> None:
     assert parse_selectors("websites", "a.example # main\n\n# no\n17") == ("a.example", "17")
-    assert parse_selectors("websites", '["a.example", 17]') == ("a.example", "17")
     for bad in ([None], [True], [""], {"a": 1}, None, "None", "['a.example']"):
         with pytest.raises(ValueError, match="websites"):
             parse_selectors("websites", bad)  # type: ignore[arg-type]
