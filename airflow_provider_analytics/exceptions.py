@@ -183,7 +183,8 @@ class AnalyticsApiError(AnalyticsError):
         other = "The service failed" if self.status >= 500 else "The service refused the request"
         happened, remedy, before_retry = _TEXTS.get(429 if self.is_limited else self.status, (other, "", ""))
         if _IS_ABOUT_A_FLAG.search(" ".join(self.errors.get("favorite", ()))):
-            remedy = "Set the extra boolean_format to the format of favorite: true/false or 1/0."
+            remedy = "The extra boolean_format does not fit the service: set it to the other value, 1/0 or true/false."
+            before_retry = "correct the extra first"
         return happened.format(fields=", ".join(sorted(self.errors)) or "a value"), remedy, before_retry
 
     @property

@@ -42,7 +42,7 @@ ABANDONED_AFTER_HOURS = 48
 _TEMPORARY_PREFIX = "analytics-snapshot-"
 
 #: Errors of a path that the user has to correct.
-_WRONG_PATHS = (IsADirectoryError, NotADirectoryError, PermissionError, ValueError)
+_WRONG_PATHS = (IsADirectoryError, NotADirectoryError, ValueError)
 
 _TOKEN_FORMAT = "%Y%m%dT%H%M%SZ"  # noqa: S105 - a time format, not a secret
 _TOKEN = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<writer>[0-9a-f]{8})")
@@ -145,7 +145,7 @@ def file_errors(verb: Literal["read", "write"], url: str, argument: str) -> Iter
         kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
         raise StorageError(
             f"The storage cannot {verb} {argument}: {kind}{reason}. File: {url}.",
-            "Check that the bucket or folder exists, and its connection and permissions.",
+            "Check that the bucket or folder exists and has space, and its connection and permissions.",
         ) from error
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
 from typing import Any, Self, Unpack
 
-from airflow.providers.common.compat.sdk import BaseHook, Stats, mask_secret
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Stats, mask_secret
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.fields import CreateSettings, ListFilters, UpdateSettings
@@ -69,7 +70,7 @@ class AnalyticsHook(BaseHook):
         """
         with self._lock:
             if self._client is None:
-                connection = self.get_connection(self.analytics_conn_id)
+                connection = self._read_connection()
                 settings = settings_from_connection(connection, self.analytics_conn_id)
                 self._client = AnalyticsClient(settings, Transport(settings, listener=self._send_metric))
                 # Airflow masks the password as it was saved, possibly with a line break at its end. It masks extras
@@ -79,6 +80,17 @@ class AnalyticsHook(BaseHook):
             if self._is_stopped:
                 self._client.stop()
             return self._client
+
+    def _read_connection(self) -> Any:
+        try:
+            return self.get_connection(self.analytics_conn_id)
+        except AirflowNotFoundException:
+            variable = f"AIRFLOW_CONN_{self.analytics_conn_id.upper()}"
+            if variable not in os.environ:
+                raise
+            # Airflow logs why it cannot read it, and goes on as if it did not exist.
+            problem = f"{variable} is set, and is neither JSON nor a URI"
+            raise AnalyticsConfigError([problem], "the environment variable") from None
 
     def _send_metric(self, counted: str, number: float) -> None:
         """Send a count of the client to Airflow's metrics (docs/operations.md)."""

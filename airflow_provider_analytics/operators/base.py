@@ -229,5 +229,5 @@ def permanent_failure(message: str, first: str) -> AirflowFailException:
     :param message: the problem and the remedy.
     :param first: the action before a retry, as an imperative or a clause.
     """
-    end = "" if message.endswith((".", "!", "?", "\n")) else "."
+    end = "" if message.endswith((".", "!", "?", "\n", "'")) else "."  # a command ends with a quote
     return AirflowFailException(f"{message}{end}\nNot retried: {first}.")

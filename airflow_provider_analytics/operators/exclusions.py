@@ -72,16 +72,19 @@ class _SyncExclusionsOperator(ReconcilingOperator):
                 return self._plan_only(hook, context)
             planned, outcome = self.applied(hook, context, self.expected_digest, ignore_gone=True)
             result = result_of(planned, outcome, field=self.field, mode=planned.desired.modes[self.field])
+            if self.mode is None and not planned.source.managed:
+                self.log.info("Without state_path, nothing is removed: what leaves the list stays on the websites.")
             if not planned.plan.changes and not outcome.failures:
                 websites = counted(result["websites"], "website")
                 self.log.info("Nothing to sync: %s is as wanted on %s", self.field, websites)
             else:
                 self.log.info(
                     "Synced %s on %s of %s websites that differed: %s entries to add, %s to remove; %s compared, "
-                    "%s failed",
+                    "%s failed, %s not tried",
                     self.field,
                     *_numbers(result, "applied", "updates", "entries_added", "entries_removed", "websites"),
-                    f"{len(outcome.failures):,}",
+                    f"{len(outcome.failures) - outcome.not_tried:,}",
+                    f"{outcome.not_tried:,}",
                 )
             outcome.raise_failures()
         return result
@@ -106,7 +109,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         """Read the arguments and the tables."""
         accept = accepted(self.accept)
         source = self._source(allow_no_match="no_match" in accept)
-        everywhere, per_website = self._parse_lists(source.mode, allow_empty="empty" in accept)
+        everywhere, per_website = self._parse_lists(source.mode)
         for name, given in (("release", self.release), ("resolve_names", flag("resolve_names", self.resolve_names))):
             if given and not source.managed:
                 raise ValueError(f"{name} is not allowed with mode={source.mode!r}; allowed: mode='managed'")
@@ -119,6 +122,12 @@ class _SyncExclusionsOperator(ReconcilingOperator):
         if source.managed:
             file = self.list_file(folder, scope, context, f"{ti.dag_id}.{ti.task_id}" if ti else "")
             scope["list"] = file.table.identity.list
+        # After a run that was accepted, nothing is left to lose.
+        was_empty = file is not None and file.table.run is not None and not file.table.items(self.field)
+        if not everywhere.entries and not everywhere.names and not was_empty and "empty" not in accept:
+            expired = list(everywhere.expired)[:3]
+            why = f"All of it has expired: {', '.join(expired)}." if expired else "Does its source exist?"
+            raise GuardError(f"{self.field} is empty. {why}", "Nothing was sent.", "empty")
         resolved = _resolved_names([everywhere, *per_website.values()], file.table.names if file else {})
         source = replace(
             source,
@@ -152,7 +161,7 @@ class _SyncExclusionsOperator(ReconcilingOperator):
             allow_no_match=allow_no_match,
         )
 
-    def _parse_lists(self, mode: str, *, allow_empty: bool) -> tuple[Listed, dict[str, Listed]]:
+    def _parse_lists(self, mode: str) -> tuple[Listed, dict[str, Listed]]:
         """Return the list for all websites, and the lists per selector; raise all problems at once."""
         from airflow_provider_analytics.api.fields import LINE_FIELDS
         from airflow_provider_analytics.reconcile.maintained import read_list
@@ -177,10 +186,6 @@ class _SyncExclusionsOperator(ReconcilingOperator):
                 problems.append(str(error))
         if problems:
             raise ValueError(". ".join(problems))
-        if not parsed[0].entries and not parsed[0].names and not allow_empty:
-            expired = list(parsed[0].expired)[:3]
-            why = f"All of it has expired: {', '.join(expired)}." if expired else "Does its source exist?"
-            raise GuardError(f"{self.field} is empty. {why}", "Nothing was sent.", "empty")
         return parsed[0], dict(zip(per_website, parsed[1:], strict=True))
 
     def _list_value(self) -> Any:
@@ -304,8 +309,9 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         trips, or the connection cannot be used.
     :raises AnalyticsError: before anything is sent, if a host name has not resolved for longer than 7 days.
     :raises BulkError: at the end, if websites failed, or in mode ``"merge"`` or ``"managed"`` do not show their list.
-    :raises StoppedError: if Airflow stopped the task, or a later run of the list has begun; the next try applies the
-        remaining changes.
+    :raises AirflowSkipException: before anything is sent, if a later run of the list has begun with other entries.
+    :raises StoppedError: if Airflow stopped the task; the next try applies the remaining changes. If such a later run
+        began after this one had sent changes.
     """
 
     field = "exclude_ips"

@@ -191,11 +191,12 @@ class ReconcilingOperator(AnalyticsOperator):
 
         with audit_trail(url, context, hook.client.redact, planned.sources_of) as trail:
             outcome = planned.apply(trail.sent, passwords=passwords, ignore_gone=ignore_gone, read_tables=read_tables)
-            trail.failed(outcome.failures)
-        outcome.raise_interruption()
+            try:
+                trail.failed(outcome.failures)
+            finally:
+                outcome.raise_interruption()
         if file and lists:
-            file.read()
-            file.raise_if_overtaken(lists, "What it did may have been undone: its next run does it again.")
+            file.raise_if_overtaken(lists)
         return planned, outcome
 
 

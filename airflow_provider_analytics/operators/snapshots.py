@@ -424,7 +424,11 @@ class CompareSnapshotsOperator(ShortErrorsOperator):
                 ignored=names("ignore_fields", self.ignore_fields),
             )
         if result["previous"] is None:
-            reason = "is the first snapshot" if result["first"] else "cannot be compared, as the one before is damaged"
+            reason = (
+                "has no snapshot of a day before it"
+                if result["first"]
+                else "cannot be compared, as the one before is damaged"
+            )
             self.log.info("Nothing to compare: %s %s, in %s", result["current"], reason, result["path"])
             return result
         summary = f"{in_words(result)}, from {result['previous']} to {result['current']}"

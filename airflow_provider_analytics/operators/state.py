@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
+
 from airflow_provider_analytics.exceptions import GuardError, StoppedError, StorageError
 from airflow_provider_analytics.hooks.object_storage import SharedFile, names_in, storage_path, write_text
 from airflow_provider_analytics.reconcile.lists import Identity, Lists, Run, Table
@@ -72,15 +74,6 @@ class ListFile:
         # The scheduler's clock is one clock; those of the workers differ.
         began = getattr(context.get("dag_run"), "start_date", None) or at
         run = Run(f"{ti.dag_id}/{ti.run_id}" if ti else "", ti.task_id if ti else "", began)
-        wrote = self.table.run
-        if ti and wrote and (_dag_of(wrote), wrote.task) != (_dag_of(run), run.task):
-            log.warning(
-                "The list %r was last run by task %s of DAG %s. If that is another list, give each its own list_name: "
-                "each run removes what the other one added.",
-                self._identity.list,
-                wrote.task,
-                _dag_of(wrote),
-            )
         table = self.table.noting(scopes, names, run, at.date())
         return Lists(self.table, table, self._others, at.date(), scopes, run)
 
@@ -99,7 +92,7 @@ class ListFile:
         In this order, of two lists that are written at the same time, at least one finds what the other one has.
 
         :param only_announced: write what the list has, and nothing that left it.
-        :raises StoppedError: if a later run has written it.
+        :raises AirflowSkipException: if a later run has written it: this run is not needed any more.
         :raises ValueError: if another task of this run has the same list.
         :raises StorageError: if other tasks write the file again and again.
         """
@@ -110,8 +103,18 @@ class ListFile:
                 "entries that left it may stay on websites.",
                 name,
             )
+        last, run = self.table.run, lists.run
+        if last and (_dag_of(last), last.task) != (_dag_of(run), run.task):
+            log.warning(
+                "The list %r was last run by task %s of DAG %s. If that is another list, give each its own list_name: "
+                "each run removes what the other one added.",
+                name,
+                last.task,
+                _dag_of(last),
+            )
         for seconds in WRITE_WAITS:
-            self.raise_if_overtaken(lists, "Nothing was sent.")
+            if self._is_overtaken(lists):
+                raise AirflowSkipException(f"{self._overtaken()} Nothing was sent.")
             mine = self._merged(lists, only_announced=only_announced)
             if mine is None or self._file.write(mine.render()):
                 self.table = mine or self.table
@@ -121,14 +124,20 @@ class ListFile:
             self.read()
         raise StorageError(f"Other tasks write the list {name!r} again and again. File: {self._file.url}")
 
-    def raise_if_overtaken(self, lists: Lists, remedy: str) -> None:
-        """Raise :class:`StoppedError` if a later run has another list of this name."""
+    def raise_if_overtaken(self, lists: Lists) -> None:
+        """Raise :class:`StoppedError` if a later run has written the table meanwhile, with other entries."""
+        self.read()
+        if self._is_overtaken(lists):
+            raise StoppedError(self._overtaken(), "What it did may have been undone: its next run does it again.")
+
+    def _is_overtaken(self, lists: Lists) -> bool:
         run, found = lists.run, self.table.run
-        if found is None or found.name == run.name or found.began <= run.began:
-            return
-        if replace(self.table, run=run) != self._merged(lists):
-            problem = f"Stopped: a later run of the list {self._identity.list!r} began at {found.began} ({found.name})."
-            raise StoppedError(problem, remedy)
+        is_later = found is not None and found.name != run.name and found.began > run.began
+        return is_later and replace(self.table, run=run) != self._merged(lists)
+
+    def _overtaken(self) -> str:
+        run = self.table.run
+        return f"A later run of the list {self._identity.list!r} has begun: {run.name} at {run.began}." if run else ""
 
     def _merged(self, lists: Lists, *, only_announced: bool = False) -> Table | None:
         """Return the table to write; None if the file has it already."""

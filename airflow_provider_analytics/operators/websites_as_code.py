@@ -177,8 +177,9 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed or could not be read; with ``expected_digest``, before anything is
         sent if websites could not be read. A retry applies the remaining changes.
-    :raises StoppedError: if Airflow stopped the task, or a later run of the list has begun; a retry applies the
-        remaining changes.
+    :raises AirflowSkipException: before anything is sent, if a later run of the list has begun with other entries.
+    :raises StoppedError: if Airflow stopped the task; the next try applies the remaining changes. If such a later run
+        began after this one had sent changes.
     """
 
     def __init__(
@@ -194,11 +195,14 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         with self.connected(context) as hook:
             planned, outcome = self.applied(hook, context, self.expected_digest)
             result = result_of(planned, outcome)
-            self.log.info("The plan is:\n%s", to_markdown(planned.plan))
+            self.log.info("The plan was:\n%s", to_markdown(planned.plan))
             # Last, because Airflow displays the end of a log first.
             self.log.info(
-                "Applied %s of %s changes, %s failed",
-                *(f"{number:,}" for number in (outcome.applied, len(planned.plan.changes), len(outcome.failures))),
+                "Applied %s of %s changes, %s failed, %s not tried",
+                f"{outcome.applied:,}",
+                f"{len(planned.plan.changes):,}",
+                f"{len(outcome.failures) - outcome.not_tried:,}",
+                f"{outcome.not_tried:,}",
             )
             outcome.raise_failures()
         return result

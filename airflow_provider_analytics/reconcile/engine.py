@@ -80,9 +80,8 @@ def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> lis
             before = {entry: row for entry, row in lists.before.entries_of(name, record).items() if entry in there}
             taken.update(there & listed if lists.before.run is None else ())
             plain, others = entries_of(name, record, plain=True), lists.kept(name, record)
-            again.update(
-                one for one in lists.owned(name, record) if one in plain and one in before and before[one].left
-            )
+            gone = (one for one in lists.owned(name, record) if one in plain - listed and one in before)
+            again.update(one for one in gone if before[one].left)
             # Said once, when the entry leaves: the command why tells it later.
             leaving = {entry for entry in before if entry not in listed and not before[entry].left}
             kept.update(f"{entry} (list {others[entry]!r})" for entry in leaving if entry in others)
@@ -90,7 +89,7 @@ def _warnings(lists: Lists, desired: Desired, compared: Sequence[Record]) -> lis
     owner = f"First run of the list {lists.table.identity.list!r}: it owns its entries from now on, whoever typed them"
     found = {
         owner: taken,
-        "Removed again, because it left the list before": again,
+        "Removed, because it left the list earlier": again,
         "Not removed, because another list has it": kept,
         "Not removed, because its line has a comment": commented,
     }

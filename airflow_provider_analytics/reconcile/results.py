@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_provider_analytics.api.verification import Comparison, Differences, Expected, Record
-from airflow_provider_analytics.exceptions import AuthenticationError, BulkError, NotAppliedError, StoppedError
+from airflow_provider_analytics.exceptions import (
+    AuthenticationError,
+    BulkError,
+    NotAppliedError,
+    StoppedError,
+    StorageError,
+)
 from airflow_provider_analytics.readable import first_of
 from airflow_provider_analytics.reconcile.plan import Change
 
@@ -150,6 +156,11 @@ class Outcome:
         return self.states[State.APPLIED]
 
     @property
+    def not_tried(self) -> int:
+        """Number of websites for which no request was sent."""
+        return self.states[State.NOT_TRIED]
+
+    @property
     def failures(self) -> dict[str, str]:
         """Website to why it is not as desired, including websites that could not be read.
 
@@ -186,12 +197,15 @@ class Outcome:
         changed = sum(bool(one.sent) and one.state is not State.UNCLEAR for one in self.results)
         also = f", {unclear:,} may have been" if unclear else ""
         summary = f"Stopped: {changed:,} of {len(self.results):,} websites changed{also}"
-        failed = [f"{website}: {why.rstrip('.')}" for website, why in self.failures.items()]
+        reasons: dict[str, list[str]] = {}
+        for website, why in self.failures.items():
+            reasons.setdefault(why.rstrip("."), []).append(website)
+        failed = [f"{first_of(websites, _MAX_IN_A_STOP)}: {why}" for why, websites in reasons.items()]
         summary += f". Not as expected: {first_of(failed, _MAX_IN_A_STOP, '; ')}" if failed else ""
         log.warning("%s", summary)
         if isinstance(self.interrupted, StoppedError):
             raise StoppedError(f"{summary}.", "The next try does the rest.") from None
-        if isinstance(self.interrupted, AuthenticationError):
+        if isinstance(self.interrupted, (AuthenticationError, StorageError)):
             self.interrupted.so_far = f"{summary}."
         # Airflow expects to see its own exception again: for a timeout, and for a kill in Airflow 2.
         raise self.interrupted from None
@@ -209,4 +223,4 @@ class Outcome:
             is_refused = not self.unread and all(one.state is State.REFUSED for one in failed)
             # A retry would find nothing to do, and hide what was lost.
             permanent = is_refused or any(one.is_doubted for one in failed)
-            raise BulkError(self.failures, self.applied, self.states[State.NOT_TRIED], permanent)
+            raise BulkError(self.failures, self.applied, self.not_tried, permanent)

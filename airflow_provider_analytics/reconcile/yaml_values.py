@@ -18,7 +18,7 @@ _MAX_DEPTH = 100
 #: Maximum length of a value that is not text: Python takes long for numbers of many digits, and refuses to print them.
 _MAX_SCALAR = 100
 _MAX_PROBLEMS = 20
-_MAX_CHARACTERS = 180
+_MAX_CHARACTERS = 300
 #: Number of problems with a suggestion, because it takes long to find the nearest name.
 _MAX_SUGGESTIONS = 100
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"

@@ -280,7 +280,7 @@ case("This is not the table of a list")(lambda world: table_case(world, lambda t
 case("have the same list")(
     lambda world: table_case(world, lambda text: text.replace('"task": "task"', '"task": "another"'))
 )
-case("a later run of the list")(
+case("A later run of the list")(
     lambda world: table_case(
         world,
         lambda text: (

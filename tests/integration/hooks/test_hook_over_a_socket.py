@@ -16,7 +16,7 @@ from dag_runs import RunDag
 from raw_server import RawServer, Reply, http
 
 from airflow_provider_analytics.api.fields import Privacy
-from airflow_provider_analytics.exceptions import NotFoundError
+from airflow_provider_analytics.exceptions import AnalyticsConfigError, NotFoundError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -211,3 +211,12 @@ def test_the_documented_example_runs(analytics_sandbox: SandboxServer) -> None:
     assert found["private"] == ["closed.example"]
     named = set(re.findall(r"`(\w+)`", text.partition("```")[0])) - {"AnalyticsHook"}
     assert all(callable(getattr(AnalyticsHook, name)) for name in named)
+
+
+@pytest.mark.parametrize("value", ["{'conn_type': 'analytics'}", '{"conn_type": "analytics",}'])
+def test_a_variable_of_the_environment_that_is_no_connection_is_named(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_BROKEN", value)
+    with pytest.raises(AnalyticsConfigError, match="AIRFLOW_CONN_BROKEN is set, and is neither JSON nor a URI"):
+        AnalyticsHook("broken").get_account()

@@ -137,9 +137,10 @@ def test_a_full_disk_is_named_and_the_log_has_what_the_audit_trail_has_not(
     with Path("/dev/full").open("wb") as device:
         monkeypatch.setattr("airflow_provider_analytics.operators.audit.open_own", lambda *_: device)
         full = "The storage cannot write state_path: No space left on device"
-        with pytest.raises(StorageError, match=full):
+        with pytest.raises(StorageError, match=full) as raised:
             night.managed(NEW, mode="merge", parallel_requests=2)
     assert 0 < len(changed(night)) <= 4
+    assert f"Stopped: {len(changed(night))} of 30 websites changed" in str(raised.value)
     said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("Not in the audit trail: ")]
     named = {str(json.loads(one.partition(": ")[2])["website_id"]) for one in said}
     assert named >= set(changed(night))

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_analytics.exceptions import StoppedError
 from airflow_provider_analytics.operators import state
 from airflow_provider_analytics.reconcile.exclusions import ExclusionList
 from airflow_provider_analytics.reconcile.lists import KEPT_DAYS, Identity
@@ -69,7 +69,7 @@ class World:
         yield None
         try:
             file.write(tables)
-        except StoppedError:
+        except AirflowSkipException:
             return
         self.note(name, wanted)
         for domain in self.chance.sample(DOMAINS, len(DOMAINS)):

@@ -81,10 +81,10 @@ def test_the_life_of_a_managed_list(run: Run, night: Night) -> None:
     # Each website is shown before it is changed, and the list is read again afterwards.
     assert night.operations == {"account": 1, "list": 8, "show": 121, "update": 120}
     # The list is wiped but for one entry, or for none. No retry, nothing sent.
-    for wiped, requests in (("203.0.113.1 # the others were lost", {"account": 1}), ("# wiped\n", {})):
+    for wiped in ("203.0.113.1 # the others were lost", "# wiped\n"):
         refused = sync(wiped)
         assert (refused.state, refused.try_number) == ("failed", 1)
-        assert night.operations == requests
+        assert night.operations == {"account": 1}
     second = sync("\n".join([*whole[1:], "203.0.113.99"]))
     assert (second.returned["entries_added"], second.returned["entries_removed"]) == (120, 120)
     assert sync("203.0.113.99", accept=["loss"]).returned["entries_removed"] == 11 * 120

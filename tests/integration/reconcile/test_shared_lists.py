@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import threading
 import uuid
@@ -14,14 +16,14 @@ from typing import Any
 
 import fsspec
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow_versions import allow_execute_in_this_thread, attach
 from distortion import Distortion
 from fixture_types import Execute
 from nights import Nights
 
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.exceptions import BulkError, StoppedError, StorageError
+from airflow_provider_analytics.exceptions import BulkError, StorageError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
@@ -86,6 +88,8 @@ def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(n
     assert nights.everywhere() == {OFFICES[0]}
     nights.sync("office", accept=["empty"])
     assert nights.everywhere() == set()
+    # The night after, nothing is left to lose.
+    assert nights.sync("office")["unsafe"] is None
 
 
 BAD_TABLES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
@@ -174,7 +178,7 @@ def while_it_reads(distortion: Distortion, work: Callable[[], Any]) -> None:
 
 def test_an_older_run_is_stopped_before_it_sends(nights: Nights, distortion: Distortion) -> None:
     while_it_reads(distortion, lambda: nights.sync("office", OFFICES[1]))
-    with pytest.raises(StoppedError, match=r"a later run of the list 'office' began at .* Nothing was sent\."):
+    with pytest.raises(AirflowSkipException, match=r"later run of the list 'office' has begun: .* Nothing was sent\."):
         nights.sync("office", OFFICES[0])
     assert (updates(nights.sandbox), nights.everywhere()) == (3, {OFFICES[1]})
 
@@ -186,7 +190,7 @@ def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -
     nights.now -= timedelta(minutes=10)
     nights.sync("office", OFFICES[1], run_began=began + timedelta(minutes=2))
     nights.now += timedelta(minutes=20)
-    with pytest.raises(StoppedError, match="a later run of the list 'office' began"):
+    with pytest.raises(AirflowSkipException, match="A later run of the list 'office' has begun"):
         nights.sync("office", OFFICES[0], run_began=began + timedelta(minutes=1))
     assert nights.everywhere() == {OFFICES[1]}
 
@@ -196,7 +200,7 @@ def test_an_older_run_that_begins_while_the_websites_are_read_is_stopped(
 ) -> None:
     def older() -> None:
         nights.now -= timedelta(minutes=1)
-        with pytest.raises(StoppedError, match="a later run of the list 'office' began"):
+        with pytest.raises(AirflowSkipException, match="A later run of the list 'office' has begun"):
             nights.sync("office", OFFICES[1])
         nights.now += timedelta(minutes=1)
 
@@ -403,5 +407,38 @@ def test_an_address_that_a_person_commented_is_said_to_stay(nights: Nights, task
     assert f"Not removed, because its line has a comment: {SHARED} on 1 website" in task_log()
     nights.sandbox.change_website(2, exclude_ips=f"{SHARED}\n{OTHER}")
     nights.sync("office", OTHER)
-    assert f"Removed again, because it left the list before: {SHARED} on 1 website" in task_log()
+    assert f"Removed, because it left the list earlier: {SHARED} on 1 website" in task_log()
     assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}
+
+
+def test_a_folder_that_the_worker_may_not_read_is_a_matter_of_permissions(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights.sync("office", SHARED)
+
+    def denied(*_: Any) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("airflow_provider_analytics.hooks.object_storage.read_stored", denied)
+    with pytest.raises(StorageError, match=r"cannot read state_path: Permission denied\. File: .*permissions"):
+        nights.sync("office", OTHER)
+
+
+def test_without_a_state_folder_the_log_says_that_nothing_is_removed(
+    nights: Nights, task_log: Callable[[], str]
+) -> None:
+    nights.sync("office", SHARED, state_path=None)
+    assert "Without state_path, nothing is removed: what leaves the list stays on the websites." in task_log()
+
+
+def test_an_entry_that_is_listed_again_after_a_mistake_is_not_said_to_go(
+    nights: Nights, task_log: Callable[[], str]
+) -> None:
+    nights.sync("office", SHARED, OTHER)
+    nights.sandbox.fault("update", status=500, times=None)
+    with pytest.raises(BulkError):
+        nights.sync("office", OTHER)
+    nights.sandbox.clear_faults()
+    before = len(task_log())
+    assert nights.sync("office", SHARED, OTHER)["entries_removed"] == 0
+    assert "Removed" not in task_log()[before:]

@@ -35,7 +35,7 @@ class Loads(HTMLParser):
 
 def test_the_page_tells_what_is_there_and_what_changed(shelf: Shelf) -> None:
     records = websites(12)
-    assert "This is the first snapshot" in page(shelf.take(records, report=True))
+    assert "There is no snapshot of an earlier day" in page(shelf.take(records, report=True))
     settings = {"email": 1, "favorite": True, "exclude_bots": 0}
     first = records[0] | {"privacy": 2, "exclude_params": "gclid"} | settings
     text = page(shelf.take([first, *records[2:], {"id": 0, "domain": "new.example"}], NIGHT, report=True))
