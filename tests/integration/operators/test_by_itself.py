@@ -22,7 +22,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 TEXT = (Path(__file__).parents[3] / "docs" / "operators.md").read_text(encoding="utf-8")
 _, SECTIONS = TEXT.split("\n## Each operator\n")
-ALONE, IN_A_RUN = SECTIONS.split("\n### Operators that need a run\n")
+ALONE, IN_A_RUN = SECTIONS.split("\n### Exclusion lists\n")
 
 
 def code(text: str, folder: Path) -> str:
@@ -45,7 +45,7 @@ def nobody_else_writes(analytics_sandbox: SandboxServer, monkeypatch: pytest.Mon
 
 
 def test_the_document_has_a_task_of_each_operator(tmp_path: Path) -> None:
-    in_use = {type(task).__name__ for task in tasks(ALONE, tmp_path)}
+    in_use = {type(task).__name__ for task in tasks(ALONE + IN_A_RUN, tmp_path)}
     listed = set(re.findall(r"`(\w+Operator)`", TEXT.partition("\n## Run one")[0]))
     assert in_use == listed
 
@@ -54,7 +54,6 @@ def test_each_is_executed_by_itself(tmp_path: Path, analytics_sandbox: SandboxSe
     found = {task.task_id: task.execute({}) for task in tasks(ALONE, tmp_path)}
     assert found["read"]["domain"] == "shop.example.com"
     assert found["snapshot"]["count"] == 12
-    assert found["ips"]["applied"] == 12
     assert found["apply"]["applied"] == 1
     assert (tmp_path / "websites.yaml").exists()
     assert {website["domain"] for website in analytics_sandbox.websites()} >= {"blog.example.com"}
@@ -72,8 +71,8 @@ def test_all_run_in_one_dag(run_dag: RunDag, analytics_sandbox: SandboxServer, t
     register_assets(dag)
     outcome = run_dag(dag)
     assert {name: task.state for name, task in outcome.tasks.items() if task.state != "success"} == {}
-    assert len(list((tmp_path / "state").rglob("lists/*.json"))) == 1
-    assert len(list((tmp_path / "state").rglob("audit/**/*.jsonl"))) == 2
+    assert len(list((tmp_path / "state").rglob("lists/*.json"))) == 2
+    assert len(list((tmp_path / "state").rglob("audit/**/*.jsonl"))) == 3
     assert asset_events("analytics://analytics_default/websites")[-1]["count"] == 12
 
 
@@ -87,9 +86,19 @@ def test_what_needs_a_run_says_so_before_it_changes_anything(tmp_path: Path, ana
 
 def test_the_message_in_the_document_is_the_one_that_is_raised(tmp_path: Path) -> None:
     quoted = " ".join(line.removeprefix("> ") for line in TEXT.splitlines() if line.startswith("> "))
-    managed, *_ = tasks(IN_A_RUN, tmp_path)
+    ips, *_ = tasks(IN_A_RUN, tmp_path)
     with pytest.raises(AirflowFailException, match=re.escape(quoted)):
-        managed.execute({})
+        ips.execute({})
+
+
+def test_a_list_without_a_folder_is_synced_by_itself() -> None:
+    assert SyncExcludedIpsOperator(task_id="ips", exclude_ips=["192.0.2.7"]).execute({})["applied"] == 12
+
+
+def test_every_argument_but_an_asset_can_be_a_template(tmp_path: Path) -> None:
+    assert "All\narguments but `asset` can be templates." in TEXT
+    found = {type(task): type(task).not_templated for task in tasks(ALONE + IN_A_RUN, tmp_path)}
+    assert {name for names in found.values() for name in names} == {"asset"}
 
 
 def test_a_file_with_a_managed_list_needs_a_run(tmp_path: Path, analytics_sandbox: SandboxServer) -> None:
