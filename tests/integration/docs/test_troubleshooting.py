@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: each of its headings is a piece of the text of an error that really occurs."""
+"""docs/troubleshooting.md: each of its headings is a piece of the text of an error or a warning that really occurs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from certificates import Authority
+from fsspec.implementations.local import LocalFileSystem
 from raw_server import RawServer, Reply, http
 
+from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -25,8 +27,9 @@ from airflow_provider_analytics.operators.websites import (
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator, PlanWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-TEXT = (Path(__file__).parents[3] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-HEADINGS = re.findall(r"^### (.+)$", TEXT.partition("\n## Recovery\n")[0], re.MULTILINE)
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+ENTRIES = dict(re.findall(r"^### (.+)\n((?:(?!##).*\n)+)", TEXT.partition("\n## Recovery\n")[0], re.MULTILINE))
 
 
 @dataclass
@@ -37,12 +40,22 @@ class World:
     :param connect: changes the connection: ``connect(password="wrong")``.
     :param execute: runs an operator.
     :param folder: an empty folder.
+    :param monkeypatch: changes the environment and the storage.
     """
 
     sandbox: SandboxServer
     connect: Callable[..., None]
     execute: Callable[..., Any]
     folder: Path
+    monkeypatch: pytest.MonkeyPatch
+
+    def managed(self, *addresses: str, **arguments: Any) -> Any:
+        return self.sync([*addresses], **{"state_path": str(self.folder), **arguments})
+
+    def file(self, text: str) -> Any:
+        path = self.folder / "websites.yaml"
+        path.write_text(text)
+        return self.execute(PlanWebsitesOperator, config_path=str(path))
 
     def sync(self, addresses: list[str] | str, **arguments: Any) -> Any:
         return self.execute(SyncExcludedIpsOperator, exclude_ips=addresses, **arguments)
@@ -57,16 +70,23 @@ class World:
         return self.execute(GetAccountOperator)
 
 
-#: Heading to what makes its error.
+#: Heading to what makes its error or its warning.
 CASES: dict[str, Callable[[World], Any]] = {}
+#: Other words of an error or a warning to the heading of the entry that has them, and to what makes them.
+WORDS: dict[str, tuple[str, Callable[[World], Any]]] = {}
 
 
-def case(heading: str) -> Callable[[Callable[[World], Any]], Callable[[World], Any]]:
+def case(heading: str, *words: str) -> Callable[[Callable[[World], Any]], Callable[[World], Any]]:
     def keep(function: Callable[[World], Any]) -> Callable[[World], Any]:
         CASES[heading] = function
+        WORDS.update(dict.fromkeys(words, (heading, function)))
         return function
 
     return keep
+
+
+def more_words(words: str, heading: str, function: Callable[[World], Any]) -> None:
+    WORDS[words] = heading, function
 
 
 def connection_case(heading: str, **changes: Any) -> None:
@@ -79,6 +99,7 @@ def connection_case(heading: str, **changes: Any) -> None:
 
 case("isn't defined")(lambda world: world.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"))
 connection_case("The connection is of type", conn_type="http")
+connection_case("is not allowed; allowed", extra={"verify": "/no/such/bundle.pem"})
 connection_case("The Base URL is missing", host="")
 connection_case("contains /api/v1, which is added automatically", host="https://stats.example.com/api/v1")
 connection_case("would send the key in clear text", host="http://stats.example.com")
@@ -87,6 +108,21 @@ connection_case("The API key is '***'", password="***")
 connection_case("The API key begins with 'Bearer'", password="Bearer 0123456789")
 connection_case("is unknown; did you mean", extra={"timout": 10})
 connection_case("API key rejected", password="0123456789")
+more_words("verify=", "is not allowed; allowed", CASES["is not allowed; allowed"])
+
+
+more_words("There is no connection", "isn't defined", lambda _: main(["probe", "--conn-id", "nobody_made_this"]))
+
+
+def variable(world: World, text: str) -> None:
+    world.monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", text)
+    world.account()
+
+
+more_words("type ''", "The connection is of type", lambda world: variable(world, "analytics_default"))
+
+
+case("is set, and is neither JSON nor a URI")(lambda world: variable(world, "{'conn_type': 'analytics'}"))
 
 
 def fault_case(heading: str, operator: type, arguments: dict[str, Any], operation: Any, **fault: Any) -> None:
@@ -149,6 +185,20 @@ def unknown_authority(world: World) -> None:
         world.account()
 
 
+def certificate_case(heading: str, host: str, *, expired: bool) -> None:
+    def provoke(world: World) -> None:
+        authority = Authority(world.folder)
+        with RawServer([http(200, {})], tls=authority.server_context(host, expired=expired)) as server:
+            world.connect(host=server.url, extra={"verify": str(authority.path), "max_retries": 0})
+            world.account()
+
+    CASES[heading] = provoke
+
+
+certificate_case("has expired", "127.0.0.1", expired=True)
+certificate_case("is for another host", "stats.example.com", expired=False)
+
+
 @case("does not speak https on this port")
 def plain_on_tls(world: World) -> None:
     world.connect(host=world.sandbox.url.replace("http:", "https:"))
@@ -168,11 +218,15 @@ def unknown_key(world: World) -> None:
     world.execute(ListWebsitesOperator)
 
 
-@case("websites failed")
-def some_fail(world: World) -> None:
+def some_fail(world: World, number: int) -> None:
     world.sandbox.seed(5)
-    world.sandbox.fault("update", status=409, times=3)
+    world.sandbox.fault("update", status=409, times=number)
     world.sync(["192.0.2.1"])
+
+
+case("websites failed")(lambda world: some_fail(world, 3))
+more_words("1 website failed", "websites failed", lambda world: some_fail(world, 1))
+more_words("by the check 'total'", "The list may be incomplete", CASES["The list may be incomplete"])
 
 
 @case("Sent, and not in effect")
@@ -258,6 +312,53 @@ def list_cut(world: World) -> None:
 
 
 case("is empty. Does its source exist")(lambda world: world.sync(""))
+case("unusable entries", "is not an IP address")(lambda world: world.sync("vpn.example.com"))
+
+
+@case("because it left the list", "Removed")
+def typed_again(world: World) -> None:
+    world.sandbox.seed(1)
+    world.managed("192.0.2.1", "192.0.2.2")
+    world.managed("192.0.2.1")
+    world.sandbox.change_website(world.sandbox.websites()[0]["id"], exclude_ips="192.0.2.1\n192.0.2.2")
+    world.managed("192.0.2.1")
+
+
+@case("was last run by task")
+def shared_name(world: World) -> None:
+    world.sandbox.seed(1)
+    world.managed("192.0.2.1", list_name="offices")
+    [path] = world.folder.glob("*/lists/*.json")
+    path.write_text(re.sub(r'("task": )"task"', r'\1"another"', path.read_text()).replace("2026-01-02", "2026-01-01"))
+    world.managed("192.0.2.1", list_name="offices")
+
+
+@case("The storage cannot write", "Not in the audit trail")
+def full_disk(world: World) -> None:
+    world.sandbox.seed(3)
+    with Path("/dev/full").open("wb") as device:
+        world.monkeypatch.setattr("airflow_provider_analytics.operators.audit.open_own", lambda *_: device)
+        world.managed("192.0.2.1", mode="merge")
+
+
+def without_credentials(world: World) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Unable to locate credentials")
+
+    world.sandbox.seed(1)
+    world.managed("192.0.2.1")
+    world.monkeypatch.setattr(LocalFileSystem, "ls", refuse)
+    world.managed("192.0.2.1")
+
+
+def file_in_the_way(world: World) -> None:
+    world.sandbox.seed(1)
+    (world.folder / "file").write_text("")
+    world.managed("192.0.2.1", state_path=str(world.folder / "file"))
+
+
+more_words("The storage cannot read", "The storage cannot write", without_credentials)
+more_words("cannot be written", "The storage cannot write", file_in_the_way)
 
 
 @case("entries left the list")
@@ -299,6 +400,16 @@ def misspelt_selector(world: World) -> None:
 
 
 case("is not known; did you mean")(lambda world: world.plan({"websites": {"shop.example": {"privcy": "private"}}}))
+case("invalid YAML")(lambda world: world.file("websites: {"))
+more_words("is empty", "invalid YAML", lambda world: world.file(""))
+case("there is no such file")(lambda world: world.execute(PlanWebsitesOperator, config_path="/no/such/websites.yaml"))
+
+
+case("The plan is not the approved one: its digest is")(
+    lambda world: world.execute(
+        ApplyWebsitesOperator, config={"websites": {"shop.example": {"privacy": "private"}}}, expected_digest="a" * 64
+    )
+)
 
 
 @case("Planned now, but not approved")
@@ -328,26 +439,54 @@ def file_cut(world: World) -> None:
 
 
 def test_the_reason_of_a_rejected_value_is_in_the_entry(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Callable[..., Any], tmp_path: Path
+    world: World,
 ) -> None:
     with pytest.raises(Exception, match=r"\(422 .* must be a string"):
-        no_nullable(World(analytics_sandbox, connect, execute, tmp_path))
-    _, _, entry = TEXT.partition("### The service rejected\n")
-    assert {"422", "must be a string"} <= set(re.findall("422|must be a string", entry.partition("###")[0]))
+        no_nullable(world)
+    entry = ENTRIES["The service rejected"]
+    assert {"422", "must be a string"} <= set(re.findall("422|must be a string", entry))
 
 
 def test_every_heading_has_a_case_and_every_case_a_heading() -> None:
-    assert sorted(HEADINGS) == sorted(CASES)
+    assert sorted(ENTRIES) == sorted(CASES)
 
 
-@pytest.mark.parametrize("heading", CASES)
-def test_the_error_says_what_its_heading_says(
-    heading: str,
+def test_each_check_of_a_list_has_its_advice() -> None:
+    source = (ROOT / "airflow_provider_analytics" / "api" / "listing.py").read_text(encoding="utf-8")
+    checks = re.findall(r'(?:IncompleteListError|_list_changed)\(\s*"([a-z ]+)"', source)
+    assert sorted(set(checks)) == sorted(re.findall(r"'([a-z ]+)'", ENTRIES["The list may be incomplete"]))
+
+
+@pytest.fixture
+def world(
     analytics_sandbox: SandboxServer,
     connect: Callable[..., None],
     execute: Callable[..., Any],
     tmp_path: Path,
-) -> None:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - its text is what is looked at
-        CASES[heading](World(analytics_sandbox, connect, execute, tmp_path))
-    assert heading in str(caught.value)
+    monkeypatch: pytest.MonkeyPatch,
+) -> World:
+    return World(analytics_sandbox, connect, execute, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("heading", CASES)
+def test_the_error_says_what_its_heading_says(heading: str, world: World, task_log: Callable[[], str]) -> None:
+    try:
+        CASES[heading](world)
+    except Exception as error:
+        text = str(error)
+    else:  # a warning
+        text = task_log()
+    assert heading in text
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_the_entry_has_these_words_of_the_error(words: str, world: World, task_log: Callable[[], str]) -> None:
+    heading, provoke = WORDS[words]
+    assert words in ENTRIES[heading]
+    try:
+        provoke(world)
+    except Exception as error:
+        text = str(error)
+    else:
+        text = ""
+    assert words in text + task_log()
