@@ -315,7 +315,7 @@ case("is empty. Does its source exist")(lambda world: world.sync(""))
 case("unusable entries", "is not an IP address")(lambda world: world.sync("vpn.example.com"))
 
 
-@case("because it left the list", "Removed")
+@case("Removed, because it left the list earlier")
 def typed_again(world: World) -> None:
     world.sandbox.seed(1)
     world.managed("192.0.2.1", "192.0.2.2")
