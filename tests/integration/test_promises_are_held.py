@@ -139,7 +139,7 @@ BREAKS = [
         "operators.reconciling",
         "            file.write(lists, only_announced=True)\n",
         "",
-        ("integration/reconcile/test_lists_at_the_same_minute.py", "moves_to_a_list_that_runs_already"),
+        ("integration/reconcile/test_lists_at_the_same_minute.py", "is_being_applied"),
     ),
     Break(
         "A managed list owns what it lists",
@@ -154,6 +154,34 @@ BREAKS = [
         "            file.raise_if_overtaken(",
         "            isinstance(",
         ("integration/reconcile/test_lists_at_the_same_minute.py", "overtook"),
+    ),
+    Break(
+        "A managed list owns what it lists",
+        "reconcile.lists",
+        "return self.run is not None and today",
+        "return False and today",
+        ("integration/reconcile/test_nights_of_lists.py", "test_thirty_nights"),
+    ),
+    Break(
+        "A managed list owns what it lists",
+        "reconcile.lists",
+        "now.get(scope, {}), today.isoformat(), leaves",
+        "now.get(scope, before.get(scope, {})), today.isoformat(), leaves",
+        ("integration/reconcile/test_nights_of_lists.py", "test_thirty_nights"),
+    ),
+    Break(
+        "A managed list owns what it lists",
+        "reconcile.desired",
+        'or (mode == "managed" and "#" in line)',
+        "",
+        ("integration/reconcile/test_nights_of_lists.py", "test_thirty_nights"),
+    ),
+    Break(
+        "A managed list owns what it lists",
+        "hooks.object_storage",
+        "replace_stored(self._place, self._stored, ",
+        "replace_stored(self._place, read_stored(self._place), ",
+        ("integration/reconcile/test_nights_of_lists.py", "test_thirty_nights"),
     ),
     Break(
         "A failure is safe",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from nights import Nights
 from zoo import Zoo
 
 from airflow_provider_analytics.exceptions import StoppedError
+from airflow_provider_analytics.operators.state import ListFile
+from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 A, B, C, V = "203.0.113.1", "203.0.113.2", "203.0.113.3", "198.51.100.1"
@@ -114,3 +117,34 @@ def test_a_run_that_a_later_run_of_its_list_overtook_is_not_green(
     analytics_sandbox.meanwhile(lambda _: None)
     nights.sync("office", A, C)
     assert nights.everywhere() == {A, C}
+
+
+def test_an_address_that_moves_while_the_other_list_is_being_applied_stays(
+    analytics_sandbox: Zoo, nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list that removes it is noted before the other one begins, and ends before the other one notes what left."""
+    nights.sync("office", A, B)
+    nights.sync("vpn", V)
+    has_read, ended, write = threading.Event(), threading.Event(), ListFile.write
+
+    def held(file: ListFile, lists: Lists, *, only_announced: bool = False) -> None:
+        if lists.run.task == "vpn" and not only_announced:
+            has_read.set()
+            assert ended.wait(60)
+        write(file, lists, only_announced=only_announced)
+
+    def vpn() -> None:
+        allow_execute_in_this_thread()
+        nights.sync("vpn", V, B)
+
+    def begin() -> None:
+        other.start()
+        assert has_read.wait(60)
+
+    monkeypatch.setattr(ListFile, "write", held)
+    other = threading.Thread(target=vpn)
+    with before_request(analytics_sandbox, 0, begin, of=["show"]):
+        nights.sync("office", A)
+    ended.set()
+    other.join()
+    assert nights.everywhere() == {A, B, V}
