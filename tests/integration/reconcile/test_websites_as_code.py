@@ -233,6 +233,9 @@ def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(night: Night, 
     distortion.failing = {("GET", "/websites/1"): 500}
     with pytest.raises(BulkError, match=r"1\.example"):
         night.plan()
+    with pytest.raises(BulkError, match=r"1\.example"):
+        night.execute(ExportWebsitesOperator, config_path=str(night.folder / "export.yaml"))
+    assert not (night.folder / "export.yaml").exists()
     distortion.failing = {}
     night.sandbox.clear_requests()
     assert night.plan()["updates"] == 1
