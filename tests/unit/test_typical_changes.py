@@ -121,6 +121,7 @@ def test_an_operation_begins_in_the_hook_or_the_sandbox() -> None:
     assert not {name for name in new if callable(getattr(AnalyticsHook, name))}, "add it to IN_THE_HOOK or NO_OPERATION"
 
 
+@pytest.mark.repository
 @pytest.mark.parametrize(
     "file",
     ["README.md", "airflow_provider_analytics/hooks/analytics.py", "airflow_provider_analytics/sandbox/service.py"],

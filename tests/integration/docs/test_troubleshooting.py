@@ -451,6 +451,7 @@ def test_every_heading_has_a_case_and_every_case_a_heading() -> None:
     assert sorted(ENTRIES) == sorted(CASES)
 
 
+@pytest.mark.repository
 def test_each_check_of_a_list_has_its_advice() -> None:
     source = (ROOT / "airflow_provider_analytics" / "api" / "listing.py").read_text(encoding="utf-8")
     checks = re.findall(r'(?:IncompleteListError|_list_changed)\(\s*"([a-z ]+)"', source)
