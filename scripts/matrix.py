@@ -39,10 +39,6 @@ FOLDERS = ("tests", "dags", "docs", "scripts", "constraints")
 FILES = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
 #: The tests of a cell.
 WHOLE = "not (kill or browser or repository)"
-#: The tests of ``--rest``: those of ``make test-fast``, and all that run a sample DAG.
-QUICK = "not (kill or browser or system or slow or repository) or (sample and not system)"
-#: Seconds that a cell is expected to take before the first one has run.
-FIRST_ESTIMATE = 240
 Command = Sequence[str | Path]
 #: Where the table is in the document.
 _RUNS = re.compile(r"(<!-- begin runs, written by `make test-matrix` -->\n).*?(<!-- end runs -->)", re.DOTALL)
@@ -94,28 +90,15 @@ class Result:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--airflow", metavar="VERSION", help="only this Airflow")
-    parser.add_argument(
-        "--rest",
-        type=float,
-        metavar="SECONDS",
-        help="what `make test` and `make test-fast` leave: the other cells, with the quick tests, as many as fit",
-    )
     arguments = parser.parse_args()
     OUTPUT.mkdir(exist_ok=True)
-    is_rest = arguments.rest is not None
-    cells = [*pinned(), *([] if is_rest else newer())]
-    if is_rest:
-        this = "{}.{}".format(*sys.version_info)
-        done = (cells[0].airflow, newest())
-        cells = [cell for cell in cells if cell.airflow not in done or cell.python != this]
+    cells = [*pinned(), *newer()]
     if arguments.airflow:
         cells = [cell for cell in cells if cell.airflow == arguments.airflow]
-    results = dict(run_all(cells, arguments.rest))
+    results = dict(run_all(cells))
     table = "\n".join(render(results))
     say(table)
-    if left_out := [str(cell) for cell in cells if cell not in results]:
-        say(f"Not run for want of time: {'; '.join(left_out)}")
-    if not arguments.airflow and not is_rest:
+    if not arguments.airflow:
         runs = f"Run on {datetime.now(UTC):%Y-%m-%d}.\n\n{table}\n"
         DOCUMENT.write_text(_RUNS.sub(lambda found: found[1] + runs + found[2], DOCUMENT.read_text("utf-8")), "utf-8")
         say(f"Wrote {DOCUMENT.relative_to(CHECKOUT)}")
@@ -159,32 +142,28 @@ def newer() -> Iterator[Cell]:
 # Runs
 
 
-def run_all(cells: Sequence[Cell], seconds: float | None) -> Iterator[tuple[Cell, Result]]:
-    """Run the cells one after the other, and yield their results; with a number of seconds, those that fit."""
-    began, longest = time.monotonic(), FIRST_ESTIMATE
+def run_all(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
+    """Run the cells one after the other, and yield their results."""
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         must([UV, "build", "--quiet", "--wheel", "--out-dir", folder, CHECKOUT])
         [wheel] = Path(folder).glob("*.whl")
         for number, cell in enumerate(cells):
-            cell_began = time.monotonic()
-            if seconds is not None and cell_began + longest > began + seconds:
-                return
+            began = time.monotonic()
             copy = Path(folder, str(number))
             copy.mkdir()
             for name in FOLDERS:
                 shutil.copytree(CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
             for name in FILES:
                 shutil.copy(CHECKOUT / name, copy)
-            result = run_cell(cell, wheel, copy, QUICK if seconds is not None else WHOLE)
-            taken = round(time.monotonic() - cell_began)
-            longest = max(longest, taken) if number else taken
+            result = run_cell(cell, wheel, copy)
+            taken = round(time.monotonic() - began)
             say(f"{cell}: {'passed' if result.is_good else result.problem or 'FAILED'} in {taken} s")
             for failed in result.failed:
                 say(f"  {failed}")
             yield cell, result
 
 
-def run_cell(cell: Cell, wheel: Path, copy: Path, select: str) -> Result:
+def run_cell(cell: Cell, wheel: Path, copy: Path) -> Result:
     """Set up the environment of a cell, and run its suites in the copy of the checkout."""
     venv = OUTPUT / f"airflow-{cell.airflow}-py{cell.python}"
     python = venv / "bin" / "python"
@@ -202,7 +181,7 @@ def run_cell(cell: Cell, wheel: Path, copy: Path, select: str) -> Result:
     report = venv.with_suffix(f"{venv.suffix}.xml")
     report.unlink(missing_ok=True)
     # -P: the folder of the tests is not on the path, so that the installed package is imported.
-    flags: Command = ["-q", "-n", "2", "--dist", "loadfile", "--junit-xml", report, "-m", select]
+    flags: Command = ["-q", "-n", "2", "--dist", "loadfile", "--junit-xml", report, "-m", WHOLE]
     done = run([python, "-P", "-m", "pytest", *flags, *(f"tests/{suite}" for suite in SUITES)], cwd=copy)
     return read(report) if report.exists() else Result(problem=f"pytest did not end: {done.stdout[-2000:]}")
 

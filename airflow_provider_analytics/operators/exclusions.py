@@ -309,7 +309,7 @@ class SyncExcludedIpsOperator(_SyncExclusionsOperator):
         trips, or the connection cannot be used.
     :raises AnalyticsError: before anything is sent, if a host name has not resolved for longer than 7 days.
     :raises BulkError: at the end, if websites failed, or in mode ``"merge"`` or ``"managed"`` do not show their list.
-    :raises AirflowSkipException: before anything is sent, if a later run of the list has begun with other entries.
+    :raises AirflowSkipException: before anything is sent, if a later run of the task has begun with other entries.
     :raises StoppedError: if Airflow stopped the task; the next try applies the remaining changes. If such a later run
         began after this one had sent changes.
     """

@@ -8,8 +8,8 @@ import random
 import re
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 #: Seconds to wait, at most, before a table that another task has just written is written again.
 WRITE_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
+
+#: The clocks of the scheduler and of a worker differ by less.
+CLOCKS_DIFFER = timedelta(days=1)
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]+")
 
@@ -92,7 +95,8 @@ class ListFile:
         In this order, of two lists that are written at the same time, at least one finds what the other one has.
 
         :param only_announced: write what the list has, and nothing that left it.
-        :raises AirflowSkipException: if a later run has written it: this run is not needed any more.
+        :raises AirflowSkipException: if a later run of this task has written it: this run is not needed any more.
+        :raises GuardError: if another task has, or the later run began in the future.
         :raises ValueError: if another task of this run has the same list.
         :raises StorageError: if other tasks write the file again and again.
         """
@@ -104,7 +108,7 @@ class ListFile:
                 name,
             )
         last, run = self.table.run, lists.run
-        if last and (_dag_of(last), last.task) != (_dag_of(run), run.task):
+        if last and not _is_same_task(last, run):
             log.warning(
                 "The list %r was last run by task %s of DAG %s. If that is another list, give each its own list_name: "
                 "each run removes what the other one added.",
@@ -114,7 +118,7 @@ class ListFile:
             )
         for seconds in WRITE_WAITS:
             if self._is_overtaken(lists):
-                raise AirflowSkipException(f"{self._overtaken()} Nothing was sent.")
+                self._give_way(run)
             mine = self._merged(lists, only_announced=only_announced)
             if mine is None or self._file.write(mine.render()):
                 self.table = mine or self.table
@@ -129,6 +133,17 @@ class ListFile:
         self.read()
         if self._is_overtaken(lists):
             raise StoppedError(self._overtaken(), "What it did may have been undone: its next run does it again.")
+
+    def _give_way(self, run: Run) -> NoReturn:
+        """Skip the task, if the later run does its work: that of another task has another list."""
+        later = self.table.run
+        if later and _is_same_task(later, run) and later.began - now() < CLOCKS_DIFFER:
+            raise AirflowSkipException(f"{self._overtaken()} Nothing was sent.")
+        raise GuardError(
+            self._overtaken(),
+            "Nothing was sent. Give each task its own list_name. If that time is in the future, correct the clock, and "
+            f"began in {self._file.url}.",
+        )
 
     def _is_overtaken(self, lists: Lists) -> bool:
         run, found = lists.run, self.table.run
@@ -167,6 +182,10 @@ class ListFile:
 
 def _dag_of(run: Run) -> str:
     return run.name.partition("/")[0]
+
+
+def _is_same_task(one: Run, other: Run) -> bool:
+    return (_dag_of(one), one.task) == (_dag_of(other), other.task)
 
 
 def read_tables(folder: str) -> dict[str, Table]:

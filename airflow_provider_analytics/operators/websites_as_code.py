@@ -177,7 +177,7 @@ class ApplyWebsitesOperator(_WebsitesAsCodeOperator):
         has problems, the plan is not the approved one, a guard trips, or the connection cannot be used.
     :raises BulkError: at the end, if websites failed or could not be read; with ``expected_digest``, before anything is
         sent if websites could not be read. A retry applies the remaining changes.
-    :raises AirflowSkipException: before anything is sent, if a later run of the list has begun with other entries.
+    :raises AirflowSkipException: before anything is sent, if a later run of the task has begun with other entries.
     :raises StoppedError: if Airflow stopped the task; the next try applies the remaining changes. If such a later run
         began after this one had sent changes.
     """

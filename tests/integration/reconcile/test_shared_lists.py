@@ -442,3 +442,15 @@ def test_an_entry_that_is_listed_again_after_a_mistake_is_not_said_to_go(
     before = len(task_log())
     assert nights.sync("office", SHARED, OTHER)["entries_removed"] == 0
     assert "Removed" not in task_log()[before:]
+
+
+def test_a_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip(nights: Nights) -> None:
+    """Otherwise, this list would be skipped every night, without a word to anybody."""
+    began = nights.now
+    nights.sync("office", SHARED, task_id="vpn", run_began=began + timedelta(minutes=1))
+    with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'office' has begun.*own list_name"):
+        nights.sync("office", OTHER, run_began=began)
+    nights.sync("branch", SHARED, run_began=began + timedelta(days=900))
+    with pytest.raises(AirflowFailException, match=r"(?s)later run of the list 'branch' has begun.*correct the clock"):
+        nights.sync("branch", OTHER)
+    assert nights.everywhere() == {SHARED}
