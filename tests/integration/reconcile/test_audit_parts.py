@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from distortion import Distortion
 from reconciling import Night
-from task_process import TaskProcess
 
 from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.operators import audit
@@ -80,43 +79,6 @@ def test_no_change_is_applied_any_more_once_it_cannot_be_recorded(
     with pytest.raises(StorageError, match="cannot write state_path: no space left"):
         night.sync(NEW, mode="merge", parallel_requests=1, state_path=f"memory://{uuid.uuid4().hex}")
     assert len(changed(night)) <= 4
-
-
-@pytest.mark.kill
-@pytest.mark.slow  # what speaks S3, on both sides, takes seconds to load
-def test_a_killed_process_has_named_all_but_the_last_second(
-    night: Night, distortion: Distortion, started: TaskProcess, s3: dict[str, Any]
-) -> None:
-    import s3fs
-
-    file_system = s3fs.S3FileSystem(**s3)
-    bucket = f"bucket-{uuid.uuid4().hex}"
-    file_system.mkdir(bucket)
-    night.add(60)
-    numbers, found = itertools.count(1), threading.Event()
-
-    def kill_at_forty_one(method: str, path: str) -> None:
-        if method != "PATCH" or next(numbers) != 41:
-            return
-        # A second, on a machine that does nothing else.
-        for _ in range(100):
-            if audited(file_system, bucket) == changed(night):
-                found.set()
-                break
-            threading.Event().wait(0.05)
-        started.kill()
-        started.gone.wait(20)
-
-    distortion.before = kill_at_forty_one
-    arguments: dict[str, Any] = {"exclude_ips": [NEW], "mode": "merge", "state_path": f"s3://{bucket}"}
-    started.start("SyncExcludedIpsOperator", s3=s3, parallel_requests=1, **arguments)
-    started.wait()
-    assert found.is_set()
-    # The update that was under way arrives after the kill.
-    named = audited(file_system, bucket)
-    assert len(named) == 40
-    assert set(named) <= set(changed(night))
-    assert Path(file_system.find(bucket)[0]).name == "the_dag-run-sync--1-1-0001.jsonl"
 
 
 def test_two_processes_with_one_try_lose_no_line(night: Night) -> None:

@@ -18,7 +18,6 @@ from reconciling import Night
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks import host_names
-from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.state import read_tables
 from airflow_provider_analytics.reconcile import maintained
 from airflow_provider_analytics.reconcile.maintained import EntrySource, Resolved
@@ -117,23 +116,6 @@ def test_a_key_in_a_comment_is_in_no_file_result_or_log(
         assert key not in text
 
 
-def test_a_name_without_an_answer_keeps_its_last_one_for_some_days(night: Night, world: World, sync: Sync) -> None:
-    night.add(1)
-    with pytest.raises(AnalyticsError, match=r"^vpn.example.com does not resolve: Name or .* known; there is no"):
-        sync(VPN)
-    world.answers[VPN] = ["1.1.1.1"]
-    sync(VPN)
-    world.answers[VPN] = OSError(-3, "Temporary failure in name resolution")
-    for _ in range(7):
-        world.pass_days()
-        assert sync(VPN)["updates"] == 0
-    world.pass_days()
-    with pytest.raises(AnalyticsError, match=r"its last answer, of 2026-11-23, is older than 7 days"):
-        sync(VPN)
-    assert night.operations == {"account": 1}
-    assert lists(night) == [["1.1.1.1"]]
-
-
 NO_ADDRESS = "is not an IP address"
 NO_DAY = "has a last day that cannot be read"
 
@@ -214,33 +196,12 @@ def test_entries_leave_after_their_last_day_everywhere_and_say_why(
     assert last == {"a.example": sources, "b.example": sources}
 
 
-def test_a_last_day_of_some_websites_is_told_with_its_owner(night: Night, world: World, sync: Sync) -> None:
-    night.add(2)
-    given: dict[str, Any] = {"per_website": {"1.example": ["1.1.1.1 # owner=amy, until=2026-12-31"]}}
-    text = "8.8.8.8\n1.1.1.1 # office, owner=it, until=2026-11-24"
-    sync(text, **given)
-    world.pass_days(2)
-    result = sync(text, **given)
-    assert lists(night) == [["8.8.8.8", "1.1.1.1"], ["8.8.8.8"]]
-    assert result["expired"] == [{"entry": "1.1.1.1", "owner": "it", "until": "2026-11-24", "reason": "office"}]
-    [line] = night.trail("*2026-11-25*")
-    why = "expired, until 2026-11-24, owner it, office"
-    assert (line["domain"], line["sources"]) == ("2.example", {"1.1.1.1": why})
-
-
 def test_entries_that_leave_after_their_last_day_are_no_loss(night: Night, world: World, sync: Sync) -> None:
     night.add(1)
     text = "\n".join(f"192.0.2.{number} # until=2026-11-2{5 if number < 8 else 9}" for number in range(1, 13))
     assert sync(text)["applied"] == 1
     world.pass_days(3)
     assert (sync(text)["entries_removed"], len(lists(night)[0])) == (7, 5)
-
-
-@pytest.mark.parametrize("comment", ["it@x until=2026-11-23", "it@x; until=2026-11-23", "it@x,UNTIL = 2026-11-23"])
-def test_a_forgotten_comma_does_not_keep_an_entry_for_ever(night: Night, sync: Sync, comment: str) -> None:
-    night.add(1)
-    [found] = sync("8.8.8.8", f"1.1.1.1 # owner={comment}")["expiring"]
-    assert (found["entry"], found["until"]) == ("1.1.1.1", "2026-11-23")
 
 
 def test_an_expired_address_that_a_name_has_stays(night: Night, world: World, sync: Sync) -> None:
@@ -322,15 +283,6 @@ def test_why_an_address_is_there(night: Night, world: World, sync: Sync, capsys:
     status, [_, found] = why("192.0.2.7", "--conn-id", "analytics_default")
     assert (status, found) == (0, ["192.0.2.7", "no list (exclude_ips)", "on 3 websites"])
     assert len(why()[1]) == 3
-
-
-def test_query_parameters_have_owners_and_last_days_too(night: Night, world: World) -> None:
-    night.add(1)
-    for _ in range(2):
-        text = "gclid\nspring # campaign, until=2026-11-23"
-        night.execute(SyncExcludedParamsOperator, exclude_params=text, **night.state)
-        world.pass_days()
-    assert night.lists("exclude_params") == ["gclid"]
 
 
 @pytest.mark.parametrize("seed", range(3))

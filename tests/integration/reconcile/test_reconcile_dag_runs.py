@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 import re
@@ -25,37 +24,18 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow_versions import needs_answers_in_dag_test, needs_approvals, needs_exceptions_in_callbacks
 from dag_runs import RunDag
-from distortion import Distortion
 from mail import Inbox, mail_server
 from reconciling import Night
 from samples import SAMPLES, sample, sample_dag
 
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites_as_code import (
     ApplyWebsitesOperator,
     CheckDriftOperator,
-    ExportWebsitesOperator,
-    PlanWebsitesOperator,
 )
 from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
 
 Run = Callable[..., Any]
-
-
-@pytest.fixture
-def run(run_dag: RunDag) -> Run:
-    """Run tasks one after the other, each with two retries: ``run(task_id=(Operator, arguments), ...)``."""
-
-    def run_tasks(**tasks: tuple[Callable[..., Any], dict[str, Any]]) -> Any:
-        again = {"retries": 2, "retry_delay": timedelta(0)}
-        with DAG("r", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), default_args=again) as dag:
-            made = [operator(task_id=name, **arguments) for name, (operator, arguments) in tasks.items()]
-            for before, after in itertools.pairwise(made):
-                before >> after
-        return run_dag(dag).tasks
-
-    return run_tasks
 
 
 @pytest.fixture
@@ -64,88 +44,6 @@ def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
         monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
         yield inbox
-
-
-def test_the_life_of_a_managed_list(run: Run, night: Night) -> None:
-    for number in range(1, 121):
-        night.add(f"{number}.example", exclude_ips=f"10.1.0.{number} # by hand")
-
-    def sync(addresses: str, **arguments: Any) -> Any:
-        night.sandbox.clear_requests()
-        given = {"exclude_ips": addresses, "state_path": f"file://{night.folder}", **arguments}
-        return run(sync=(SyncExcludedIpsOperator, given))["sync"]
-
-    whole = [f"203.0.113.{number}" for number in range(1, 13)]
-    first = sync("\n".join(whole))
-    assert (first.state, first.returned["applied"]) == ("success", 120)
-    # Each website is shown before it is changed, and the list is read again afterwards.
-    assert night.operations == {"account": 1, "list": 8, "show": 121, "update": 120}
-    # The list is wiped but for one entry, or for none. No retry, nothing sent.
-    for wiped in ("203.0.113.1 # the others were lost", "# wiped\n"):
-        refused = sync(wiped)
-        assert (refused.state, refused.try_number) == ("failed", 1)
-        assert night.operations == {"account": 1}
-    second = sync("\n".join([*whole[1:], "203.0.113.99"]))
-    assert (second.returned["entries_added"], second.returned["entries_removed"]) == (120, 120)
-    assert sync("203.0.113.99", accept=["loss"]).returned["entries_removed"] == 11 * 120
-    assert night.lists() == [f"10.1.0.{number} # by hand\n203.0.113.99" for number in range(1, 121)]
-    assert sync("203.0.113.99").returned["applied"] == 0
-    assert night.operations == {"account": 1, "list": 4}
-
-
-def test_a_retry_repeats_only_what_still_differs(run: Run, night: Night, distortion: Distortion) -> None:
-    night.add(20)
-
-    def fail_until_all_others_are_done(method: str, path: str) -> int | None:
-        return 500 if (method, path) == ("PATCH", "/websites/7") and night.operations["update"] < 19 else None
-
-    distortion.before = fail_until_all_others_are_done
-    outcome = run(sync=(SyncExcludedParamsOperator, {"exclude_params": ["gclid"]}))["sync"]
-    assert (outcome.state, outcome.try_number) == ("success", 2)
-    assert (outcome.returned["applied"], outcome.returned["unchanged"]) == (1, 19)
-    assert (night.operations["list"], night.operations["update"]) == (6, 20)
-
-
-def test_a_snapshot_brings_the_settings_back(run: Run, night: Night) -> None:
-    night.sandbox.seed(30)
-    for website in night.sandbox.websites():
-        if website["privacy"] == 2:
-            night.sandbox.change_website(website["id"], privacy=1)
-
-    def settings() -> dict[str, Any]:
-        empty = {"exclude_ips": "", "exclude_params": ""}
-        return {
-            website["domain"]: {
-                name: value or empty.get(name, value)
-                for name, value in website.items()
-                if name not in ("id", "created_at")
-            }
-            for website in night.sandbox.websites()
-        }
-
-    before = settings()
-    base, file, state = (f"file://{night.folder}/{name}" for name in ("data", "websites.yaml", "state"))
-    assert run(snapshot=(SnapshotWebsitesOperator, {"base_path": base}))["snapshot"].state == "success"
-    for number in (3, 5, 8, 13):
-        night.sandbox.remove_website(number)
-    night.sandbox.change_website(1, exclude_ips="6.6.6.6", favorite=not night.sandbox.websites()[0]["favorite"])
-    today = datetime.now(UTC).date().isoformat()
-    planned = {"config_path": file, "state_path": state}
-    tasks = run(
-        export=(ExportWebsitesOperator, {"config_path": file, "base_path": base, "snapshot_date": today}),
-        plan=(PlanWebsitesOperator, planned),
-        apply=(
-            ApplyWebsitesOperator,
-            {**planned, "expected_digest": "{{ ti.xcom_pull(task_ids='plan')['digest'] }}"},
-        ),
-        check=(CheckDriftOperator, {"config_path": file, "prune": True}),
-    )
-    assert {task.state for task in tasks.values()} == {"success"}
-    assert (tasks["plan"].returned["creates"], tasks["plan"].returned["updates"]) == (4, 1)
-    # Not the representation of an object, whose address would differ in each export.
-    assert tasks["export"].returned["origin"] == f"the snapshot of {today}"
-    assert night.file.read_text().startswith(f"# Websites of the snapshot of {today}.\n")
-    assert settings() == before
 
 
 def test_what_is_wanted_may_come_from_a_file_or_from_a_task(run_dag: RunDag, night: Night) -> None:

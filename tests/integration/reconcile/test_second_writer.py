@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from airflow_versions import allow_execute_in_this_thread
-from distortion import Distortion, Website
+from distortion import Distortion
 from raw_server import Request
 from reconciling import Night
 
@@ -122,21 +122,6 @@ def test_two_lists_side_by_side_converge_or_one_of_them_fails(night: Night) -> N
     for name, entry in both:
         assert sync(night, name, entry)["verified"]
     assert lists(night) == [{OFFICE, VPN}] * 20
-
-
-@pytest.mark.parametrize("shown", [None, "", "10.0.0.1"], ids=["null", "empty", "the first line"])
-def test_a_list_that_shows_the_field_shortened_loses_nothing(
-    night: Night, distortion: Distortion, shown: str | None
-) -> None:
-    night.add(1, exclude_ips="10.0.0.1\n10.0.0.2")
-
-    def shorten(method: str, path: str, record: Website) -> None:
-        if path == "/websites":
-            record["exclude_ips"] = shown
-
-    distortion.change = shorten
-    assert night.sync("192.0.2.1")["verified"] is True
-    assert lists(night) == [{"10.0.0.1", "10.0.0.2", "192.0.2.1"}]
 
 
 def test_an_id_that_was_given_to_another_website_meanwhile_is_not_changed(night: Night) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
-import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,29 +15,17 @@ import fsspec
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow_versions import allow_execute_in_this_thread, attach
-from distortion import Distortion
 from fixture_types import Execute
 from nights import Nights
 
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.exceptions import BulkError, StorageError
+from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 OFFICES = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"]
 SHARED, OTHER = "198.51.100.1", "198.51.100.2"
-
-
-@pytest.fixture
-def nights(
-    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Nights:
-    found = Nights(analytics_sandbox, execute, tmp_path / "state")
-    monkeypatch.setattr("airflow_provider_analytics.operators.state.now", lambda: found.now)
-    for number in range(1, 4):
-        analytics_sandbox.add_website(f"{number}.example")
-    return found
 
 
 def updates(sandbox: SandboxServer) -> int:
@@ -163,26 +148,6 @@ def test_forty_mapped_chunks_share_one_list(nights: Nights) -> None:
     assert OFFICES[3] in nights.table("office").read_text()
 
 
-def while_it_reads(distortion: Distortion, work: Callable[[], Any]) -> None:
-    """Do something while a task reads the list of websites."""
-    begun = threading.Event()
-
-    def before(method: str, path: str) -> None:
-        if path == "/websites" and not begun.is_set():
-            begun.set()
-            allow_execute_in_this_thread()
-            work()
-
-    distortion.before = before
-
-
-def test_an_older_run_is_stopped_before_it_sends(nights: Nights, distortion: Distortion) -> None:
-    while_it_reads(distortion, lambda: nights.sync("office", OFFICES[1]))
-    with pytest.raises(AirflowSkipException, match=r"later run of the list 'office' has begun: .* Nothing was sent\."):
-        nights.sync("office", OFFICES[0])
-    assert (updates(nights.sandbox), nights.everywhere()) == (3, {OFFICES[1]})
-
-
 def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -> None:
     """Clocks of workers differ, and a try may begin long after its run."""
     began = nights.now
@@ -193,28 +158,6 @@ def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -
     with pytest.raises(AirflowSkipException, match="A later run of the list 'office' has begun"):
         nights.sync("office", OFFICES[0], run_began=began + timedelta(minutes=1))
     assert nights.everywhere() == {OFFICES[1]}
-
-
-def test_an_older_run_that_begins_while_the_websites_are_read_is_stopped(
-    nights: Nights, distortion: Distortion
-) -> None:
-    def older() -> None:
-        nights.now -= timedelta(minutes=1)
-        with pytest.raises(AirflowSkipException, match="A later run of the list 'office' has begun"):
-            nights.sync("office", OFFICES[1])
-        nights.now += timedelta(minutes=1)
-
-    while_it_reads(distortion, older)
-    nights.sync("office", OFFICES[0])
-    nights.sync("office", OFFICES[0])
-    assert nights.everywhere() == {OFFICES[0]}
-
-
-def test_what_a_list_had_for_one_website_leaves_with_its_entry_in_per_website(nights: Nights) -> None:
-    nights.sync("office", OTHER, per_website={"1.example": [SHARED]})
-    assert nights.lists()["1.example"] == {OTHER, SHARED}
-    nights.sync("office", OTHER)
-    assert nights.everywhere() == {OTHER}
 
 
 def test_a_website_that_left_a_file_is_not_kept_from_other_lists(nights: Nights) -> None:
@@ -244,25 +187,6 @@ def test_the_default_mode_is_the_same_for_operators_and_files(
         else:
             nights.apply("office", dict.fromkeys(["1.example", "2.example", "3.example"], entries), **arguments)
     assert nights.everywhere() == expected
-
-
-@pytest.mark.parametrize(("days", "is_there"), [(90, False), (91, True)])
-def test_what_left_is_removed_for_90_days_whoever_types_it(nights: Nights, days: int, is_there: bool) -> None:
-    nights.sync("office", SHARED, OTHER)
-    nights.sync("office", OTHER)
-    nights.now += timedelta(days=days)
-    nights.sandbox.change_website(1, exclude_ips=f"{SHARED}\n{OTHER}")
-    nights.sync("office", OTHER)
-    assert (SHARED in nights.lists()["1.example"]) is is_there
-
-
-@pytest.mark.parametrize(("days", "is_there"), [(30, True), (31, False)])
-def test_a_list_that_has_not_run_for_30_days_keeps_nothing(nights: Nights, days: int, is_there: bool) -> None:
-    nights.sync("office", SHARED, OTHER)
-    nights.sync("vpn", SHARED)
-    nights.now += timedelta(days=days)
-    nights.sync("office", OTHER)
-    assert nights.everywhere() == ({OTHER, SHARED} if is_there else {OTHER})
 
 
 def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(
@@ -342,39 +266,12 @@ def test_why_names_the_services_of_a_folder_that_has_several(
     assert rows == ["LIST", f"office (exclude_ips) of {service}", "office (exclude_ips) of https://stats.example.com"]
 
 
-@pytest.mark.parametrize("selection", SHOPS_ONLY, ids=str)
-def test_a_list_protects_nothing_on_websites_that_it_does_not_select(nights: Nights, selection: dict[str, Any]) -> None:
-    nights.sync("office", "192.0.2.5", **selection)
-    nights.sync("corp", "192.0.2.5", "192.0.2.6", websites=[CORP])
-    nights.sync("corp", "192.0.2.6", websites=[CORP])
-    assert nights.lists() == {CORP: {"192.0.2.6"}, **{one: {"192.0.2.5"} for one in SHOP}}
-
-
-def test_what_left_a_list_leaves_the_websites_that_it_selects_no_more_with_release(nights: Nights) -> None:
-    nights.sync("office", "192.0.2.1")
-    nights.sync("office", "192.0.2.1", websites=SHOP)
-    assert nights.everywhere() == {"192.0.2.1"}
-    nights.sync("office", "192.0.2.1", websites=SHOP, release=[CORP])
-    assert nights.lists() == {CORP: set(), **{one: {"192.0.2.1"} for one in SHOP}}
-
-
 @pytest.mark.parametrize("note", ["203.0.113.5 home of Eve", "203.0.113.5#home of Eve", "2001:db8::5 (Bob, home)"])
 def test_a_note_without_a_hash_is_a_line_of_people(nights: Nights, note: str) -> None:
     nights.sandbox.change_website(1, exclude_ips=f"{note}\n{OTHER}")
     nights.sync("office", SHARED, OTHER)
     nights.sync("office", SHARED)
     assert nights.lists() == {CORP: {note, SHARED}, **{one: {SHARED} for one in SHOP}}
-
-
-def test_a_line_that_is_no_entry_is_in_the_error_and_the_other_websites_are_synced(nights: Nights) -> None:
-    nights.sandbox.change_website(1, exclude_ips="203.0.113.5, 203.0.113.6")
-    with pytest.raises(BulkError) as caught:
-        nights.sync("office", SHARED)
-    assert caught.value.failures == {
-        "1.example (id 1)": "exclude_ips has the line '203.0.113.5, 203.0.113.6', which is not one entry, so "
-        "mode='managed' could lose it. Correct it on the website: one entry per line, and a comment after ' # '"
-    }
-    assert nights.lists() == {CORP: {"203.0.113.5, 203.0.113.6"}, **{one: {SHARED} for one in SHOP}}
 
 
 def test_the_error_of_a_guard_keeps_what_was_accepted(nights: Nights) -> None:
@@ -411,37 +308,11 @@ def test_an_address_that_a_person_commented_is_said_to_stay(nights: Nights, task
     assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}
 
 
-def test_a_folder_that_the_worker_may_not_read_is_a_matter_of_permissions(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nights.sync("office", SHARED)
-
-    def denied(*_: Any) -> Any:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr("airflow_provider_analytics.hooks.object_storage.read_stored", denied)
-    with pytest.raises(StorageError, match=r"cannot read state_path: Permission denied\. File: .*permissions"):
-        nights.sync("office", OTHER)
-
-
 def test_without_a_state_folder_the_log_says_that_nothing_is_removed(
     nights: Nights, task_log: Callable[[], str]
 ) -> None:
     nights.sync("office", SHARED, state_path=None)
     assert "Without state_path, nothing is removed: what leaves the list stays on the websites." in task_log()
-
-
-def test_an_entry_that_is_listed_again_after_a_mistake_is_not_said_to_go(
-    nights: Nights, task_log: Callable[[], str]
-) -> None:
-    nights.sync("office", SHARED, OTHER)
-    nights.sandbox.fault("update", status=500, times=None)
-    with pytest.raises(BulkError):
-        nights.sync("office", OTHER)
-    nights.sandbox.clear_faults()
-    before = len(task_log())
-    assert nights.sync("office", SHARED, OTHER)["entries_removed"] == 0
-    assert "Removed" not in task_log()[before:]
 
 
 def test_a_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip(nights: Nights) -> None:

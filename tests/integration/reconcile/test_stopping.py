@@ -187,47 +187,6 @@ def test_every_wait_ends_at_once(
     assert audited(night) == changed(night)
 
 
-@pytest.mark.parametrize("operator", ["ListWebsitesOperator", "SyncExcludedIpsOperator"])
-def test_a_task_that_reads_the_list_stops_as_well(
-    night: Night, distortion: Distortion, process: TaskProcess, operator: str
-) -> None:
-    night.sandbox.seed(940)
-    after = terminate_at(process, distortion, "GET", 4)
-    of_a_sync = {"exclude_ips": [NEW], **night.state}
-    process.start(operator, **(of_a_sync if operator.startswith("Sync") else {"max_records": 2000}))
-    assert len(after()) <= 3  # those that were read ahead
-    assert process.end["error"] == "StoppedError"
-    killed = "Stopped: the task was killed, (so this was not sent|before the service responded): GET "
-    assert re.match(killed, process.end["message"])
-    assert night.updated == set()
-
-
-@pytest.mark.parametrize(
-    ("operator", "arguments", "error", "told"),
-    [
-        ("GetWebsiteOperator", {"website_id": 1}, "StoppedError", "before the service responded"),
-        ("ListWebsitesOperator", {}, "StoppedError", "before the service responded"),
-        (
-            "UpdateWebsiteOperator",
-            {"website_id": 1, "privacy": 1},
-            "AnalyticsConnectionError",
-            "The request may have been applied",
-        ),
-    ],
-)
-def test_a_task_that_hangs_in_a_request_ends_soon_and_is_not_green(
-    distortion: Distortion, process: TaskProcess, operator: str, arguments: dict[str, Any], error: str, told: str
-) -> None:
-    method = "PATCH" if operator.startswith("Update") else "GET"
-    after = terminate_at(process, distortion, method, 1, released=False)
-    began = time.monotonic()
-    process.start(operator, **arguments)
-    after()
-    assert time.monotonic() - began < 15  # its timeout is 30 s
-    assert process.end["error"] == error
-    assert told in process.end["message"]
-
-
 @pytest.fixture
 def handler_of_before() -> Iterator[None]:
     """Airflow's handler stays after the task."""

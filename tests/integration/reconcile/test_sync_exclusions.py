@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -104,20 +103,6 @@ def test_what_the_log_says(night: Night, task_log: Callable[[], str]) -> None:
     # Equal changes are one line.
     assert "\n- exclude_ips: add `203.0.113.8` on 252 websites: `1.example (id 1)`, `10.example (id 10)`, " in log
     assert " and 232 more\n- exclude_ips: add `1.1.1.1` on 1 website: `other.example (id 253)`\n" in log
-
-
-def test_every_failure_is_in_the_audit_trail_and_the_error_stays_short(night: Night, distortion: Distortion) -> None:
-    night.add(40)
-    distortion.failing = {("PATCH", f"/websites/{number}"): 422 if number % 2 else 409 for number in range(1, 31)}
-    with pytest.raises(BulkError) as caught:
-        night.managed("192.0.2.1")
-    lines = str(caught.value).splitlines()
-    assert lines[0].startswith("30 websites failed, 10 succeeded. The service ")
-    assert lines[2].startswith("Service: ")
-    assert [" and 10 more." in line for line in lines] == [True, True, False]
-    failed = [line["website"] for line in night.trail() if line["action"] == "failed"]
-    assert sorted(failed) == sorted(f"{number}.example (id {number})" for number in range(1, 31))
-    assert len(night.trail()) == 40
 
 
 @pytest.mark.parametrize("then", ["the same list", "another list", "another list, and late"])
@@ -301,16 +286,6 @@ def test_a_thousand_websites_cost_the_arithmetic_minimum(night: Night) -> None:
     assert (result["updates"], len(result["changes"]), result["changes_left_out"]) == (37, 20, 17)
 
 
-def test_the_state_may_be_in_any_storage(night: Night, memory: Any) -> None:
-    night.add(1, exclude_ips="9.9.9.9")
-    folder = uuid.uuid4().hex
-    for number, address in enumerate(("203.0.113.7", "203.0.113.8"), 1):
-        night.sync(address, state_path=f"memory://{folder}/state", try_number=number)
-    assert night.lists() == ["9.9.9.9\n203.0.113.8"]
-    names = [re.sub(r".*-sync-|.*/", "", file) for file in memory.find(f"/{folder}")]
-    assert sorted(names) == ["-1-1-0001.jsonl", "-1-2-0001.jsonl", "the_dag.sync.json"]
-
-
 def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
     night.add(3, exclude_ips="10.0.0.1")
     night.managed("203.0.113.7")
@@ -390,29 +365,6 @@ def test_a_key_that_is_revoked_in_the_middle_leaves_a_true_audit_trail(night: Ni
     updates = len(night.updated)
     assert f" Stopped: {updates} of 30 websites changed. " in str(caught.value)
     assert Counter(line["action"] for line in night.trail()) == {"update": updates, "failed": 30 - updates}
-
-
-def test_an_update_whose_response_is_lost_in_the_second_round_is_removed_by_the_next_run(
-    night: Night, distortion: Distortion
-) -> None:
-    night.add(1)
-    rounds: list[str] = []
-
-    def overwrite_then_lose(method: str, path: str) -> int | None:
-        if method == "PATCH":
-            rounds.append(path)
-            if len(rounds) > 1:
-                return 500
-            night.sandbox.change_website(1, exclude_ips=None)
-        return None
-
-    distortion.after = overwrite_then_lose
-    with pytest.raises(BulkError, match="1 website failed"):
-        night.managed("192.0.2.1")
-    assert (len(rounds), night.lists()) == (2, ["192.0.2.1"])
-    distortion.after = lambda method, path: None
-    night.managed("192.0.2.2")
-    assert night.lists() == ["192.0.2.2"]
 
 
 @pytest.mark.parametrize(

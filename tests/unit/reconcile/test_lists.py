@@ -37,34 +37,11 @@ def after(*nights: Mapping[str, Any], days: int = 1, identity: Identity = OFFICE
     return Lists(before, table, (), TODAY.date(), nights[-1], RUN)
 
 
-def entries(lists: Lists, scope: str = EVERYWHERE) -> dict[str, tuple[str, str]]:
-    rows = lists.table.rows["exclude_ips"][scope]
-    return {entry: (source.since, source.left) for entry, source in rows.items()}
-
-
-def test_an_entry_has_the_day_it_came_and_the_day_it_left() -> None:
-    nights = [ips(everywhere="1.1.1.1 2.2.2.2"), ips(everywhere="1.1.1.1"), ips(everywhere="1.1.1.1")]
-    assert entries(after(*nights)) == {"1.1.1.1": ("2026-11-21", ""), "2.2.2.2": ("2026-11-21", "2026-11-22")}
-    assert entries(after(*nights, ips(everywhere="2.2.2.2"))) == {
-        "1.1.1.1": ("2026-11-20", "2026-11-23"),
-        "2.2.2.2": ("2026-11-23", ""),  # it came back
-    }
-
-
 @pytest.mark.parametrize(("days", "is_there"), [(90, True), (91, False)])
 def test_what_left_is_forgotten_after_90_days(days: int, is_there: bool) -> None:
     left = after(ips(everywhere="1.1.1.1"), ips(everywhere=""))
     later = left.table.noting(ips(everywhere=""), {}, RUN, TODAY.date() + timedelta(days=days))
     assert ("1.1.1.1" in later.rows["exclude_ips"][EVERYWHERE]) is is_there
-
-
-def test_a_scope_that_is_not_named_any_more_has_left() -> None:
-    lists = after(ips(everywhere="1.1.1.1", **{"b.example": "2.2.2.2"}), ips(everywhere="1.1.1.1"))
-    assert entries(lists, "b.example") == {"2.2.2.2": ("2026-11-22", "2026-11-23")}
-    assert entries(lists)["1.1.1.1"] == ("2026-11-22", "")
-    # The other field of the list is another matter: another task may have it.
-    both = {"exclude_params": {EVERYWHERE: {"gclid": EntrySource()}}, **ips(everywhere="1.1.1.1")}
-    assert not after(both, ips(everywhere="")).table.rows["exclude_params"][EVERYWHERE]["gclid"].left
 
 
 @pytest.mark.parametrize("scope", ["everywhere", "www.a.example", "*.a.example", "1"])
@@ -73,15 +50,6 @@ def test_a_list_owns_what_it_has_and_what_left_it_where_it_has_it(scope: str) ->
     assert set(lists.owned("exclude_ips", A)) == {"1.1.1.1", "2.2.2.2"}
     assert set(lists.owned("exclude_ips", B)) == ({"1.1.1.1", "2.2.2.2"} if scope == "everywhere" else set())
     assert lists.owned("exclude_params", A) == ()
-
-
-def test_an_entry_has_left_a_website_if_it_has_left_all_of_its_scopes() -> None:
-    lists = after(ips(everywhere="1.1.1.1"), ips(everywhere="", **{"b.example": "1.1.1.1"}))
-    rows = {record["domain"]: lists.table.entries_of("exclude_ips", record) for record in (A, B)}
-    assert {domain: bool(found["1.1.1.1"].left) for domain, found in rows.items()} == {
-        "www.a.example": True,
-        "b.example": False,
-    }
 
 
 @pytest.mark.parametrize(
@@ -163,33 +131,22 @@ def test_equal_rows_of_a_thousand_websites_stand_once() -> None:
 
 
 TABLE = json.loads(after(ips(everywhere="1.1.1.1")).table.render())
-WRONG: list[dict[str, Any]] = [
-    {"rows": []},
-    {"rows": {"exclude_ips": [{"scopes": ["*"]}]}},
-    {"rows": {"exclude_ips": [{"scopes": ["*"], "entries": {"1.1.1.1": 7}}]}},
-    {"rows": {"exclude_ips": [{"scopes": ["*"], "entries": ["1.1.1.1"]}]}},
-    {"sources": [{"owner": 7}]},
-    {"sources": [{"until": "soon"}]},
-    {"run": {"name": "a", "task": "b", "began": "yesterday"}},
-    {"run": {"name": "a", "task": "b", "began": "2026-11-23T01:30:00"}},
-    {"names": {"vpn.example.com": {"addresses": 7, "at": TODAY.isoformat()}}},
-]
 
 
 @pytest.mark.parametrize(
-    "text",
+    "wrong",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        "7",
-        '"text"',
-        '{"version": 2}',
-        *(json.dumps({**TABLE, **wrong}) for wrong in WRONG),
+        {"rows": []},
+        {"rows": {"exclude_ips": [{"scopes": ["*"]}]}},
+        {"rows": {"exclude_ips": [{"scopes": ["*"], "entries": {"1.1.1.1": 7}}]}},
+        {"sources": [{"until": "soon"}]},
+        {"run": {"name": "a", "task": "b", "began": "2026-11-23T01:30:00"}},
+        {"names": {"vpn.example.com": {"addresses": 7, "at": TODAY.isoformat()}}},
+        *("", "{", "null", '{"version": 2}'),
     ],
 )
-def test_what_is_not_a_table_is_refused(text: str) -> None:
+def test_what_is_not_a_table_is_refused(wrong: Any) -> None:
+    text = wrong if isinstance(wrong, str) else json.dumps({**TABLE, **wrong})
     with pytest.raises(GuardError, match=r"(?s)not the table of a list: s3://state/x\.json.*Restore .* or delete it"):
         Table.parse(text, "s3://state/x.json")
 

@@ -57,15 +57,10 @@ def addresses(count: int) -> tuple[str, ...]:
 
 @settings(deadline=None)
 @given(one=PLANS, other=PLANS)
-def test_digests_are_equal_if_and_only_if_the_plans_are(one: Plan, other: Plan) -> None:
+def test_a_plan_is_its_digest_and_survives_json(one: Plan, other: Plan) -> None:
     assert (one == other) == (one.digest == other.digest)
-
-
-@settings(deadline=None)
-@given(plan=PLANS)
-def test_a_plan_survives_json_and_the_order_of_its_changes_is_no_part_of_it(plan: Plan) -> None:
-    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
-    assert replace(plan, changes=plan.changes[::-1]).digest == plan.digest
+    assert Plan.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert replace(one, changes=one.changes[::-1]).digest == one.digest
 
 
 def test_an_edited_plan_is_refused() -> None:
@@ -100,65 +95,51 @@ def test_guards(there: int, removed: int, fraction: float, safe: bool) -> None:
                 checked(changes, records, fraction).raise_if_unsafe()
 
 
-def test_what_is_replaced_is_not_lost() -> None:
-    """A moved office: every address is another one, and every list is as long as before."""
-    before, after = ("198.51.100.1", "198.51.100.2"), ("203.0.113.1", "203.0.113.2")
-    records = [{"id": number, "exclude_ips": "\n".join(before)} for number in range(50)]
-    assert checked([update(number, before, after) for number in range(50)], records, 0).unsafe is None
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        # A moved office: every address is another one, and every list is as long as before.
+        (addresses(2), ("203.0.113.1", "203.0.113.2"), None),
+        (("# a", *addresses(1)), addresses(5), None),
+        ((*["# a"] * 20, *addresses(3)), addresses(2), "10 of 30 exclude_ips entries would be lost (33%, allowed 30%)"),
+        # A list on one line hides how much is lost, so it counts as its words.
+        (("one two three four",), ("utm",), "30 of 40 exclude_ips entries would be lost"),
+    ],
+)
+def test_only_fewer_entries_are_lost(before: tuple[str, ...], after: tuple[str, ...], told: str | None) -> None:
+    records = [{"id": number, "exclude_ips": "\n".join(before)} for number in range(10)]
+    unsafe = checked([update(number, before, after) for number in range(10)], records, 0.3).unsafe
+    assert unsafe is None if told is None else (unsafe or "").startswith(told)
 
 
 def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
     records = [{"id": number, "exclude_ips": "\n".join(addresses(20))} for number in range(1, 9)]
-    changes = [update(number, addresses(20), addresses(20)[number:]) for number in range(1, 9)]
-    with pytest.raises(GuardError) as caught:
-        checked(changes, records, 0.1).raise_if_unsafe()
-    text = str(caught.value)
-    assert (caught.value.guard, text.splitlines()[0]) == (
-        "loss",
-        "36 of 160 exclude_ips entries would be lost (22%, allowed 10%).",
-    )
-    assert text.splitlines()[1] == (
-        "- 0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more"
-    )
-    assert "0003.example" not in text
+    lines = (
+        checked([update(n, addresses(20), addresses(20)[n:]) for n in range(1, 9)], records, 0.1).unsafe or ""
+    ).split("\n")
+    assert lines[0] == "36 of 160 exclude_ips entries would be lost (22%, allowed 10%)."
+    assert lines[1] == "- 0008.example (id 8) loses 10.0.0.0, 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and 3 more"
+    assert [line[2:6] for line in lines[1:6]] == ["0008", "0007", "0006", "0005", "0004"]
 
 
-@pytest.mark.parametrize(("number", "those"), [(1, "The only website"), (9, "All 9 websites")])
-def test_all_websites_are_never_deleted_by_an_empty_file(number: int, those: str) -> None:
-    with pytest.raises(GuardError, match=f"^{those} would be deleted"):
-        checked(gone(number), [{"id": one} for one in range(number)], 0.3).raise_if_unsafe()
-
-
-def test_adding_is_never_unsafe_and_comments_are_not_counted() -> None:
-    record = {"id": 1, "exclude_ips": "\n".join(["# a"] * 20 + ["1.1.1.1"])}
-    assert checked([update(1, ("# a", "1.1.1.1"), addresses(50))], [record], 0).unsafe is None
-    records = [{"id": 1, "exclude_ips": "\n".join(["# a"] * 20 + [*addresses(10)])}]
-    plan = checked([update(1, ("# a", *addresses(10)), addresses(6))], records, 0.3)
-    assert (plan.unsafe or "").startswith("4 of 10 exclude_ips entries would be lost")
-
-
-def website(number: int, privacy: Any) -> dict[str, Any]:
-    return {"id": number, "domain": f"{number}.example", "privacy": privacy}
+def test_what_deleted_websites_have_does_not_count_as_kept() -> None:
+    records = [{"id": n, "domain": f"{n}.example", "exclude_ips": "192.0.2.1\n192.0.2.2"} for n in range(20)]
+    shorter = [update(n, ("192.0.2.1", "192.0.2.2"), ("192.0.2.1",)) for n in range(6, 16)]
+    assert "10 of 28 exclude_ips entries would be lost" in (checked([*gone(6), *shorter], records, 0.3).unsafe or "")
 
 
 def opening(number: int, before: str | None = "private") -> Change:
     return Change("update", f"{number}.example", str(number), (FieldChange("privacy", before, "public"),))
 
 
-def test_pages_that_become_public_are_counted_against_those_that_are_not() -> None:
-    records = [website(number, 0) for number in range(90)] + [website(number, "2") for number in range(90, 100)]
-    plan = checked([opening(number) for number in range(90, 94)], records, 0.3)
-    told = "4 of 10 statistics pages that are not public would become public (40%, allowed 30%)"
-    assert (plan.unsafe or "").startswith(told)
-    assert "90.example (id 90)" in (plan.unsafe or "")
+@pytest.mark.parametrize("closed", [{"privacy": "2"}, {"privacy": None}, {}], ids=["password", "null", "not shown"])
+def test_pages_that_become_public_are_counted_against_those_that_are_not(closed: dict[str, Any]) -> None:
+    shown: list[dict[str, Any]] = [{"privacy": 0}] * 90 + [closed] * 10
+    records = [{"id": number, "domain": f"{number}.example", **one} for number, one in enumerate(shown)]
+    unsafe = checked([opening(number) for number in range(90, 94)], records, 0.3).unsafe or ""
+    assert unsafe.startswith("4 of 10 statistics pages that are not public would become public (40%, allowed 30%)")
+    assert "90.example (id 90)" in unsafe
     assert checked([opening(number) for number in range(90, 93)], records, 0.3).unsafe is None
-
-
-@pytest.mark.parametrize("shown", [{"privacy": None}, {}], ids=["null", "missing"])
-def test_a_privacy_that_is_not_shown_may_be_one_that_is_not_public(shown: dict[str, Any]) -> None:
-    records = [{"id": number, "domain": f"{number}.example", **shown} for number in range(20)]
-    plan = checked([opening(number, None) for number in range(7)], records, 0.3)
-    assert (plan.unsafe or "").startswith("7 of 20 statistics pages")
 
 
 def test_a_public_page_of_a_new_website_stands_at_the_head_and_trips_nothing() -> None:
@@ -185,27 +166,10 @@ def test_what_deletes_and_opens_is_shown_first_wherever_changes_are_cut() -> Non
     assert "The whole plan" not in to_markdown(Plan((update(1, (), ("# this and more", "1.1.1.1")),)), whole="x")
 
 
-def test_an_overridden_guard_is_told_and_lets_the_plan_pass() -> None:
-    records = [{"id": number} for number in range(10)]
-    refused, other, accepted = (
-        checked(gone(10), records, 0.3, accept=accept) for accept in ((), ("loss",), ("empty", "delete"))
-    )
-    for one in (refused, other):
-        with pytest.raises(GuardError, match="All 10 websites would be deleted"):
-            one.raise_if_unsafe()
-    accepted.raise_if_unsafe()
-    assert len({one.digest for one in (refused, other, accepted)}) == 3
-    assert "**This plan cannot be applied without accept=empty:** All 10 websites" in to_markdown(refused)
-    assert "**Guards that were overridden:** delete, empty" in to_markdown(accepted)
-
-
 def test_return_values_and_markdown_are_bounded() -> None:
     many = Plan(tuple(update(number, (), addresses(25)) for number in range(2000)))
-    short = many.report(20)
-    assert (len(short["changes"]), short["changes_left_out"]) == (20, 1980)
-    assert len(json.dumps(short)) < 3000
+    assert len(json.dumps(many.report(20))) < 3000
     text = to_markdown(many)
-    assert "on 2,000 websites: `0000.example (id 0)`, " in text
     assert "and 1,980 more" in text
     assert all(f"`{entry}`" in text for entry in addresses(25))
     assert len(text) < 60_000
@@ -270,20 +234,3 @@ def test_markdown_of_every_kind_of_change() -> None:
         "- privacy: `public` → `password` on 1 website: `old.example (id 7)`\n"
     )
     assert "Nothing to change." in to_markdown(Plan(()))
-
-
-def test_a_line_that_is_not_understood_counts_as_its_words() -> None:
-    """A service that shows a list on one line hides how much is lost."""
-    lines = ["one two three four"] * 5
-    changes = [
-        Change("update", f"{n}.example", str(n), (FieldChange("exclude_params", (line,), ("utm",)),))
-        for n, line in enumerate(lines)
-    ]
-    records = [{"id": n, "domain": f"{n}.example", "exclude_params": line} for n, line in enumerate(lines)]
-    assert "15 of 20 exclude_params entries would be lost" in (checked(changes, records, 0.3).unsafe or "")
-
-
-def test_what_deleted_websites_have_does_not_count_as_kept() -> None:
-    records = [{"id": n, "domain": f"{n}.example", "exclude_ips": "192.0.2.1\n192.0.2.2"} for n in range(20)]
-    shorter = [update(n, ("192.0.2.1", "192.0.2.2"), ("192.0.2.1",)) for n in range(6, 16)]
-    assert "10 of 28 exclude_ips entries would be lost" in (checked([*gone(6), *shorter], records, 0.3).unsafe or "")
