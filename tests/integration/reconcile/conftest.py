@@ -13,6 +13,7 @@ from airflow_versions import attach
 from connections import with_parallel_requests
 from distortion import Distortion
 from fixture_types import Execute
+from nights import Nights
 from raw_server import RawServer
 from reconciling import Night
 from task_process import TaskProcess
@@ -79,6 +80,16 @@ def distortion(analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def night(analytics_sandbox: Zoo, execute: Execute, tmp_path: Path) -> Night:
     return Night(analytics_sandbox, execute, tmp_path)
+
+
+@pytest.fixture
+def nights(analytics_sandbox: Zoo, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """Lists that share a state folder and a clock, and three websites."""
+    found = Nights(analytics_sandbox, execute, tmp_path / "state")
+    monkeypatch.setattr("airflow_provider_analytics.operators.state.now", lambda: found.now)
+    for number in range(1, 4):
+        analytics_sandbox.add_website(f"{number}.example")
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,10 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_versions import allow_execute_in_this_thread
-from fixture_types import Execute
 from nights import Nights
 from zoo import Zoo
 
@@ -24,15 +22,6 @@ from airflow_provider_analytics.sandbox.requests import RecordedRequest
 A, B, C, V = "203.0.113.1", "203.0.113.2", "203.0.113.3", "198.51.100.1"
 #: A run sends about this many requests.
 REQUESTS = range(20)
-
-
-@pytest.fixture
-def nights(analytics_sandbox: Zoo, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
-    found = Nights(analytics_sandbox, execute, tmp_path / "state")
-    monkeypatch.setattr("airflow_provider_analytics.operators.state.now", lambda: found.now)
-    for number in range(1, 5):
-        analytics_sandbox.add_website(f"{number}.example")
-    return found
 
 
 @contextlib.contextmanager

@@ -15,13 +15,10 @@ import fsspec
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow_versions import allow_execute_in_this_thread, attach
-from fixture_types import Execute
 from nights import Nights
 
 from airflow_provider_analytics.commands import main
 from airflow_provider_analytics.exceptions import StorageError
-from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
-from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 OFFICES = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"]
@@ -77,25 +74,20 @@ def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(n
     assert nights.sync("office")["unsafe"] is None
 
 
-BAD_TABLES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "another service": (
-        lambda table: {**table, "service": "https://other.example"},
-        "another service, account or list",
-    ),
-    "another account": (lambda table: {**table, "account": "other"}, "account is 'other', here it is '1'"),
-    "no table": (lambda table: ["a", "list"], "not the table of a list"),
-    "a table from the future": (lambda table: {**table, "version": 3}, "Upgrade airflow-provider-analytics"),
-}
-
-
 @pytest.mark.parametrize("whose", ["office", "vpn"])
-@pytest.mark.parametrize("bad", BAD_TABLES)
-def test_a_bad_table_in_the_folder_is_refused(nights: Nights, bad: str, whose: str) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"account": "other"}, "account is 'other', here it is '1'"),
+        ({"rows": 7}, "not the table of a list"),
+        ({"version": 3}, "Upgrade airflow-provider-analytics"),
+    ],
+)
+def test_a_bad_table_in_the_folder_is_refused(nights: Nights, wrong: dict[str, Any], message: str, whose: str) -> None:
     for name in ("office", "vpn"):
         nights.sync(name, *OFFICES)
-    change, message = BAD_TABLES[bad]
     path = nights.table(whose)
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
     nights.sandbox.clear_requests()
     with pytest.raises(AirflowFailException, match=message) as caught:
         nights.sync("office", OFFICES[0])
@@ -167,6 +159,10 @@ def test_a_website_that_left_a_file_is_not_kept_from_other_lists(nights: Nights)
     nights.apply("file", {key: [SHARED] for key in domains[:2]})
     nights.sync("office", OTHER)
     assert nights.lists() == {**{key: {SHARED, OTHER} for key in domains[:2]}, "3.example": {OTHER}}
+    # A file that has no lists any more keeps nothing.
+    nights.apply("file", {}, config={"websites": {"1.example": {"privacy": "private"}}})
+    nights.sync("office", OTHER)
+    assert nights.everywhere() == {OTHER}
 
 
 @pytest.mark.parametrize(
@@ -189,37 +185,23 @@ def test_the_default_mode_is_the_same_for_operators_and_files(
     assert nights.everywhere() == expected
 
 
-def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(
-    analytics_sandbox: SandboxServer, execute: Execute, tmp_path: Path
-) -> None:
+def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(nights: Nights) -> None:
     entries = [f"192.0.2.{number}" for number in range(1, 13)]
-    analytics_sandbox.add_website("a.example")
-    arguments: dict[str, Any] = {"state_path": str(tmp_path), "list_name": "file"}
 
-    def file(modes: dict[str, str], *entries: str) -> dict[str, Any]:
-        return {"config": {"modes": modes, "websites": {"a.example": {"exclude_ips": entries, "exclude_params": []}}}}
+    def file(modes: dict[str, str], *entries: str, **arguments: Any) -> None:
+        websites = {"1.example": {"exclude_ips": entries, "exclude_params": []}}
+        nights.apply("file", {}, config={"modes": modes, "websites": websites}, **arguments)
 
-    execute(ApplyWebsitesOperator, **file({}, *entries), **arguments)
-    replaced = file({"exclude_ips": "replace"}, "192.0.2.1")
+    file({}, *entries)
     with pytest.raises(AirflowFailException, match="11 of 12 exclude_ips entries would be lost"):
-        execute(ApplyWebsitesOperator, **replaced, **arguments)
-    emptied = file({})
+        file({"exclude_ips": "replace"}, "192.0.2.1")
     with pytest.raises(AirflowFailException, match="12 of 12 entries left the list 'file'"):
-        execute(ApplyWebsitesOperator, **emptied, **arguments)
-    execute(ApplyWebsitesOperator, **replaced, **arguments, accept=["loss"])
+        file({})
+    file({"exclude_ips": "replace"}, "192.0.2.1", accept=["loss"])
     # Another list may remove what the file does not manage any more.
-    office: dict[str, Any] = {"state_path": str(tmp_path), "list_name": "office", "accept": ["loss"]}
-    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.1", "192.0.2.99"], **office)
-    execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.99"], **office)
-    assert analytics_sandbox.websites()[0]["exclude_ips"] == "192.0.2.99"
-
-
-def test_a_file_that_has_no_lists_any_more_keeps_nothing_from_other_lists(nights: Nights) -> None:
-    nights.sync("office", *OFFICES)
-    nights.apply("file", {"1.example": [OFFICES[0]]})
-    nights.apply("file", {}, config={"websites": {"1.example": {"privacy": "private"}}})
-    nights.sync("office", *OFFICES[1:])
-    assert nights.everywhere() == set(OFFICES[1:])
+    nights.sync("office", "192.0.2.1", "192.0.2.99")
+    nights.sync("office", "192.0.2.99")
+    assert nights.everywhere() == {"192.0.2.99"}
 
 
 CORP, SHOP = "1.example", ["2.example", "3.example"]
@@ -238,32 +220,26 @@ def test_a_list_owns_nothing_on_websites_that_it_never_selected(nights: Nights, 
     assert nights.lists()[CORP] == {"192.0.2.1", "192.0.2.2"}
 
 
-def test_why_says_for_which_websites_a_list_has_an_entry(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
-    nights.sync("first", "192.0.2.1")
+def test_why_says_for_which_websites_and_services_a_list_has_an_entry(
+    nights: Nights, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def column(number: int) -> list[str]:
+        capsys.readouterr()
+        assert main(["why", "192.0.2.1", "--state-path", str(nights.folder)]) == 0
+        return [re.split("  +", line)[number] for line in capsys.readouterr().out.splitlines()]
+
     nights.sync("first", "192.0.2.1", except_websites=[CORP])
     nights.sync("second", "192.0.2.1", websites=["*.example", CORP])
     nights.sync("third", "192.0.2.1", websites=SHOP, per_website={SHOP[0]: ["192.0.2.9"]})
-    capsys.readouterr()
-    assert main(["why", "192.0.2.1", "--state-path", str(nights.folder)]) == 0
-    rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
-    assert [row[2] for row in rows] == [
-        "FOR", "all websites except 1.example", "*.example and 1 more", "2.example and 1 more",
-    ]  # fmt: skip
-
-
-def test_why_names_the_services_of_a_folder_that_has_several(
-    nights: Nights, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nights.sync("office", "192.0.2.1")
-    table = nights.table("office")
-    other = nights.folder / "stats.example.com-1" / "lists" / "office.json"
+    selected = ["all websites except 1.example", "*.example and 1 more", "2.example and 1 more"]
+    assert column(2) == ["FOR", *selected]
+    text = nights.table("first").read_text()
+    other = nights.folder / "stats.example.com-1" / "lists" / "first.json"
     other.parent.mkdir(parents=True)
-    other.write_text(re.sub('"service": "[^"]*"', '"service": "https://stats.example.com"', table.read_text()))
-    capsys.readouterr()
-    assert main(["why", "192.0.2.1", "--state-path", str(nights.folder)]) == 0
-    rows = [re.split("  +", line)[1] for line in capsys.readouterr().out.splitlines()]
-    service = json.loads(table.read_text())["service"]
-    assert rows == ["LIST", f"office (exclude_ips) of {service}", "office (exclude_ips) of https://stats.example.com"]
+    other.write_text(re.sub('"service": "[^"]*"', '"service": "https://stats.example.com"', text))
+    services = [json.loads(text)["service"]] * 3 + ["https://stats.example.com"]
+    names = ["first", "second", "third", "first"]
+    assert column(1) == ["LIST", *(f"{name} (exclude_ips) of {one}" for name, one in zip(names, services, strict=True))]
 
 
 @pytest.mark.parametrize("note", ["203.0.113.5 home of Eve", "203.0.113.5#home of Eve", "2001:db8::5 (Bob, home)"])
@@ -306,13 +282,6 @@ def test_an_address_that_a_person_commented_is_said_to_stay(nights: Nights, task
     nights.sync("office", OTHER)
     assert f"Removed, because it left the list earlier: {SHARED} on 1 website" in task_log()
     assert nights.lists()["1.example"] == {f"{SHARED} # Ann", OTHER}
-
-
-def test_without_a_state_folder_the_log_says_that_nothing_is_removed(
-    nights: Nights, task_log: Callable[[], str]
-) -> None:
-    nights.sync("office", SHARED, state_path=None)
-    assert "Without state_path, nothing is removed: what leaves the list stays on the websites." in task_log()
 
 
 def test_a_later_run_of_another_task_or_of_the_future_is_an_error_and_not_a_skip(nights: Nights) -> None:
