@@ -11,9 +11,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, Stats
 from reconciling import Night
 
-from airflow_provider_analytics.exceptions import AnalyticsError, NotAppliedError
+from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.operators.websites import DeleteWebsiteOperator
 
 
 class Told(Counter[str]):
@@ -58,7 +57,7 @@ def test_a_list_that_changes_is_counted_once_and_its_second_reading_is_told(
 
 
 def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
-    night: Night, hook: AnalyticsHook, told: Told, monkeypatch: pytest.MonkeyPatch
+    night: Night, hook: AnalyticsHook, told: Told
 ) -> None:
     website = hook.create_website("a.example")
     hook.update_website(website["id"], email=True)
@@ -66,27 +65,15 @@ def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
     assert told["changes_applied"] == 3
     with pytest.raises(AnalyticsError):
         hook.update_website(website["id"], email=True)
-    with pytest.raises(AnalyticsError):
-        hook.delete_website(website["id"])
     with pytest.raises(ValueError, match="domain"):
         hook.create_website("https://a.example")
-    assert (told["changes_applied"], told["changes_failed"]) == (3, 2)
-    # So does what the service does not show.
-    night.add(1)
-    night.sandbox.fault("delete", status=204)
-    monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", ())
-    with pytest.raises(NotAppliedError):
-        night.execute(DeleteWebsiteOperator, domain="1.example")
-    assert (told["changes_applied"], told["changes_failed"]) == (3, 3)
-    assert told["requests"] == len(night.sandbox.requests)
-
-
-def test_a_sync_counts_its_websites_once_each(night: Night, told: Told) -> None:
+    assert (told["changes_applied"], told["changes_failed"]) == (3, 1)
+    # Those of a list, once each.
     night.add(12)
     night.sandbox.fault("update", times=3, status=422)
     with pytest.raises(AirflowFailException, match="3 websites failed, 9 succeeded"):
         night.sync("198.51.100.7", parallel_requests=1)
-    assert (told["changes_applied"], told["changes_failed"]) == (9, 3)
+    assert (told["changes_applied"], told["changes_failed"]) == (12, 4)
     assert told["requests"] == len(night.sandbox.requests)
 
 

@@ -41,11 +41,6 @@ def test_a_few_ids_are_shown_and_more_are_read_from_the_list(night: Night) -> No
     assert selected(night, 1, 2, except_websites=[2]) == (1, {"list": 1, "show": 2})
 
 
-def test_a_short_list_is_read_with_two_requests(night: Night) -> None:
-    night.add(99)
-    assert selected(night, "1", "2", "3") == (3, {"list": 2})
-
-
 def test_a_wrong_base_url_is_not_taken_for_websites_that_are_gone(night: Night) -> None:
     night.add(5)
     for operation in ("show", "account"):
