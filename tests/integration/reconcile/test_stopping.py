@@ -160,20 +160,21 @@ def test_every_wait_ends_at_once(
     terminated = threading.Event()
     numbers = itertools.count(1)
     by_method, by_path, at = WAITS[wait]
+    is_asked_to_wait = wait in ("Retry-After", "listing")
 
     def terminate() -> None:
         process.terminate()
         terminated.set()
 
     def terminate_soon(method: str, path: str) -> int | None:
-        if by_method in ("", method) and by_path in ("", path):
-            if next(numbers) == at:
-                threading.Timer(0.3, terminate).start()
-            return 503 if distortion.retry_after else None
-        return None
+        if by_method not in ("", method) or by_path not in ("", path):
+            return None
+        if next(numbers) == at:
+            threading.Timer(0.3, terminate).start()
+        return 503 if is_asked_to_wait else None
 
     distortion.before = terminate_soon
-    distortion.retry_after = 50 if wait in ("Retry-After", "listing") else None
+    distortion.retry_after = 50 if is_asked_to_wait else None
     connection = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])
     connection["extra"] |= {"max_retries": 10, **({wait: 5} if wait == "requests_per_minute" else {})}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))

@@ -138,15 +138,6 @@ def test_an_entry_that_a_stale_list_does_not_show_is_removed(night: Night, disto
     assert night.lists() == ["10.0.0.1\n192.0.2.1"] * 4
 
 
-def test_what_is_typed_beside_an_entry_of_the_list_stays(night: Night) -> None:
-    night.add(1)
-    night.managed("192.0.2.1", "192.0.2.2")
-    night.sandbox.change_website(1, exclude_ips="192.0.2.1\n192.0.2.2\n192.0.2.2 # my home")
-    for _ in range(2):
-        night.managed("192.0.2.1")
-        assert night.lists() == ["192.0.2.1\n192.0.2.2 # my home"]
-
-
 def test_an_id_that_is_given_to_another_website_before_the_update_is_no_success(
     night: Night, distortion: Distortion
 ) -> None:

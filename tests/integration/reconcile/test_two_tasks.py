@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -86,16 +85,6 @@ def test_two_tasks_at_once_are_green(
     assert result["verified"] is not bool(result["unexpected_changes"])
 
 
-def test_a_refused_favorite_keeps_its_text(night: Night) -> None:
-    text = "The favorite field must be true or false."
-    night.sandbox.fault("update", status=422, body={"message": text, "errors": {"favorite": [text]}}, times=None)
-    with pytest.raises(AirflowFailException) as caught:
-        night.apply(config={"websites": {"a.example": {"privacy": "private", "favorite": True}}})
-    for part in ("1 website failed", "Created, but not set yet: favorite.", text, "boolean_format"):
-        assert part in str(caught.value)
-    assert "accepted the write" not in str(caught.value)
-
-
 def test_a_service_that_drops_www_is_told_at_once(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_analytics.api.client.CONFIRM_WAITS", (600,))
     night.sandbox.configure(domain_as="without www", allow_duplicates=True)
@@ -135,13 +124,6 @@ def test_a_create_that_did_not_arrive_is_named(night: Night) -> None:
     assert night.apply(config=private())["applied"] == 1
 
 
-def test_an_account_without_websites_is_said(night: Night, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        result = night.sync(NEW)
-    assert (result["websites"], result["verified"]) == (0, False)
-    assert "The account has no websites, so nothing was compared." in caplog.text
-
-
 def after_the_update(distortion: Distortion, night: Night, **settings: Any) -> None:
     """Let a person edit the first website again and again, once it was updated."""
     updated = False
@@ -171,17 +153,6 @@ def test_one_website_may_be_edited_between_its_update_and_the_read(
     result = night.sync(NEW, websites=["1.example"])
     assert (result["applied"], result["verified"]) == (1, False)
     assert result["unexpected_changes"] == [f"1.example (id 1): exclude_ips lacks {had}"]
-
-
-def test_one_website_may_lose_a_flag_to_a_colleague(night: Night, distortion: Distortion) -> None:
-    night.add(1, email=1, privacy=1)
-    after_the_update(distortion, night, email=0)
-    result = night.sync(NEW)
-    assert (result["applied"], result["verified"]) == (1, False)
-    after_the_update(distortion, night, email=0)
-    night.sandbox.change_website(1, email=1)
-    result = night.execute(UpdateWebsiteOperator, website_id=1, favorite=True)
-    assert (result["verified"], result["unexpected_changes"]) == (False, ["email is 'False', was 'True'"])
 
 
 @pytest.mark.parametrize("mode", ["merge", "managed"])
@@ -220,22 +191,6 @@ def test_a_value_that_a_colleague_takes_back_after_the_fetch_is_sent_again(
     distortion.before = meanwhile
     result = night.apply(config={"websites": {"1.example": {"privacy": "private", "email": True}}})
     assert (night.lists("privacy"), night.lists("email"), result["applied"]) == ([1], [1], 1)
-
-
-def test_colleagues_who_create_the_same_websites_are_not_the_service(night: Night, distortion: Distortion) -> None:
-    night.sandbox.configure(allow_duplicates=True)
-
-    def meanwhile(method: str, path: str) -> None:
-        websites = night.sandbox.websites()
-        if method == "GET" and len(websites) in (1, 3, 5):
-            night.add(websites[-1]["domain"], privacy=1)
-
-    distortion.before = meanwhile
-    with pytest.raises(BulkError) as caught:
-        night.apply(config=private(*DOMAINS[:5]))
-    assert len(caught.value.failures) < 5
-    assert all("2 websites have the domain" in why for why in caught.value.failures.values())
-    assert len(set(night.lists("domain"))) == 5
 
 
 @pytest.mark.parametrize("websites", [1, 3])
