@@ -18,8 +18,6 @@ from airflow.providers.common.compat.sdk import (
     DAG,
     AirflowOptionalProviderFeatureException,
     ParamValidationError,
-    chain,
-    task,
 )
 from airflow_versions import needs_answers_in_dag_test, needs_approvals, needs_exceptions_in_callbacks
 from dag_runs import RunDag
@@ -27,11 +25,6 @@ from mail import Inbox, mail_server
 from reconciling import Night
 from samples import SAMPLES, sample, sample_dag
 
-from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
-from airflow_provider_analytics.operators.websites_as_code import (
-    ApplyWebsitesOperator,
-    CheckDriftOperator,
-)
 from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
 
 Run = Callable[..., Any]
@@ -43,27 +36,6 @@ def inbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inbox]:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", inbox.connection)
         monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_ANALYTICS_NOTIFY", "team@example.com")
         yield inbox
-
-
-def test_what_is_wanted_may_come_from_a_task(run_dag: RunDag, night: Night) -> None:
-    night.add(1, email=1)
-    row = {"domain": "1.example", "privacy": 1, "exclude_ips": "203.0.113.7\n203.0.113.8", "favorite": None}
-    with DAG("inventory", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        read_list: Any = task(task_id="read_list")(lambda: ["gclid", "fbclid"])()
-        rows: Any = task(task_id="read_inventory")(lambda: [row])()
-        text = "{{ ti.xcom_pull(task_ids='read_inventory') | tojson }}"
-        chain(
-            SyncExcludedParamsOperator(task_id="params", exclude_params=read_list),
-            ApplyWebsitesOperator(task_id="rows", config=rows),
-            ApplyWebsitesOperator(task_id="within", config={"defaults": {"email": False}, "websites": rows}),
-            CheckDriftOperator(task_id="text", config=text),
-        )
-    outcome = run_dag(dag)
-    updates = {name: one.returned["updates"] for name, one in outcome.tasks.items() if not name.startswith("read")}
-    assert updates == {"params": 1, "rows": 1, "within": 1, "text": 0}
-    (website,) = night.sandbox.websites()
-    assert (website["privacy"], website["email"], website["exclude_params"]) == (1, 0, "gclid\nfbclid")
-    assert website["exclude_ips"] == "203.0.113.7\n203.0.113.8"
 
 
 @pytest.mark.sample("sync_excluded_ips")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import signal
@@ -135,57 +134,6 @@ def test_a_request_that_hangs_is_not_waited_for_and_counts_as_unclear(
     [unclear] = audited(night, "failed")
     assert unclear not in {f"{one}.example (id {one})" for one in audited(night)}
     converges(night)
-
-
-#: What makes a task wait for 50 s, and the request whose response does.
-WAITS: dict[str, tuple[str, str, int]] = {
-    "Retry-After": ("PATCH", "", 1),
-    "requests_per_minute": ("", "", 4),  # two at a time, so the next ones wait
-    "settle": ("PATCH", "", WEBSITES),
-    "listing": ("GET", "/websites", 1),
-}
-
-
-@on_both
-@pytest.mark.parametrize("wait", WAITS)
-@pytest.mark.chosen(2)
-def test_every_wait_ends_at_once(
-    night: Night,
-    distortion: Distortion,
-    monkeypatch: pytest.MonkeyPatch,
-    process: TaskProcess,
-    wait: str,
-    airflow: int,
-) -> None:
-    terminated = threading.Event()
-    numbers = itertools.count(1)
-    by_method, by_path, at = WAITS[wait]
-    is_asked_to_wait = wait in ("Retry-After", "listing")
-
-    def terminate() -> None:
-        process.terminate()
-        terminated.set()
-
-    def terminate_soon(method: str, path: str) -> int | None:
-        if by_method not in ("", method) or by_path not in ("", path):
-            return None
-        if next(numbers) == at:
-            threading.Timer(0.3, terminate).start()
-        return 503 if is_asked_to_wait else None
-
-    distortion.before = terminate_soon
-    distortion.retry_after = 50 if is_asked_to_wait else None
-    connection = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])
-    connection["extra"] |= {"max_retries": 10, **({wait: 5} if wait == "requests_per_minute" else {})}
-    monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
-    how: dict[str, Any] = {"airflow": airflow, "settle_seconds": 50 if wait == "settle" else 0}
-    process.start("SyncExcludedIpsOperator", exclude_ips=[NEW], **night.state, **how)
-    assert terminated.wait(30)
-    killed_at = time.monotonic()
-    process.wait()
-    assert time.monotonic() - killed_at < 3
-    assert process.end["error"] == ENDS[airflow]
-    assert audited(night) == changed(night)
 
 
 @pytest.fixture
