@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -18,7 +17,6 @@ from airflow_versions import allow_execute_in_this_thread, attach
 from nights import Nights
 
 from airflow_provider_analytics.commands import main
-from airflow_provider_analytics.exceptions import StorageError
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 OFFICES = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"]
@@ -102,15 +100,6 @@ def test_two_tasks_need_two_lists(nights: Nights, task_log: Callable[[], str]) -
     with pytest.raises(AirflowFailException, match="tasks one and two of this run have the same list 'office'"):
         nights.sync("office", SHARED, run_id="run", task_id="two")
     assert nights.everywhere() == set(OFFICES)
-
-
-@pytest.mark.parametrize("folder", ["file", "file/below", "relative", "nowhere://x"])
-def test_a_state_folder_that_cannot_be_used_is_named(nights: Nights, tmp_path: Path, folder: str) -> None:
-    (tmp_path / "file").write_text("x")
-    state_path = str(tmp_path / folder) if folder.startswith("file") else folder
-    with pytest.raises((AirflowFailException, StorageError), match=rf"(?s)state_path.*{folder}"):
-        nights.sync("office", *OFFICES, state_path=state_path)
-    assert updates(nights.sandbox) == 0
 
 
 def test_storage_without_conditional_writes_says_what_it_costs(

@@ -47,19 +47,6 @@ def test_a_dry_run_returns_the_same_shape_and_digest_and_sends_nothing(night: Ni
     assert dry["changes"] == ["update 1.example (id 1): exclude_ips add 203.0.113.7"]
 
 
-def test_a_managed_list_removes_what_left_it_but_no_line_with_a_comment(night: Night) -> None:
-    for number in range(12):
-        night.add(f"{number}.example", exclude_ips=f"10.0.0.{number} # typed\n203.0.113.7")
-    state = {"state_path": f"file://{night.folder}/state"}
-    assert night.sync("203.0.113.7", "203.0.113.8", "10.0.0.3", **state)["updates"] == 12
-    third = night.sync("203.0.113.9", **state)
-    assert (third["entries_added"], third["entries_removed"], third["unsafe"]) == (12, 35, None)
-    assert night.lists()[3] == "10.0.0.3 # typed\n203.0.113.9"
-    night.sandbox.clear_requests()
-    night.sync("203.0.113.9", **state)
-    assert night.operations == {"account": 1, "list": 2}
-
-
 def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
     night.add(10, exclude_ips="203.0.113.7\n203.0.113.8\n203.0.113.9")
     wiped = {"exclude_ips": "203.0.113.7 # the rest was lost", "mode": "replace"}
@@ -73,19 +60,6 @@ def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
         night.sync(mode="replace", accept="empty")
     night.sync(mode="replace", accept=["empty", "loss"])
     assert set(night.lists()) <= {None, ""}
-
-
-def test_a_list_that_was_cut_trips_the_guard_and_a_dry_run_only_says_so(night: Night) -> None:
-    night.add(1)
-    whole = [f"198.51.100.{number}" for number in range(20)]
-    night.managed(*whole)
-    # Someone removed them all, so that the website loses nothing.
-    night.sandbox.change_website(1, exclude_ips="\n".join(f"10.0.0.{number}" for number in range(50)))
-    dry = night.managed(*whole[:5], dry_run=True)
-    assert dry["unsafe"].startswith("15 of 20 entries left the list 'the_dag.sync' (75%, allowed 30%)")
-    with pytest.raises(AirflowFailException, match=r"(?s)15 of 20 entries left the list .*accept=\['loss'\]"):
-        night.managed(*whole[:5])
-    assert night.managed(*whole[:5], accept=["loss"])["applied"] == 1
 
 
 @pytest.mark.parametrize("then", [None, 429, 409, 422, 503], ids=lambda status: f"then {status}")

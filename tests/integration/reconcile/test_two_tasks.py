@@ -11,11 +11,10 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import allow_execute_in_this_thread
 from distortion import Distortion
-from raw_server import Request
 from reconciling import Night
 
 from airflow_provider_analytics.exceptions import BulkError
-from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
+from airflow_provider_analytics.operators.websites import UpdateWebsiteOperator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -177,35 +176,6 @@ def test_an_own_entry_that_a_person_removes_after_the_update_is_sent_again(
     assert set((night.lists()[0] or "").splitlines()) == {"10.0.0.1", NEW, "192.0.2.9"}
 
 
-def test_a_value_that_a_colleague_takes_back_after_the_fetch_is_sent_again(
-    night: Night, distortion: Distortion
-) -> None:
-    """The file wants it, and it was as wanted, so the task did not send it."""
-    night.add(1, privacy=1)
-
-    def meanwhile(method: str, path: str) -> None:
-        if method == "PATCH":
-            distortion.before = lambda method, path: None
-            night.sandbox.change_website(1, privacy=0)
-
-    distortion.before = meanwhile
-    result = night.apply(config={"websites": {"1.example": {"privacy": "private", "email": True}}})
-    assert (night.lists("privacy"), night.lists("email"), result["applied"]) == ([1], [1], 1)
-
-
-@pytest.mark.parametrize("websites", [1, 3])
-def test_one_may_change_what_was_not_sent_of_a_new_website(night: Night, distortion: Distortion, websites: int) -> None:
-    def meanwhile(method: str, path: str) -> None:
-        for website in night.sandbox.websites():
-            night.sandbox.change_website(website["id"], exclude_bots=0)
-
-    distortion.before = meanwhile
-    result = night.apply(config=private(*DOMAINS[:websites]))
-    assert (result["applied"], result["verified"]) == (websites, False)
-    assert all("exclude_bots is 'False', was 'True'" in one for one in result["unexpected_changes"])
-    assert night.execute(CreateWebsiteOperator, domain="another.example", privacy="private")["created"]
-
-
 def test_a_person_who_cleans_the_list_of_a_website_is_not_the_service(night: Night) -> None:
     """The website that goes first loses all that it could lose. The second one keeps its lines."""
     night.add(20, exclude_ips="192.0.2.1\n192.0.2.2")
@@ -254,17 +224,3 @@ def test_a_create_that_another_task_won_is_left_to_the_next_try(night: Night, di
         night.apply(config=private("new.example"))
     assert night.apply(config=private("new.example"))["applied"] == 1
     assert night.lists("privacy") == [1]
-
-
-def test_a_maintenance_page_in_the_middle_of_a_create_leaves_it_unclear(night: Night, distortion: Distortion) -> None:
-    """No later read shows whether the website was created: nobody has deleted it."""
-    began = False
-
-    def maintain(request: Request) -> tuple[int, Any]:
-        nonlocal began
-        began = began or request.method == "POST"
-        return (200, b"<html>Down for maintenance</html>") if began else distortion.to_the_sandbox(request)
-
-    distortion.forward = maintain
-    with pytest.raises(BulkError, match="may or may not have been created"):
-        night.apply(config=private(*DOMAINS[:3]))

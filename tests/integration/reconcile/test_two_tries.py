@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -137,21 +136,6 @@ def test_a_shared_file_is_written_only_over_what_was_read(
     assert first.write("of the first, later")
     if where == "disk":
         assert [path.name for path in (tmp_path / "below").iterdir()] == ["file.json"]
-
-
-def test_of_many_writers_on_one_disk_none_writes_over_another(tmp_path: Path) -> None:
-    url, writers, times = str(tmp_path / "file.json"), 4, 25
-
-    def count_up() -> None:
-        file = SharedFile(url, "state_path")
-        for _ in range(times):
-            while not file.write(str(int(file.text or "0") + 1)):
-                file.read()
-
-    with ThreadPoolExecutor(writers) as pool:
-        for future in [pool.submit(count_up) for _ in range(writers)]:
-            future.result()
-    assert SharedFile(url, "state_path").text == str(writers * times)
 
 
 def test_a_file_that_a_killed_process_was_creating_does_not_exist_yet(tmp_path: Path) -> None:

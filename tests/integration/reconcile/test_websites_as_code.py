@@ -183,16 +183,6 @@ def test_a_website_that_cannot_be_read_is_not_taken_for_a_new_one(night: Night, 
     assert night.operations == {"account": 1, "list": 2, "show": 1}
 
 
-def test_what_an_export_cannot_write_is_told_and_never_deleted(night: Night) -> None:
-    night.add("a.example http://odd.example/")
-    assert night.execute(ExportWebsitesOperator, config_path=str(night.file))["left_out"] == 1
-    assert "# id 2: omitted, and never deleted by a plan, domain='http://odd.example/'" in night.file.read_text()
-    plan = night.plan(prune=True)
-    assert (plan["deletes"], plan["protected"]) == (0, 1)
-    told = "Not in the file, but protected (1): `http://odd.example/ (id 2): its domain is not allowed in a file`"
-    assert told in plan["markdown"]
-
-
 def test_exports_into_a_folder_of_any_storage_plan_to_nothing(night: Night, memory: Any) -> None:
     night.add("a.one.example b.one.example a.two.example")
     folder = f"memory://{night.folder.name}/websites"

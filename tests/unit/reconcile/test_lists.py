@@ -88,16 +88,6 @@ def test_a_row_without_an_entry_that_leaves_is_doubted(before: str, now: str, is
     assert not after(ips(everywhere=before), ips(everywhere=now), ips(everywhere=now)).doubts(A)
 
 
-def test_what_two_chunks_of_a_run_note_is_one_table() -> None:
-    one = after(ips(everywhere="1.1.1.1", **{"b.example": "2.2.2.2"})).table
-    other = after(ips(everywhere="3.3.3.3")).table
-    both = one.with_rows_of(other)
-    assert {scope: set(rows) for scope, rows in both.rows["exclude_ips"].items()} == {
-        EVERYWHERE: {"1.1.1.1", "3.3.3.3"},
-        "b.example": {"2.2.2.2"},
-    }
-
-
 def test_the_items_of_a_list_are_its_distinct_entries_and_host_names() -> None:
     scopes = ips(everywhere="1.1.1.1 2.2.2.2", **{"b.example": "2.2.2.2"})
     scopes["exclude_ips"][EVERYWHERE] |= dict.fromkeys(["3.3.3.3", "3.3.3.4"], EntrySource(names=("vpn.example.com",)))

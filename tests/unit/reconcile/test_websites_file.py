@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -11,9 +11,8 @@ import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import owning
 
-from airflow_provider_analytics.reconcile.lists import Lists
+from airflow_provider_analytics.reconcile.markdown import to_markdown
 from airflow_provider_analytics.reconcile.plan import Plan
 from airflow_provider_analytics.reconcile.websites_as_code import WebsitesAsCode
 from airflow_provider_analytics.reconcile.websites_export import export_websites
@@ -166,12 +165,8 @@ RECORD = {
 }
 
 
-def plan(text: str, *records: dict[str, Any], prune: bool = False, lists: Lists | None = None) -> Plan:
-    return plan_of(replace(parse(text), prune=prune), records, lists)
-
-
-def plan_of(source: WebsitesAsCode, records: Sequence[dict[str, Any]], lists: Lists | None = None) -> Plan:
-    return replace(source.resolve(records), tables=lists).plan(records)
+def plan(text: str, *records: dict[str, Any], prune: bool = False) -> Plan:
+    return replace(parse(text), prune=prune).resolve(records).plan(records)
 
 
 def test_only_what_the_file_names_and_what_differs_is_changed() -> None:
@@ -246,20 +241,12 @@ def test_an_ignored_field_is_sent_on_create_and_not_changed_afterwards() -> None
     assert created.settings == {"privacy": "public", "email": True}
 
 
-def test_lists_are_merged_or_managed_if_the_file_says_so() -> None:
-    record = {"id": 1, "domain": "a.example", "exclude_ips": "9.9.9.9\n1.1.1.1", "exclude_params": "utm\nold"}
-    text = "modes: {exclude_ips: merge, exclude_params: managed}\n"
-    text += "websites: {a.example: {exclude_ips: [2.2.2.2], exclude_params: [new]}}"
-    lists = owning("exclude_params", {"a.example": ["old"]})
-    (change,) = plan(text, record, lists=lists).changes
-    assert change.settings == {"exclude_ips": ["9.9.9.9", "1.1.1.1", "2.2.2.2"], "exclude_params": ["utm", "new"]}
-
-
 def test_only_missing_creates_and_changes_nothing() -> None:
     file = parse("websites: {www.example.com: {privacy: public}, b.example: {privacy: private}}")
     with pytest.raises(ValueError, match="prune=True and only_missing=True are not allowed together"):
         replace(file, prune=True, only_missing=True)
-    (change,) = plan_of(replace(file, only_missing=True), [RECORD, {**RECORD, "id": 2}]).changes
+    records = [RECORD, {**RECORD, "id": 2}]
+    (change,) = replace(file, only_missing=True).resolve(records).plan(records).changes
     assert (change.action, change.domain) == ("create", "b.example")
 
 
@@ -278,7 +265,7 @@ def test_only_missing_creates_and_changes_nothing() -> None:
 def test_the_same_websites_from_anywhere_are_the_same_plan(value: Any) -> None:
     text = "websites: {a.example: {privacy: private, email: true, exclude_ips: [1.1.1.1, 2.2.2.2]}}"
     record = {"id": 1, "domain": "a.example", "privacy": 0, "email": 0, "exclude_ips": None}
-    assert plan_of(parse_websites(value), [record]).digest == plan(text, record).digest
+    assert parse_websites(value).resolve([record]).plan([record]).digest == plan(text, record).digest
 
 
 @pytest.mark.parametrize(
@@ -343,7 +330,9 @@ def test_an_export_says_what_it_cannot_say() -> None:
     assert f"www.example.com: {unusable}" in head[3]
     assert len(left_out) == 2
     # What the file could not say is not deleted.
-    assert plan(text, {**RECORD, "privacy": 2}, odd, prune=True).count("delete") == 0
+    pruned = plan(text, {**RECORD, "privacy": 2}, odd, prune=True)
+    assert pruned.count("delete") == 0
+    assert "Not in the file, but protected (1): `http://broken (id 2): its domain is not" in to_markdown(pruned)
     assert head[4].startswith("# Passwords of 1: set password_from before they are created again")
     assert head[4].endswith(": www.example.com")
     assert "networks: send" in text
