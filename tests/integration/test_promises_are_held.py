@@ -125,7 +125,7 @@ BREAKS = [
         "reconcile.sending",
         "            computed = self.change_of(record, result.before)",
         "            computed = result.planned",
-        ("integration/reconcile/test_second_writer.py", "typed_by_hand"),
+        ("integration/reconcile/test_two_tasks.py", "typed_by_hand"),
     ),
     Break(
         "A managed list owns what it lists",

@@ -93,7 +93,7 @@ def test_deletes_look_at_the_domain_again(night: Night, distortion: Distortion) 
             night.sandbox.remove_website(3)
 
     distortion.before = meanwhile
-    kept = {f"{number}.example": {} for number in range(4, 21)}
+    kept: dict[str, Any] = {f"{number}.example": {} for number in range(4, 21)}
     with pytest.raises(BulkError) as caught:
         night.apply(config={"websites": kept}, prune=True, **night.state)
     assert caught.value.failures == {"2.example (id 2)": "not deleted: id 2 now belongs to 'other.example'"}
