@@ -35,18 +35,6 @@ def test_merge_keeps_what_is_there_and_sends_only_differences(night: Night) -> N
     assert (again.keys(), again["applied"], again["changes"]) == (result.keys(), 0, [])
 
 
-def test_a_dry_run_returns_the_same_shape_and_digest_and_sends_nothing(night: Night) -> None:
-    night.add(1)
-    dry = night.managed("203.0.113.7", dry_run=True)
-    assert night.operations == {"account": 1, "list": 2}
-    assert {path.parent.name for path in night.folder.rglob("*.*") if path.is_file()} == {"plans"}
-    states = {**dry["states"], "applied": 1}
-    real = {**dry, "dry_run": False, "applied": 1, "states": states, "verified": True, "markdown": None}
-    assert night.managed("203.0.113.7") == real
-    assert "exclude_ips: add `203.0.113.7`" in dry["markdown"]
-    assert dry["changes"] == ["update 1.example (id 1): exclude_ips add 203.0.113.7"]
-
-
 def test_the_guard_trips_before_anything_is_sent(night: Night) -> None:
     night.add(10, exclude_ips="203.0.113.7\n203.0.113.8\n203.0.113.9")
     wiped = {"exclude_ips": "203.0.113.7 # the rest was lost", "mode": "replace"}
@@ -183,18 +171,9 @@ def test_each_applied_change_is_audited(night: Night) -> None:
     assert re.fullmatch(r"127\.0\.0\.1_\d+-1/audit/\d{4}-\d\d-\d\d", file.parent.relative_to(night.folder).as_posix())
     (line,) = night.trail()
     assert line.pop("time").endswith("+00:00")
-    assert line == {
-        "dag_id": "the_dag",
-        "run_id": "manual__2026-01-02T03:04:05+00:00",
-        "task_id": "sync",
-        "try_number": 1,
-        "action": "update",
-        "website_id": "1",
-        "domain": "1.example",
-        "field": "exclude_ips",
-        "before": ["1.1.1.1"],
-        "after": ["2.2.2.2"],
-    }
+    run = {"dag_id": "the_dag", "run_id": "manual__2026-01-02T03:04:05+00:00", "task_id": "sync", "try_number": 1}
+    change = {"action": "update", "website_id": "1", "domain": "1.example", "field": "exclude_ips"}
+    assert line == {**run, **change, "before": ["1.1.1.1"], "after": ["2.2.2.2"]}
 
 
 def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
@@ -208,9 +187,6 @@ def test_a_website_can_be_given_back_its_own_list(night: Night) -> None:
     result = night.managed("203.0.113.8", **spared, release=["2.*"])
     assert (result["applied"], result["entries_removed"], result["verified"]) == (1, 1, True)
     assert night.lists() == ["10.0.0.1\n203.0.113.8", "10.0.0.1\n10.0.0.2", "10.0.0.1\n203.0.113.8"]
-    assert night.managed("203.0.113.8", **spared, release="2.example")["applied"] == 0
-    with pytest.raises(AirflowFailException, match=r"No website matches release: '4\.example'"):
-        night.managed("203.0.113.8", **spared, release=["4.example"])
     with pytest.raises(AirflowFailException, match="release is not allowed with a filter in websites"):
         night.managed("203.0.113.8", **spared, release=["2.example"], websites={"search": "2"})
 

@@ -157,6 +157,9 @@ def test_drift_fails_skips_or_reports(night: Night) -> None:
     with pytest.raises(AirflowSkipException):
         night.drift(on_drift="skip")
     assert night.drift(on_drift="report")["updates"] == 1
+    for neither in ({"config": None}, {"config": [], "config_path": str(night.file)}):
+        with pytest.raises(AirflowFailException, match="allowed: one of the two"):
+            night.drift(**neither)
     with pytest.raises(AirflowFailException, match="did you mean report"):
         night.drift(on_drift="reprot")
     with pytest.raises(AirflowFailException, match=r"`nope` isn't defined.\nNot retried: create the connection first"):
@@ -256,39 +259,3 @@ def test_a_website_that_somebody_else_creates_at_the_same_time_is_no_success(
     distortion.before = create_too
     with pytest.raises(BulkError, match=r"Created, but: 2 websites have the domain 'new\.example': ids"):
         night.apply(config={"websites": {"new.example": {"privacy": "private"}}})
-
-
-def test_a_managed_list_in_a_file_and_the_nightly_list_do_not_fight(night: Night) -> None:
-    night.add(1, privacy=1, exclude_ips="10.0.0.1")
-
-    def file(address: str) -> dict[str, Any]:
-        defaults = {"privacy": "private", "exclude_ips": [address]}
-        return {
-            "modes": {"exclude_ips": "managed"},
-            "defaults": defaults,
-            "websites": {"1.example": {}, "2.example": {}},
-        }
-
-    with pytest.raises(AirflowFailException, match="the mode managed needs state_path"):
-        night.apply(config=file("192.0.2.1"))
-    for address in ("192.0.2.1", "192.0.2.2"):
-        night.apply(config=file(address), **night.state)
-        night.managed("203.0.113.7")
-        assert night.drift(config=file(address), **night.state)["changes"] == []
-    assert [set((one or "").split()) for one in night.lists()] == [
-        {"10.0.0.1", "203.0.113.7", "192.0.2.2"},
-        {"203.0.113.7", "192.0.2.2"},
-    ]
-
-
-def test_desired_websites_may_come_from_another_task(night: Night) -> None:
-    night.add(1)
-    rows = [{"domain": "1.example", "privacy": 1, "exclude_ips": "192.0.2.1\r\n192.0.2.2"}]
-    night.write("websites: {1.example: {privacy: private, exclude_ips: [192.0.2.1, 192.0.2.2]}}")
-    sources: list[dict[str, Any]] = [{"config": rows}, {"config": json.dumps(rows)}, {}]
-    assert len({night.plan(**source)["digest"] for source in sources}) == 1
-    assert night.apply(config=rows)["applied"] == 1
-    assert night.drift(config=rows)["changes"] == []
-    for neither in ({"config": None}, {"config": rows, "config_path": str(night.file)}):
-        with pytest.raises(AirflowFailException, match="allowed: one of the two"):
-            night.plan(**neither)
