@@ -3,16 +3,19 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, Stats
 from distortion import Distortion
 from reconciling import Night
 
-from airflow_provider_analytics.exceptions import BulkError
+from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.reconcile import workers as workers_module
 from airflow_provider_analytics.reconcile.apply import ATTEMPTS_ALONE
@@ -77,10 +80,9 @@ def test_a_service_that_goes_down_later_is_not_asked_for_each_website(night: Nig
     requests = itertools.count(1)
     distortion.before = lambda method, path: 502 if path != "/websites" and next(requests) > 10 else None
     with pytest.raises(BulkError) as caught:
-        night.sync(NEW)
-    tried = 100 - caught.value.not_tried
-    # Besides those that count: those changed before, one for each request at most, and those of workers that were busy.
-    assert GIVE_UP_AFTER < tried <= GIVE_UP_AFTER + 10 + 8
+        night.sync(NEW, parallel_requests=1)
+    # Besides those that count: those that were changed before, with two requests each.
+    assert GIVE_UP_AFTER < 100 - caught.value.not_tried <= GIVE_UP_AFTER + 5
 
 
 def test_deletes_look_at_the_domain_again(night: Night, distortion: Distortion) -> None:
@@ -127,7 +129,7 @@ def test_progress_is_logged_every_ten_seconds(night: Night, monkeypatch: pytest.
     night.add(40)
     night.sandbox.fault("update", target="/40$", status=422)
     with pytest.raises(AirflowFailException):
-        night.sync(NEW)
+        night.sync(NEW, parallel_requests=1)
     changing = [line for line in lines if line.startswith("Changing: ")]
     assert re.fullmatch(r"Changing: (\d+) of \1 websites, 1 failed", changing[-1])
     seconds = len(night.sandbox.requests)
@@ -156,3 +158,68 @@ def test_at_most_so_many_requests_are_under_way(night: Night, distortion: Distor
     distortion.before = before
     assert night.sync(NEW, parallel_requests=3)["applied"] == 30
     assert most == [3]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counters by name, and the number of calls of each timer."""
+    told = Counter[str]()
+
+    def incr(name: str, count: int = 1, *, tags: dict[str, str]) -> None:
+        assert (tags, type(count)) == ({"conn_id": "analytics_default"}, int)
+        told[name.removeprefix("analytics.")] += count
+
+    def timing(name: str, duration: timedelta, *, tags: dict[str, str]) -> None:
+        incr(name, 1 if 0 <= duration.total_seconds() < 60 else 1000, tags=tags)
+
+    monkeypatch.setattr(Stats, "incr", incr)
+    monkeypatch.setattr(Stats, "timing", timing)
+    return told
+
+
+@pytest.fixture
+def hook(night: Night) -> Iterator[AnalyticsHook]:
+    with AnalyticsHook() as made:
+        yield made
+
+
+def test_a_list_that_changes_is_counted_once_and_its_second_reading_is_told(
+    night: Night, hook: AnalyticsHook, told: Counter[str]
+) -> None:
+    night.sandbox.seed(250)
+    night.sandbox.fault("list", commit=True, skip=1, drift={"delete": 1})
+    assert len(hook.list_websites()) == 249
+    requests = len(night.sandbox.requests)
+    assert told == {"requests": requests, "pages": requests, "lists_read_again": 1, "websites": 249, "waited": 1}
+
+
+def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(
+    night: Night, hook: AnalyticsHook, told: Counter[str]
+) -> None:
+    website = hook.create_website("a.example")
+    hook.update_website(website["id"], email=True)
+    hook.delete_website(website["id"])
+    assert told["changes_applied"] == 3
+    with pytest.raises(AnalyticsError):
+        hook.update_website(website["id"], email=True)
+    with pytest.raises(ValueError, match="domain"):
+        hook.create_website("https://a.example")
+    assert (told["changes_applied"], told["changes_failed"]) == (3, 1)
+    # Those of a list, once each.
+    night.add(12)
+    night.sandbox.fault("update", times=3, status=422)
+    with pytest.raises(AirflowFailException, match="3 websites failed, 9 succeeded"):
+        night.sync("198.51.100.7", parallel_requests=1)
+    assert (told["changes_applied"], told["changes_failed"]) == (12, 4)
+    assert told["requests"] == len(night.sandbox.requests)
+
+
+def test_metrics_that_cannot_be_sent_fail_no_change(
+    night: Night, hook: AnalyticsHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the handler of the stat names is broken")
+
+    monkeypatch.setattr(Stats, "incr", fail)
+    hook.create_website("a.example")
+    assert len(night.sandbox.websites()) == night.operations["create"] == 1
