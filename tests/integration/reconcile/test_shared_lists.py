@@ -66,6 +66,7 @@ def test_one_of_two_addresses_leaves_without_accept_and_an_empty_list_needs_it(n
     ):
         nights.sync("office")
     assert nights.everywhere() == {OFFICES[0]}
+    nights.sync("office", *(f"192.0.2.{number}" for number in range(12)))
     nights.sync("office", accept=["empty"])
     assert nights.everywhere() == set()
     # The night after, nothing is left to lose.

@@ -122,6 +122,12 @@ def test_a_guard_names_the_five_worst_websites_and_their_entries() -> None:
     assert [line[2:6] for line in lines[1:6]] == ["0008", "0007", "0006", "0005", "0004"]
 
 
+@pytest.mark.parametrize(("number", "those"), [(1, "The only website"), (9, "All 9 websites")])
+def test_all_websites_are_never_deleted_by_an_empty_file(number: int, those: str) -> None:
+    with pytest.raises(GuardError, match=f"^{those} would be deleted"):
+        checked(gone(number), [{"id": one} for one in range(number)], 0.3).raise_if_unsafe()
+
+
 def test_what_deleted_websites_have_does_not_count_as_kept() -> None:
     records = [{"id": n, "domain": f"{n}.example", "exclude_ips": "192.0.2.1\n192.0.2.2"} for n in range(20)]
     shorter = [update(n, ("192.0.2.1", "192.0.2.2"), ("192.0.2.1",)) for n in range(6, 16)]
