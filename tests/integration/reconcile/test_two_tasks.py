@@ -145,13 +145,14 @@ def after_the_update(distortion: Distortion, night: Night, **settings: Any) -> N
 )
 @pytest.mark.parametrize("websites", [1, 3])
 def test_one_website_may_be_edited_between_its_update_and_the_read(
-    night: Night, distortion: Distortion, had: str, has: str, websites: int
+    night: Night, distortion: Distortion, caplog: pytest.LogCaptureFixture, had: str, has: str, websites: int
 ) -> None:
     night.add(websites, exclude_ips=had)
     after_the_update(distortion, night, exclude_ips=f"{has}\n{NEW}")
     result = night.sync(NEW, websites=["1.example"])
     assert (result["applied"], result["verified"]) == (1, False)
     assert result["unexpected_changes"] == [f"1.example (id 1): exclude_ips lacks {had}"]
+    assert "Another process changed websites at the same time, at least these: 1.example (id 1)" in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["merge", "managed"])
