@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import http.client
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import requests
 from fixture_types import Call
-from operations import PREFIX, endpoints
+from operations import PREFIX
 
-from airflow_provider_analytics.sandbox.requests import Operation
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 NEW = {"domain": "c.example"}
 
 
-class Client:
-    """One connection, kept open as long as the server lets it."""
-
-    def __init__(self, sandbox: SandboxServer) -> None:
-        self.connection = http.client.HTTPConnection(urlsplit(sandbox.url).netloc, timeout=10)
-        self._headers = {"Authorization": f"Bearer {sandbox.api_key}", "Accept": "application/json"}
-
-    def send(self, method: str, path: str, form: str | None = None) -> http.client.HTTPResponse:
-        headers = {**self._headers, **(FORM if form else {})}
-        self.connection.request(method, f"{PREFIX}{path}", body=form, headers=headers)
-        return self.connection.getresponse()
-
-
-@pytest.fixture
-def client(analytics_sandbox: SandboxServer) -> Iterator[Client]:
-    client = Client(analytics_sandbox)
-    with contextlib.closing(client.connection):
-        yield client
+@contextlib.contextmanager
+def begun(sandbox: SandboxServer, method: str, path: str, body: str | None = None) -> Iterator[None]:
+    """Send a request whose response nobody waits for."""
+    connection = http.client.HTTPConnection(urlsplit(sandbox.url).netloc, timeout=10)
+    headers = {"Authorization": f"Bearer {sandbox.api_key}", **(FORM if body else {})}
+    with contextlib.closing(connection):
+        connection.request(method, f"{PREFIX}{path}", body=body, headers=headers)
+        yield
 
 
 @pytest.fixture
@@ -56,7 +45,7 @@ def stored(sandbox: SandboxServer) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("faults", "requests", "statuses"),
+    ("faults", "paths", "statuses"),
     [
         ([{"operation": "list", "status": 503, "skip": 1, "times": 2}], ["/websites"] * 5, [200, 503, 503, 200, 200]),
         ([{"operation": "show", "status": 500}], ["/websites", "/account", "/websites/1"], [200, 200, 500]),
@@ -74,59 +63,17 @@ def stored(sandbox: SandboxServer) -> list[str]:
             [f"/websites?page={page}" for page in (30, 2, 3, 3)],
             [200, 200, 500, 200],
         ),
-        (
-            [{"operation": "show", "status": 502, "target": r"/websites/2$", "times": None}],
-            [f"/websites/{number}" for number in (1, 2, 2)],
-            [200, 502, 502],
-        ),
     ],
 )
 def test_which_requests_a_fault_meets(
-    call: Call, sandbox: SandboxServer, faults: list[dict[str, Any]], requests: list[str], statuses: list[int]
+    call: Call, sandbox: SandboxServer, faults: list[dict[str, Any]], paths: list[str], statuses: list[int]
 ) -> None:
     for fault in faults:
         sandbox.fault(**fault)
-    assert [call("GET", path).status_code for path in requests] == statuses
+    assert [call("GET", path).status_code for path in paths] == statuses
     assert all(fault.times is None for fault in sandbox.pending_faults)
     sandbox.clear_faults()
     assert call("GET", "/account").status_code == 200
-
-
-@pytest.mark.parametrize(("operation", "method", "path"), [*endpoints(), ("any", "GET", "/nothing")])
-def test_every_operation_can_fail(
-    call: Call, sandbox: SandboxServer, operation: Operation | Literal["any"], method: str, path: str
-) -> None:
-    sandbox.fault(operation, status=500)
-    before = sandbox.websites()
-    answer = call(method, path)
-    assert (answer.status_code, answer.json()) == (500, {"message": "Server Error"})
-    assert (sandbox.websites(), sandbox.pending_faults) == (before, [])
-
-
-def test_a_fault_reaches_clients_without_the_right_key(call: Call, sandbox: SandboxServer) -> None:
-    sandbox.fault(status=503)
-    wrong = {"Authorization": "Bearer wrong"}
-    assert [call("GET", "/account", headers=wrong).status_code for _ in range(2)] == [503, 401]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"operation": "lst"},
-        {"skip": -1},
-        {"times": 0},
-        {"status": 100},
-        {"status": 600},
-        {"delay": -1},
-        {"target": "["},
-        {"drift": {"rename": 1}},
-        {"colour": "red"},
-    ],
-    ids=str,
-)
-def test_a_wrong_field_is_an_error_that_names_it(sandbox: SandboxServer, fields: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(fields))):
-        sandbox.fault(**fields)
 
 
 # Answers
@@ -137,42 +84,34 @@ JSON = "application/json"
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "body", "kind", "is_stored"),
+    ("fields", "expected"),
     [
-        ({}, 201, None, JSON, True),
-        ({"delay": 0.01, "headers": {"X-A": "b"}}, 201, None, JSON, True),
-        ({"drift": {"create": 1}}, 201, None, JSON, True),
-        ({"commit": False}, 200, b"", None, False),
-        ({"status": 500}, 500, b'{"message":"Server Error"}', JSON, False),
-        ({"status": 418}, 418, b'{"message":"I\'m a Teapot"}', JSON, False),
-        ({"status": 599}, 599, b'{"message":"Error"}', JSON, False),
-        ({"status": 200}, 200, b"", None, False),
-        ({"status": 204, "body": "text that cannot be sent"}, 204, b"", None, False),
-        ({"status": 502, "commit": True}, 502, b'{"message":"Bad Gateway"}', JSON, True),
-        ({"body": ""}, 200, b"", HTML, False),
-        ({"body": "", "commit": True}, 201, b"", HTML, True),
-        ({"body": "<h1>Maintenance</h1>"}, 200, b"<h1>Maintenance</h1>", HTML, False),
-        ({"body": b"\x00\xff"}, 200, b"\x00\xff", None, False),
-        ({"body": {"unexpected": True}}, 200, b'{"unexpected":true}', JSON, False),
-        ({"body": [1, 2], "status": 503}, 503, b"[1,2]", JSON, False),
+        ({"delay": 0.01, "headers": {"X-A": "b"}}, (201, b"...", JSON, True)),
+        ({"commit": False}, (200, b"", None, False)),
+        ({"status": 500}, (500, b'{"message":"Server Error"}', JSON, False)),
+        ({"status": 418}, (418, b'{"message":"I\'m a Teapot"}', JSON, False)),
+        ({"status": 599}, (599, b'{"message":"Error"}', JSON, False)),
+        ({"status": 200}, (200, b"", None, False)),
+        ({"status": 204, "body": "text that cannot be sent"}, (204, b"", None, False)),
+        ({"status": 502, "commit": True}, (502, b'{"message":"Bad Gateway"}', JSON, True)),
+        ({"body": ""}, (200, b"", HTML, False)),
+        ({"body": "", "commit": True}, (201, b"", HTML, True)),
+        ({"body": "<h1>Maintenance</h1>"}, (200, b"<h1>Maintenance</h1>", HTML, False)),
+        ({"body": b"\x00\xff"}, (200, b"\x00\xff", None, False)),
+        ({"body": {"unexpected": True}}, (200, b'{"unexpected":true}', JSON, False)),
+        ({"body": [1, 2], "status": 503}, (503, b"[1,2]", JSON, False)),
     ],
     ids=str,
 )
 def test_the_response_and_whether_the_request_is_processed(
-    call: Call,
-    sandbox: SandboxServer,
-    fields: dict[str, Any],
-    status: int,
-    body: bytes | None,
-    kind: str | None,
-    is_stored: bool,
+    call: Call, sandbox: SandboxServer, fields: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
     sandbox.fault("create", **fields)
     answer = call("POST", "/websites", data=NEW)
-    assert (answer.status_code, answer.headers.get("Content-Type")) == (status, kind)
-    assert body is None or answer.content == body
-    assert ("Content-Length" in answer.headers) == (status != 204)
-    assert ("c" in stored(sandbox)) is is_stored
+    body = b"..." if expected[1] == b"..." else answer.content  # that of a record
+    kind, is_stored = answer.headers.get("Content-Type"), "c" in stored(sandbox)
+    assert (answer.status_code, body, kind, is_stored) == expected
+    assert ("Content-Length" in answer.headers) == (answer.status_code != 204)
     assert call("GET", "/account").status_code == 200
 
 
@@ -197,56 +136,32 @@ def test_headers_are_added_replaced_and_removed(
     assert status or len(answer.json()["data"]) == 2
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect(call: Call, sandbox: SandboxServer, status: int) -> None:
-    login = "http://127.0.0.1:9/login"
-    sandbox.fault("delete", status=status, headers={"Location": login})
-    answer = call("DELETE", "/websites/1")
-    assert (answer.status_code, answer.headers["Location"], answer.content) == (status, login, b"")
-    assert len(stored(sandbox)) == 2
-
-
 # Time
 
 
-def test_a_delay_holds_up_one_response_and_no_other(call: Call, client: Client, sandbox: SandboxServer) -> None:
+def test_a_delay_holds_up_one_response_and_no_other(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("account", delay=0.2)
     assert call("GET", "/account").elapsed.total_seconds() >= 0.2
     sandbox.fault("list", delay=60)
-    client.connection.request("GET", "/api/v1/websites")
-    assert call("GET", "/account").status_code == 200
+    with begun(sandbox, "GET", "/websites"):
+        assert call("GET", "/account").status_code == 200
 
 
-def test_a_write_may_be_stored_although_the_answer_is_late(client: Client, call: Call, sandbox: SandboxServer) -> None:
+def test_a_write_may_be_stored_although_the_answer_is_late(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("create", delay=60)
-    headers = {"Authorization": f"Bearer {sandbox.api_key}", **FORM}
-    client.connection.request("POST", f"{PREFIX}/websites", body="domain=c.example", headers=headers)
-    assert any(call("GET", "/websites").json()["meta"]["total"] == 3 for _ in range(1000))
+    with begun(sandbox, "POST", "/websites", "domain=c.example"):
+        assert any(call("GET", "/websites").json()["meta"]["total"] == 3 for _ in range(1000))
     assert [one.status for one in sandbox.requests if one.operation == "create"] == [None]
 
 
-# The connection
-
-
 @pytest.mark.parametrize("commit", [None, False, True])
-def test_a_dropped_connection(client: Client, call: Call, sandbox: SandboxServer, commit: bool | None) -> None:
+def test_a_dropped_connection(call: Call, sandbox: SandboxServer, commit: bool | None) -> None:
     sandbox.fault("create", drop=True, commit=commit)
-    with pytest.raises(ConnectionResetError) as caught:
-        client.send("POST", "/websites", "domain=c.example")
-    # http.client raises a subclass of this error for an ordinary end of the connection.
-    assert caught.value.errno == errno.ECONNRESET
+    with pytest.raises(requests.ConnectionError, match="Connection reset by peer"):
+        call("POST", "/websites", data=NEW)
     assert ("c" in stored(sandbox)) is (commit is True)
     assert [(request.operation, request.status) for request in sandbox.requests] == [("create", None)]
     assert call("GET", "/websites").status_code == 200
-
-
-@pytest.mark.parametrize("commit", [None, False])
-def test_a_body_shorter_than_announced(client: Client, sandbox: SandboxServer, commit: bool | None) -> None:
-    sandbox.fault("list", headers={"Content-Length": "100000"}, commit=commit)
-    answer = client.send("GET", "/websites")
-    with pytest.raises(http.client.IncompleteRead) as caught:
-        answer.read()
-    assert (answer.status, bool(caught.value.partial)) == (200, commit is None)
 
 
 # Drift

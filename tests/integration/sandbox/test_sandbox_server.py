@@ -1,26 +1,25 @@
-"""The server as an object: addresses, TLS, sub-path, generated websites, recorded requests, start and stop."""
+"""The server as an object, and over HTTP from this machine: start and stop, recorded requests, control endpoints."""
 
 from __future__ import annotations
 
-import contextlib
-import datetime
+import asyncio
 import gc
 import http.client
-import ipaddress
 import socket
 import ssl
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import requests
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from certificates import Authority
+from fixture_types import Call
+from starlette.types import Message
 
+from airflow_provider_analytics.sandbox.app import App
+from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
@@ -29,73 +28,19 @@ def get(sandbox: SandboxServer, path: str = "/api/v1/account", **arguments: Any)
     return requests.get(sandbox.url + path, headers=headers, timeout=10, **arguments)
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A self-signed certificate for 127.0.0.1 and its key, as files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sandbox")])
-    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
-    for extension, critical in ((address, False), (x509.BasicConstraints(ca=True, path_length=0), True)):
-        builder = builder.add_extension(extension, critical)
-    certfile, keyfile = (tmp_path_factory.mktemp("tls") / name for name in ("cert.pem", "key.pem"))
-    pem = serialization.Encoding.PEM
-    certfile.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem))
-    keyfile.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-    return certfile, keyfile
-
-
-def test_the_connection_is_what_airflow_reads(
-    analytics_sandbox: SandboxServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow.providers.common.compat.sdk import BaseHook
-
-    [(variable, value)] = analytics_sandbox.connection_env.items()
-    monkeypatch.setenv(variable, value)
-    found = BaseHook.get_connection("analytics_default")
-    expected = ("analytics", analytics_sandbox.url, analytics_sandbox.api_key)
-    assert (found.conn_type, found.host, found.password) == expected
-
-
-# Start and stop
-
-
-def test_two_servers_know_nothing_of_each_other_and_may_be_stopped_twice() -> None:
+def test_two_servers_know_nothing_of_each_other_and_leave_nothing_open(tmp_path: Path) -> None:
     with SandboxServer() as one, SandboxServer() as other:
         one.add_website("a.example")
         assert (one.api_key, one.url) != (other.api_key, other.url)
         assert (get(one).status_code, other.websites()) == (200, [])
-        one.stop()
+        with pytest.raises(OSError, match="in use"):
+            SandboxServer(port=urlsplit(one.url).port or 0).start()
+        one.stop()  # and once more at the end
         with pytest.raises(requests.ConnectionError):
             get(one)
-
-
-def test_stopping_does_not_wait_for_an_answer_under_way() -> None:
-    sandbox = SandboxServer()
-    sandbox.start()
-    sandbox.fault("account", delay=600)
-    connection = http.client.HTTPConnection(urlsplit(sandbox.url).netloc, timeout=10)
-    with contextlib.closing(connection):
-        connection.request("GET", "/api/v1/account")
-        assert any(sandbox.requests or get(sandbox, "/_sandbox/requests").json() for _ in range(1000))
-        stopping = threading.Thread(target=sandbox.stop)
-        stopping.start()
-        stopping.join(60)
-        assert not stopping.is_alive()
-
-
-def test_an_address_in_use_or_a_wrong_certificate_is_an_error_and_leaves_nothing_open(
-    analytics_sandbox: SandboxServer, tmp_path: Path
-) -> None:
-    port = urlsplit(analytics_sandbox.url).port
-    assert port is not None
-    with pytest.raises(OSError, match="in use"):
-        SandboxServer(port=port).start()
     with pytest.raises(OSError, match="No such file"):
         SandboxServer(ssl_certfile=tmp_path / "none.pem").start()
-    # A connection or socket left open would warn here.
-    gc.collect()
+    gc.collect()  # a connection or socket left open would warn here
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
@@ -113,34 +58,32 @@ def test_ipv6() -> None:
         pytest.skip(f"no IPv6 here: {error}")
 
 
-def test_tls_and_faults_through_it(certificate: tuple[Path, Path]) -> None:
-    certfile, keyfile = certificate
+def test_tls_and_faults_through_it(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certfile, keyfile = authority.server_files("127.0.0.1")
     with SandboxServer(ssl_certfile=certfile, ssl_keyfile=keyfile) as sandbox:
         assert sandbox.url.startswith("https://127.0.0.1:")
-        assert get(sandbox, verify=str(certfile)).status_code == 200
+        assert get(sandbox, verify=str(authority.path)).status_code == 200
         with pytest.raises(requests.exceptions.SSLError):
             get(sandbox)
-        context = ssl.create_default_context(cafile=certfile)
+        context = ssl.create_default_context(cafile=authority.path)
         for fault in ({"drop": True}, {"headers": {"Content-Length": "100000"}}):
             sandbox.fault(**fault)
             connection = http.client.HTTPSConnection(urlsplit(sandbox.url).netloc, timeout=10, context=context)
-            with contextlib.closing(connection):
+            with closing(connection):
                 connection.request("GET", "/api/v1/account", headers={"Authorization": f"Bearer {sandbox.api_key}"})
                 with pytest.raises((OSError, http.client.IncompleteRead)):
                     connection.getresponse().read()
 
 
-def test_a_sub_path() -> None:
+def test_links_and_control_endpoints_of_a_sub_path() -> None:
     with SandboxServer(root="/app/") as sandbox:
         sandbox.seed(30)
-        assert sandbox.url.endswith("/app")
-        assert get(sandbox).status_code == 200
         links = get(sandbox, "/api/v1/websites?per_page=10").json()["links"]
         assert links["next"] == f"{sandbox.url}/api/v1/websites?per_page=10&page=2"
         origin = sandbox.url.removesuffix("/app")
         assert requests.get(f"{origin}/api/v1/account", timeout=10).status_code == 404
         assert len(requests.get(f"{origin}/_sandbox/websites", timeout=10).json()) == 30
-        assert [request.operation for request in sandbox.requests][:2] == ["account", "list"]
 
 
 def test_requests_are_recorded_byte_by_byte(analytics_sandbox: SandboxServer) -> None:
@@ -154,9 +97,8 @@ def test_requests_are_recorded_byte_by_byte(analytics_sandbox: SandboxServer) ->
     requests.post(url, data=body, headers=headers, allow_redirects=False, timeout=10)
     (request,) = analytics_sandbox.requests
     assert (request.operation, request.method, request.path) == ("create", "POST", "/api/v1/websites")
-    assert request.target == "/api/v1/websites?a=%20b&a=c"
+    assert (request.target, request.body) == ("/api/v1/websites?a=%20b&a=c", body)
     assert request.query == [("a", " b"), ("a", "c")]
-    assert request.body == body
     assert request.form == [("domain", "a.example"), ("exclude_ips", "192.0.2.1\n192.0.2.2")]
     assert (b"x-mark", "Ünïcode".encode()) in request.headers
     assert (request.header("Authorization"), request.header("X-Nothing")) == (headers["Authorization"], None)
@@ -169,23 +111,16 @@ def test_requests_are_recorded_byte_by_byte(analytics_sandbox: SandboxServer) ->
 # Websites
 
 
-def seeded(sandbox: SandboxServer, count: int, seed: int) -> list[dict[str, Any]]:
-    sandbox.reset()
-    sandbox.seed(count, seed)
-    return sandbox.websites()
+def test_generated_websites_are_a_repeatable_mixture_of_reserved_names(analytics_sandbox: SandboxServer) -> None:
+    def seeded(count: int, seed: int) -> list[dict[str, Any]]:
+        analytics_sandbox.reset()
+        analytics_sandbox.seed(count, seed)
+        return analytics_sandbox.websites()
 
-
-def test_the_same_seed_generates_the_same_websites_whatever_their_number(analytics_sandbox: SandboxServer) -> None:
-    twenty = seeded(analytics_sandbox, 20, 7)
-    assert seeded(analytics_sandbox, 20, 7) == twenty
-    assert seeded(analytics_sandbox, 5, 7) == twenty[:5]
-    assert seeded(analytics_sandbox, 5, 8) != twenty[:5]
-    analytics_sandbox.seed(20, 8)
-    assert len({website["domain"] for website in analytics_sandbox.websites()}) == 25
-
-
-def test_generated_websites_are_a_realistic_mixture_of_reserved_names(analytics_sandbox: SandboxServer) -> None:
-    websites = seeded(analytics_sandbox, 500, 7)
+    twenty = seeded(20, 7)
+    assert seeded(5, 7) == twenty[:5] != seeded(5, 8)
+    websites = seeded(500, 7)
+    assert websites[:20] == twenty
     assert {website["privacy"] for website in websites} == {0, 1, 2}
     for website in websites:
         assert (analytics_sandbox.stored_password(website["id"]) is not None) == (website["privacy"] == 2)
@@ -199,6 +134,8 @@ def test_generated_websites_are_a_realistic_mixture_of_reserved_names(analytics_
     assert all(".example" in website["domain"] for website in websites)
     addresses = {ip for website in websites for ip in (website["exclude_ips"] or "").splitlines()}
     assert all(ip.startswith(("192.0.2.", "198.51.100.", "203.0.113.", "2001:db8:")) for ip in addresses)
+    analytics_sandbox.seed(20, 8)
+    assert len({website["domain"] for website in analytics_sandbox.websites()}) == 520
 
 
 def test_websites_are_added_changed_and_removed_without_a_request(analytics_sandbox: SandboxServer) -> None:
@@ -216,7 +153,97 @@ def test_websites_are_added_changed_and_removed_without_a_request(analytics_sand
     assert analytics_sandbox.requests == []
 
 
-def test_several_threads_may_use_it(analytics_sandbox: SandboxServer) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda number: analytics_sandbox.add_website(f"site-{number}.example"), range(100)))
-    assert [website["id"] for website in analytics_sandbox.websites()] == list(range(1, 101))
+# Control endpoints
+
+
+@pytest.fixture
+def control(analytics_sandbox: SandboxServer) -> Call:
+    """Send one request to a control endpoint, without a key."""
+
+    def send(method: str, path: str, json: Any = None) -> requests.Response:
+        return requests.request(method, f"{analytics_sandbox.url}/_sandbox{path}", json=json, timeout=10)
+
+    return send
+
+
+def test_websites_options_and_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
+    assert control("POST", "/seed", {"websites": 12, "seed": 3}).status_code == 204
+    websites = control("GET", "/websites").json()
+    assert (len(websites), websites) == (12, analytics_sandbox.websites())
+    assert not [website for website in websites if "password" in website]
+    assert control("POST", "/options", {"preset": "cursor", "reads_behind": 1, "seconds_behind": 60}).status_code == 200
+    assert "next_cursor" in call("GET", "/websites").json()["meta"]
+    assert control("GET", "/options").json()["paginator"] == "cursor"
+    for domain in ("a.example", "b.example"):
+        call("POST", "/websites", data={"domain": domain})
+    assert len(call("GET", "/websites").json()["data"]) == 12  # as before the first write
+    analytics_sandbox.fault(status=500)
+    assert control("POST", "/reset").status_code == 204
+    assert analytics_sandbox.websites() == call("GET", "/websites").json()["data"] == []
+    assert analytics_sandbox.options.paginator == "length"
+    assert (analytics_sandbox.pending_faults, len(analytics_sandbox.requests)) == ([], 1)
+    assert call("POST", "/websites", data={"domain": "a.example"}).json()["data"]["id"] == 1
+    assert [call("POST", path).status_code for path in ("/_sandbox/reset", "/reset")] == [404, 404]
+
+
+def test_faults(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
+    control("POST", "/faults", {"operation": "list", "drift": {"create": ["a.example"]}})
+    control("POST", "/faults", {"operation": "list", "status": 429, "headers": {"Retry-After": "1"}, "times": 2})
+    total, answer = call("GET", "/websites").json()["meta"]["total"], call("GET", "/websites")
+    assert (total, answer.status_code, answer.headers["Retry-After"]) == (0, 429, "1")
+    assert [website["domain"] for website in analytics_sandbox.websites()] == ["a.example"]
+    analytics_sandbox.fault(body=b"\xff")
+    pending = [(fault["status"], fault["times"], fault["body"]) for fault in control("GET", "/faults").json()]
+    assert pending == [(429, 1, None), (None, 1, "_w==")]
+    assert control("DELETE", "/faults").status_code == 204
+    assert call("GET", "/websites").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "json"),
+    [
+        *(("/options", bad) for bad in ({"colour": "red"}, {"paginator": "elsewhere"}, {"preset": "elsewhere"}, ["p"])),
+        *(("/faults", bad) for bad in ({"operation": "lst"}, {"stauts": 500}, {"status": 99}, {"target": "("})),
+        *(("/faults", bad) for bad in ({"drift": {"update": 1}}, {"times": 0}, {"skip": -1}, {"delay": -1})),
+        *(("/seed", bad) for bad in ({"websites": -1}, {})),
+    ],
+)
+def test_wrong_orders_are_refused(control: Call, analytics_sandbox: SandboxServer, path: str, json: object) -> None:
+    assert control("POST", path, json).status_code == 422
+    assert (analytics_sandbox.pending_faults, analytics_sandbox.websites()) == ([], [])
+
+
+def test_requests_are_logged_without_secrets(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
+    call("GET", "/websites", params={"search": "a b"})
+    form, wrong = {"privacy": "2", "password": "open sesame"}, {"Authorization": "Bearer x"}
+    call("PATCH", "/websites/7", data=form, headers=wrong)
+    answer = control("GET", "/requests")
+    listed, updated = answer.json()
+    assert [listed[name] for name in ("operation", "method", "path")] == ["list", "GET", "/api/v1/websites"]
+    assert [listed[name] for name in ("query", "form", "status")] == [[["search", "a b"]], [], 200]
+    assert (listed["headers"]["authorization"], listed["headers"]["accept"]) == ("right", "application/json")
+    assert (updated["headers"]["authorization"], updated["status"]) == ("wrong", 401)
+    assert updated["form"] == [["privacy", "2"], ["password", "***"]]
+    assert analytics_sandbox.api_key not in answer.text
+    control("DELETE", "/requests")
+    assert control("GET", "/requests").json() == []
+
+
+@pytest.mark.parametrize(
+    ("client", "status"), [("127.9.9.9", 200), ("::1", 200), ("192.0.2.1", 403), ("2001:db8::1", 403)]
+)
+def test_the_control_endpoints_answer_this_machine_only(client: str, status: int) -> None:
+    """A test may reach no other address, so the address of the client is made up."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    path = "/_sandbox/websites"
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "root_path": ""}
+    scope |= {"query_string": b"", "headers": [], "client": (client, 50000)}
+    asyncio.run(App("key", Options(), "")(scope, receive, send))
+    assert sent[0]["status"] == status
