@@ -230,7 +230,7 @@ BREAKS = [
         "snapshots.retention",
         "    if days and not any(has_manifest(dataset.partition(day)) for day in days):",
         "    if False:",
-        ("security/test_prune_and_files_of_others.py", ""),
+        ("unit/snapshots/test_prune_and_files_of_others.py", ""),
     ),
 ]
 

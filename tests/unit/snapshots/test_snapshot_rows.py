@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from shelf import Record, rows
+from shelf import Record, Shelf, rows
 
 from airflow_provider_analytics.readable import Redactor
 from airflow_provider_analytics.snapshots.rows import COLUMNS
@@ -85,17 +87,33 @@ def test_a_given_secret_is_masked_in_every_column(shown: str, exclude_ips_as: st
     assert json.loads(row["record"]).get("more") == ([{"deep": "***"}] if exclude_ips_as == "keep" else None)
 
 
-@pytest.mark.parametrize("value", ["192.0.2.1\n192.0.2.2", ["192.0.2.1", "192.0.2.2"], {"first": "192.0.2.1"}])
-@pytest.mark.parametrize("mode", ["hash", "drop"])
-def test_addresses_can_be_kept_out(mode: str, value: Any) -> None:
-    (row,), report = rows({"id": 1, "exclude_ips": value, "more": {"exclude_ips": value}}, exclude_ips_as=mode)
-    assert "192.0.2" not in json.dumps(row)
-    assert "exclude_ips" not in report.missing
-    if mode == "drop":
-        assert row["exclude_ips"] is None
-        assert "exclude_ips" not in row["record"]
-    elif not isinstance(value, dict):
-        assert row["exclude_ips"].split("\n")[0] == f"sha256:{hashlib.sha256(b'192.0.2.1').hexdigest()}"
+#: Whoever may read a snapshot learns no address that ``exclude_ips_as`` keeps out.
+WITH_ADDRESSES: Record = {
+    "id": 1,
+    "domain": "192.0.2.99",  # a website may be an address
+    "exclude_ips": "192.0.2.1\n2001:DB8::1",
+    "exclude_params": "utm_source",
+    "last_seen_from": "192.0.2.2",
+    "note": "Office: 192.0.2.3, 2001:db8::3 and http://192.0.2.4:8080/. At 12:30:45 on v1.2.",
+    "visits": {"192.0.2.5": 7, "others": [{"exclude_ips": "192.0.2.6"}, "192.0.2.7/24", "a"]},
+    "count": 7,
+}
+
+
+@pytest.mark.parametrize("value", [WITH_ADDRESSES["exclude_ips"], ["192.0.2.1", "2001:DB8::1"], {"of": "192.0.2.1"}])
+@pytest.mark.parametrize("how", ["hash", "drop"])
+def test_no_address_of_a_record_is_in_a_file(local: Shelf, how: str, value: Any) -> None:
+    taken = local.take([WITH_ADDRESSES | {"exclude_ips": value}], exclude_ips_as=how, report=True)
+    files = [path for path in Path(local.base.path).rglob("*") if path.is_file()]
+    text = "".join(path.read_text() for path in files).replace("192.0.2.99", "").lower()
+    assert not re.findall(r"192\.0\.2\.\d|2001:db8::", text)
+    assert "exclude_ips" not in taken.manifest.fields.missing
+    [row] = taken.rows()
+    whole = (json.dumps(value),) if isinstance(value, dict) else ("192.0.2.1", "2001:DB8::1")
+    hashed = "\n".join(f"sha256:{hashlib.sha256(one.encode()).hexdigest()}" for one in whole)
+    written = {"exclude_ips": hashed} if how == "hash" else {}
+    assert row["exclude_ips"] == written.get("exclude_ips")
+    assert json.loads(row["record"]) == {"id": 1, "domain": "192.0.2.99", "exclude_params": "utm_source", **written}
 
 
 def test_the_hash_is_of_the_record_without_its_order() -> None:

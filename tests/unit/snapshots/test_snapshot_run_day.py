@@ -67,18 +67,3 @@ def test_a_list_is_late_once_its_day_is_over() -> None:
     assert day.is_late(on(21))
     with pytest.raises(GuardError, match=r"^2026-11-20 has not begun: the clock says 2026-11-19 23:54 UTC"):
         day.is_late(on(20) - 6 * minute)
-
-
-@pytest.mark.parametrize(
-    ("hours", "is_published", "refusal"),
-    [
-        (0, False, "None"),
-        (12, False, "None"),
-        (13, False, "2026-11-20 ended 13 h ago: the current list is not"),
-        (24 * 9, False, "2026-11-20 ended 9 days ago"),
-        (0, True, "2026-11-20 is over and has its snapshot, which the current list would falsify"),
-    ],
-)
-def test_a_late_list_is_filed_within_a_tolerance_where_nothing_is(hours: int, is_published: bool, refusal: str) -> None:
-    day = choose_day("UTC", on(15), partition_date="2026-11-20")
-    assert str(day.refusal(on(21) + timedelta(hours=hours), is_published=is_published)).startswith(refusal)

@@ -1,0 +1,210 @@
+"""A prune removes its own files or nothing, also beside files of others and snapshots that lost their manifests."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import shutil
+from collections.abc import Iterable
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shelf import NIGHT, NOON, Shelf, held
+
+from airflow_provider_analytics.exceptions import GuardError
+from airflow_provider_analytics.snapshots import publish as publishing
+from airflow_provider_analytics.snapshots.retention import Pruning, Retention, plan_pruning, prune
+from airflow_provider_analytics.storage import StoragePath, names, new_token, put_bytes
+
+MINUTE = timedelta(minutes=1)
+LATER = NOON + 9 * NIGHT
+DAYS = [date(2026, 1, 1) + night * NIGHT for night in range(120)]
+WITH_A_PAUSE = [date(2020, 1, 1), date(2020, 1, 2), date(2020, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("days", "retention", "kept"),
+    [
+        (DAYS, Retention(3), ["04-30", "04-29", "04-28"]),
+        (DAYS, Retention(0, weeks=3), ["04-30", "04-26", "04-19"]),
+        (DAYS, Retention(0, months=2), ["04-30", "03-31"]),
+        (DAYS, Retention(2, weeks=2, months=3), ["04-30", "04-29", "04-26", "03-31", "02-28"]),
+        (WITH_A_PAUSE, Retention(3), ["02-01", "01-02", "01-01"]),
+        (WITH_A_PAUSE, Retention(0), ["02-01"]),
+        ([], Retention(5), []),
+    ],
+)
+def test_the_newest_of_days_weeks_and_months_is_kept(days: list[date], retention: Retention, kept: list[str]) -> None:
+    assert [f"{day:%m-%d}" for day in sorted(retention.kept(days), reverse=True)] == kept
+
+
+def planned(shelf: Shelf, keep_days: int, *, remove_damaged: bool = False) -> Pruning:
+    return plan_pruning(shelf.dataset, Retention(keep_days), LATER, remove_damaged=remove_damaged)
+
+
+def pruned(shelf: Shelf, keep_days: int, **options: Any) -> Pruning:
+    pruning = planned(shelf, keep_days, **options)
+    prune(shelf.dataset, pruning)
+    return pruning
+
+
+def numbers(days: Iterable[date]) -> list[int]:
+    return [day.day for day in days]
+
+
+def test_a_damaged_snapshot_takes_no_place_and_is_removed_on_purpose_only(shelf: Shelf) -> None:
+    taken = [shelf.take(3, night * NIGHT) for night in range(5)]
+    for damaged in (taken[4], taken[1]):
+        shelf.fs.rm_file(damaged.files[0].path)
+    pruning = planned(shelf, 1)
+    assert numbers(pruning.kept) == [24, 23, 21]  # the newest, the newest whole one, and the damaged one
+    assert numbers(pruning.damaged) == [24, 21]
+    pruning = planned(shelf, 1, remove_damaged=True)
+    assert (numbers(pruning.kept), numbers(pruning.removed)) == ([24, 23], [22, 21, 20])
+
+
+def test_what_dead_runs_left_on_days_without_a_snapshot_goes(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(target: StoragePath, *arguments: Any) -> None:
+        if target.name == "_manifest.json":
+            raise KeyboardInterrupt
+        put_bytes(target, *arguments)
+
+    shelf.take(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "put_bytes", dies)
+        patch.setattr(publishing, "_remove_all", lambda *_: None)
+        for night, age in ((1, 60 * MINUTE), (9, MINUTE)):
+            with pytest.raises(KeyboardInterrupt):
+                shelf.take(3, night * NIGHT, clock=partial(operator.sub, LATER, age))
+    assert numbers(pruned(shelf, 1).leftovers) == [21]  # a run may still be writing the other
+    assert [len(held(shelf.dataset.partition(date(2026, 11, day)))) for day in (21, 29)] == [0, 3]
+
+
+def test_what_dead_runs_left_beside_a_snapshot_goes(shelf: Shelf) -> None:
+    taken = [shelf.take(3, night * NIGHT) for night in range(3)]
+    before = [names(snapshot.partition.data) for snapshot in taken]
+    for snapshot in taken:
+        for age in (60 * MINUTE, MINUTE):
+            name = f"websites-{new_token(LATER - age)}.jsonl"
+            shelf.fs.pipe_file((snapshot.partition.data / name).path, b"{}")
+    shelf.fs.pipe_file(taken[1].partition.manifest.path, b"{")  # somebody may restore it
+    assert numbers(pruned(shelf, 2).leftovers) == [22, 20]
+    left = [names(snapshot.partition.data) for snapshot in taken]
+    assert [len(found) for found in left] == [2, 3, 2]  # a run may still be writing the others
+    assert all(set(old) < set(new) for old, new in zip(before, left, strict=True))
+    assert shelf.days() == {22: True, 21: False, 20: True}
+
+
+@pytest.fixture
+def base(local: Shelf) -> Path:
+    """The base path of five snapshots, of the 20th to the 24th."""
+    for night in range(5):
+        local.take(3, night * NIGHT, report=True)
+    return Path(local.base.path)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_another_table_in_the_same_folder_stays(local: Shelf, base: Path) -> None:
+    for day in ("2025-12-31", "2026-11-20", "2026-12-01"):
+        folder = base / "websites" / f"dt={day}"
+        (folder / "sub").mkdir(parents=True)
+        for name in ("part-00000.parquet", "_SUCCESS", "websites.csv", "_manifest.json", "sub/part-00001.parquet"):
+            (folder / name).write_bytes(b"of another job")
+    pruning = pruned(local, 2)
+    assert (numbers(pruning.removed), numbers(pruning.unknown)) == ([22, 21, 20], [1, 31])
+    assert sum(content == b"of another job" for content in files_below(base).values()) == 3 * 5
+    assert local.days() == {24: True, 23: True}
+
+
+def test_what_no_manifest_names_is_refused_untouched(local: Shelf, base: Path) -> None:
+    """A history that was copied without its manifests, or another table."""
+    shutil.rmtree(base / "_websites")
+    before = files_below(base)
+    with pytest.raises(GuardError, match=r"(?s)Nothing was removed.*copy _websites as well.*use another dataset"):
+        pruned(local, 2)
+    assert files_below(base) == before
+
+
+def test_a_history_that_was_copied_beside_a_new_snapshot_stays(local: Shelf, base: Path) -> None:
+    """Only the newest day has a manifest, as if the data had been restored, and one night had passed."""
+    for day in range(20, 24):
+        shutil.rmtree(base / "_websites" / f"dt=2026-11-{day}")
+    before = files_below(base)
+    pruning = pruned(local, 1)
+    assert (pruning.removed, pruning.count, numbers(pruning.unknown)) == ([], 0, [23, 22, 21, 20])
+    assert files_below(base) == before
+
+
+@pytest.mark.parametrize("linked", ["websites", "_websites"])
+def test_a_dataset_behind_a_link_is_refused(linked: str, local: Shelf, base: Path, tmp_path: Path) -> None:
+    (base / linked).rename(tmp_path / "elsewhere")
+    (base / linked).symlink_to(tmp_path / "elsewhere")
+    before = files_below(tmp_path / "elsewhere")
+    with pytest.raises(GuardError, match="is a symbolic link"):
+        pruned(local, 2)
+    assert files_below(tmp_path / "elsewhere") == before
+
+
+@pytest.mark.parametrize("part", ["websites", "_websites"])
+@pytest.mark.parametrize("day", [20, 19])
+def test_what_is_behind_a_link_stays(day: int, part: str, local: Shelf, base: Path, tmp_path: Path) -> None:
+    folder, elsewhere = base / part / f"dt=2026-11-{day}", tmp_path / "elsewhere"
+    shutil.copytree(base / part / "dt=2026-11-20", elsewhere)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.symlink_to(elsewhere)
+    (elsewhere / "mine.txt").write_text("x")
+    # A file that became a link is not followed either.
+    [data] = (base / "websites" / "dt=2026-11-22").iterdir()
+    data.rename(tmp_path / "data")
+    data.symlink_to(tmp_path / "data")
+    before = files_below(elsewhere)
+    pruning = pruned(local, 2)
+    assert numbers(pruning.removed) == [one for one in (22, 21, 20) if one != day]
+    assert day in numbers(pruning.unknown)
+    assert files_below(elsewhere) == before
+    assert [path.is_symlink() for path in (folder, data)] == [True, True]
+    assert (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["../../../victim", "..", "mine.txt", "/etc/hostname"])
+def test_a_manifest_that_names_the_file_of_another_removes_no_more_than_its_folder_has(
+    name: str, local: Shelf, base: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "victim").write_text("x")
+    manifest = base / "_websites" / "dt=2026-11-20" / "_manifest.json"
+    [report] = manifest.parent.glob("_report-*")
+    manifest.write_text(manifest.read_text().replace(report.name, name))
+    pruned(local, 2, remove_damaged=True)
+    assert (tmp_path / "victim").read_text() == "x"
+
+
+def test_the_next_snapshot_leaves_what_others_put_beside_it(local: Shelf, base: Path, tmp_path: Path) -> None:
+    elsewhere, name = tmp_path / "elsewhere", "websites-20200101T000000Z-00000000-0000.jsonl"
+    elsewhere.mkdir()
+    (elsewhere / name).write_text("x")
+    (base / "websites" / "dt=2026-11-25").symlink_to(elsewhere)
+    beside = base / "websites" / "dt=2026-11-24"
+    (beside / "mine.jsonl").write_text("x")
+    (beside / name).symlink_to(elsewhere / name)
+    for night in (4, 6):
+        local.take(3, night * NIGHT)
+    assert {"mine.jsonl", name} < {path.name for path in beside.iterdir()}
+    assert (elsewhere / name).exists()
+    assert (beside / name).is_symlink()
+
+
+def test_it_says_what_it_removes(local: Shelf, base: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    before, pruning = files_below(base), planned(local, 2)
+    prune(local.dataset, pruning, dry_run=True)
+    assert files_below(base) == before
+    prune(local.dataset, pruning)
+    gone = before.keys() - files_below(base).keys()
+    assert pruning.count == len(gone) == 3 * 4 + 2  # data, manifest, marker, report; changes, but for the first
+    assert all(caplog.text.count(name.rpartition("/")[2]) >= 2 for name in gone)
