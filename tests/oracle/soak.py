@@ -1,7 +1,8 @@
 """Worlds by chance, until the time is over: ``make soak SECONDS=300``.
 
 The last line says worlds, steps, dialects and violations. A world in which something happened that must never happen is
-made as small as possible, and printed as a script that replays it. Exit status 1 with any violation.
+made as small as possible, and printed as it stands in worlds.yaml, which the tests replay. Exit status 1 with any
+violation.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import argparse
 import atexit
 import contextlib
 import os
-import pprint
 import random
 import shutil
 import sys
@@ -33,6 +33,7 @@ if "airflow" not in sys.modules:  # an Airflow of its own, which logs what is wr
     }
 
 import dialects
+import yaml
 from world import LISTS, ViolationError, World
 from zoo import Zoo
 
@@ -276,19 +277,18 @@ class Tally:
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
     """Let nothing wait for a service."""
-    package = "airflow_provider_analytics"
     values: dict[str, Any] = {
-        f"{package}.api.client.CONFIRM_WAITS": (0,) * 4,
-        f"{package}.api.listing.WAITS_BETWEEN_READINGS": (0, 0, 0),
-        f"{package}.api.listing.AT_ONCE": 0,
-        f"{package}.api.transport.FIRST_BACKOFF": 0,
-        f"{package}.reconcile.apply.SETTLE_SECONDS": 0,
-        f"{package}.operators.state.WRITE_WAITS": (0,) * 7,
+        "api.client.CONFIRM_WAITS": (0,) * 4,
+        "api.listing.WAITS_BETWEEN_READINGS": (0, 0, 0),
+        "api.listing.AT_ONCE": 0,
+        "api.transport.FIRST_BACKOFF": 0,
+        "reconcile.apply.SETTLE_SECONDS": 0,
+        "operators.state.WRITE_WAITS": (0,) * 7,
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ))
         for name, value in values.items():
-            stack.enter_context(mock.patch(name, value))
+            stack.enter_context(mock.patch(f"airflow_provider_analytics.{name}", value))
         yield
 
 
@@ -345,18 +345,12 @@ def shrink(sandbox: Zoo, script: Script, until: float) -> Script:
     return dict(parts[0]), parts[1], parts[2]
 
 
-def replay(dialect: dict[str, Any], websites: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
-    """Play one world, as it was printed, and print what happened."""
-    with at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
-        print(play(sandbox, (dialect, websites, steps)) or "nothing happened that must not")
-
-
-def as_script(script: Script) -> str:
-    """Return a script that replays a world."""
-    named = zip(("dialect", "websites", "steps"), script, strict=True)
-    values = "\n".join(f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}" for name, value in named)
-    head = "import sys\n\nsys.path[:0] = ['tests/oracle', 'tests/support']\nfrom soak import replay\n"
-    return f"{head}\n{values}\nreplay(dialect, websites, steps)\n"
+def as_yaml(script: Script, seed: int) -> str:
+    """Return a world as it stands in worlds.yaml."""
+    named = dict(zip(("dialect", "websites", "steps"), script, strict=True))
+    return yaml.safe_dump(
+        {f"world_{seed}": {"title": "", **named}}, sort_keys=False, width=120, default_flow_style=None
+    )
 
 
 def soak(sandbox: Zoo, seconds: float, seed: int, *, most_violations: int = 5, shrink_seconds: float = 20) -> Tally:
@@ -371,7 +365,7 @@ def soak(sandbox: Zoo, seconds: float, seed: int, *, most_violations: int = 5, s
         if problem:
             tally.violations += 1
             small = shrink(sandbox, script, time.monotonic() + shrink_seconds)
-            print(f"# World {seed}: {play(sandbox, small) or problem}\n\n{as_script(small)}", flush=True)
+            print(f"# World {seed}: {play(sandbox, small) or problem}\n\n{as_yaml(small, seed)}", flush=True)
         seed += 1
     return tally
 

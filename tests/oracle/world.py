@@ -12,7 +12,7 @@ import threading
 import traceback
 import urllib.request
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -86,6 +86,24 @@ class Goal:
     delete: bool = False
     #: The task that wants it: each has managed lists of its own.
     do: str = ""
+
+    def mode(self, name: str) -> str:
+        """Return how a list is reconciled."""
+        return self.modes.get(name, "replace")
+
+
+@dataclass
+class Wanted:
+    """What a task wants of the world.
+
+    :param goals: id of a website that is there to what is wanted of it.
+    :param creations: domain of a new website to what is wanted of it.
+    :param refusal: why a guard has to refuse it, if one has to.
+    """
+
+    goals: dict[int, Goal] = field(default_factory=dict)
+    creations: dict[str, Goal] = field(default_factory=dict)
+    refusal: str = ""
 
 
 @dataclass
@@ -174,12 +192,11 @@ class World:
 
         :raises ViolationError: if something happened that must never happen.
         """
-        do = step["do"]
-        if do == "hand":
+        if step["do"] == "hand":
             for edit in step["edits"]:
                 self._edit(edit, 0)
             return
-        if do == "both":
+        if step["do"] == "both":
             self._both(step)
             return
         outcome = self._task(step, step.get("meanwhile", ()))
@@ -207,25 +224,43 @@ class World:
 
     def _task(self, step: Step, meanwhile: Sequence[Any]) -> Outcome:
         """Run a task, and compare the world before and after it with what the task says."""
-        before = {one["id"]: one for one in self.sandbox.websites()}
-        goals, creations, is_guarded = self._goals(step, before)
+        self._begin()
+        wanted = self._wanted(step)
+        outcome = self._run(step, meanwhile)
+        self._end([outcome])
+        self._nothing_lost(step, wanted, outcome)
+        self._new_ones(step, wanted, outcome)
+        if wanted.refusal and outcome.is_green and not self.edits:
+            raise ViolationError(f"green, although a guard has to refuse it: {wanted.refusal}")
+        self._told(step, outcome)
+        self._learn(step, outcome)
+        return outcome
+
+    def _begin(self) -> None:
+        self.before = self._websites()
         self.edits = []
         self.sandbox.clear_requests()
-        outcome = self._run(step, meanwhile)
+
+    def _end(self, outcomes: Sequence[Outcome]) -> None:
+        """Note the world after tasks, and what must be true of each of them."""
         self.sandbox.meanwhile(lambda request: None)
         self.sandbox.clear_faults()
         self._requests = self.sandbox.requests
         self._drain()
-        after = {one["id"]: one for one in self.sandbox.websites()}
-        self.green += outcome.is_green
-        self.red += not outcome.is_green
-        self._no_secret(outcome)
-        self._bounded(before)
-        self._nothing_lost(step, before, after, goals, creations, outcome)
-        self._guards(outcome, is_guarded)
-        self._told(step, before, after, outcome)
-        self._learn(step, outcome)
-        return outcome
+        self.after = self._websites()
+        for outcome in outcomes:
+            self.green += outcome.is_green
+            self.red += not outcome.is_green
+            self._no_secret(outcome)
+        if len(self._requests) > len(outcomes) * (REQUESTS + REQUESTS_PER_WEBSITE * len(self.before)):
+            raise ViolationError(f"{len(self._requests)} requests for {len(self.before)} websites")
+
+    def _websites(self) -> dict[int, Record]:
+        return {one["id"]: one for one in self.sandbox.websites()}
+
+    def _edits_of(self, website_id: int, *names: str) -> list[Edit]:
+        """Return the edits of a website; of some fields only, if any is named."""
+        return [one for one in self.edits if one.website_id == website_id and (not names or one.field in names)]
 
     # Two tasks at once
 
@@ -236,24 +271,14 @@ class World:
         requests before it goes on. When the first one has ended, the second one is free.
         """
         tasks: list[Step] = [step["first"], step["second"]]
-        before = {one["id"]: one for one in self.sandbox.websites()}
-        found = [self._goals(one, before) for one in tasks]
-        goals = [one[0] for one in found]
-        self.edits = []
-        self.sandbox.clear_requests()
+        self._begin()
+        wanted = [self._wanted(one) for one in tasks]
         outcomes = self._run_both(tasks, step)
-        self._requests = self.sandbox.requests
-        self._drain()
-        after = {one["id"]: one for one in self.sandbox.websites()}
-        for outcome in outcomes:
-            self.green += outcome.is_green
-            self.red += not outcome.is_green
-            self._no_secret(outcome)
-        self._bounded(before, tasks=2)
+        self._end(outcomes)
         if self._is_faithful:
-            self._kept_by_both(before, after, goals)
-            if dialects.is_calm(self.dialect) and not self._is_contradictory(tasks, found, before):
-                self._both_are_calm(before, after, goals, outcomes)
+            self._kept_by_both(wanted)
+            if dialects.is_calm(self.dialect) and not self._is_contradictory(tasks, wanted):
+                self._both_are_calm(wanted, outcomes)
         for task, outcome in zip(tasks, outcomes, strict=True):
             self._learn(task, outcome)
 
@@ -312,60 +337,48 @@ class World:
             if not threads:
                 start_second()
             threads[0].join()
-        self.sandbox.meanwhile(lambda request: None)
         return [outcomes[0], outcomes[1]]
 
-    def _is_contradictory(self, tasks: Sequence[Step], found: Sequence[Any], before: Mapping[int, Record]) -> bool:
+    def _is_contradictory(self, tasks: Sequence[Step], wanted: Sequence[Wanted]) -> bool:
         """Whether no service could please both tasks, and the person who edits: then red is right."""
-        (first, first_new, first_guard), (second, second_new, second_guard) = found
-        domains = [_key(one["domain"]) for one in before.values()]
+        first, second = wanted
+        domains = [_key(one["domain"]) for one in self.before.values()]
         if any(one["domain"] not in domains for task in tasks for one in task.get("of", ())):
             return True
-        if first_guard or second_guard or first_new.keys() & second_new.keys() or len(set(domains)) < len(domains):
+        if first.refusal or second.refusal or first.creations.keys() & second.creations.keys():
             return True
-        if any(edit.do in (*_COMING, "restore") for edit in self.edits):
+        if len(set(domains)) < len(domains) or any(edit.do in (*_COMING, "restore") for edit in self.edits):
             return True
-        for website_id in {*first, *second}:
-            one, other = first.get(website_id, Goal()), second.get(website_id, Goal())
-            if one.delete or other.delete:
+        for website_id in {*first.goals, *second.goals}:
+            one, other = first.goals.get(website_id, Goal()), second.goals.get(website_id, Goal())
+            edits = self._edits_of(website_id)
+            if one.delete or other.delete or {edit.field for edit in edits} & {*one.fields, *other.fields}:
                 return True
-            edited = {edit.field for edit in self.edits if edit.website_id == website_id}
-            if edited & {*one.fields, *other.fields} or any(
-                edit.website_id == website_id and edit.field not in LISTS and edit.value == DEFAULTS[edit.field]
-                for edit in self.edits
-            ):
+            if any(edit.field not in LISTS and edit.value == DEFAULTS[edit.field] for edit in edits):
                 return True
             for name in one.fields.keys() & other.fields.keys():
-                modes = {one.modes.get(name, "replace"), other.modes.get(name, "replace")}
-                if (
-                    (one.fields[name] != other.fields[name])
-                    if name not in LISTS
-                    else "merge" not in modes or len(modes) > 1
-                ):
+                modes = {one.mode(name), other.mode(name)}
+                is_same = one.fields[name] == other.fields[name] if name not in LISTS else modes == {"merge"}
+                if not is_same:
                     return True
         return False
 
-    def _kept_by_both(
-        self, before: Mapping[int, Record], after: Mapping[int, Record], goals: Sequence[Mapping[int, Goal]]
-    ) -> None:
+    def _kept_by_both(self, wanted: Sequence[Wanted]) -> None:
         """Nothing is lost that neither task asks to remove, and nothing is there that nobody wants."""
-        for website_id, record in before.items():
-            wanting = [one[website_id] for one in goals if website_id in one]
-            mine = [edit for edit in self.edits if edit.website_id == website_id]
-            now = after.get(website_id)
+        for website_id, record in self.before.items():
+            wanting = [one.goals[website_id] for one in wanted if website_id in one.goals]
+            now, domain = self.after.get(website_id), record["domain"]
             if now is None:
-                if not any(goal.delete for goal in wanting) and not any(edit.do == "delete" for edit in mine):
-                    raise ViolationError(f"{record['domain']} was deleted, which nobody asked for")
+                if not any(goal.delete for goal in wanting) and not self._is_deleted(website_id):
+                    raise ViolationError(f"{domain} was deleted, which nobody asked for")
                 continue
             for name in FIELDS:
                 values = [goal.fields[name] for goal in wanting if name in goal.fields]
-                edits = [edit for edit in mine if edit.field == name]
+                edits = self._edits_of(website_id, name)
                 if name not in LISTS:
                     allowed = [record[name], *values, *(edit.value for edit in edits)]
                     if now[name] not in allowed:
-                        raise ViolationError(
-                            f"{record['domain']}: {name} is {now[name]!r}, one of {allowed} was wanted"
-                        )
+                        raise ViolationError(f"{domain}: {name} is {now[name]!r}, one of {allowed} was wanted")
                     continue
                 may_go: set[str] = {edit.value for edit in edits if edit.do == "untype"}
                 was = lines(record[name])
@@ -373,63 +386,51 @@ class World:
                     if name in goal.fields:
                         may_go |= {line for line in was if self._may_remove(record, name, goal, line)}
                 lost = set(was) - may_go - set(lines(now[name]))
-                typed = {entry(edit.value) for edit in edits}
-                known = entries(record[name]) | {entry(line) for value in values for line in value} | typed
+                known = {entry(one) for value in (was, *values) for one in value} | {entry(one.value) for one in edits}
                 if lost or entries(now[name]) - known:
-                    raise ViolationError(
-                        f"{record['domain']}: {name} was {record[name]!r}, is {now[name]!r}, wanted {values}"
-                    )
+                    raise ViolationError(f"{domain}: {name} was {record[name]!r}, is {now[name]!r}, wanted {values}")
+
+    def _is_deleted(self, website_id: int) -> bool:
+        """Whether somebody else deleted a website."""
+        return any(edit.do == "delete" for edit in self._edits_of(website_id))
 
     def _may_remove(self, record: Record, name: str, goal: Goal, line: str) -> bool:
-        mode = goal.modes.get(name, "replace")
         if entry(line) in {entry(one) for one in goal.fields[name]}:
             return False
-        is_owned = mode == "managed" and "#" not in line and entry(line) in self._owned(name, goal, record)[1]
-        return mode == "replace" or is_owned
+        is_owned = goal.mode(name) == "managed" and "#" not in line
+        return goal.mode(name) == "replace" or (is_owned and entry(line) in self._owned(name, goal, record)[1])
 
-    def _both_are_calm(
-        self,
-        before: Mapping[int, Record],
-        after: Mapping[int, Record],
-        goals: Sequence[Mapping[int, Goal]],
-        outcomes: Sequence[Outcome],
-    ) -> None:
+    def _both_are_calm(self, wanted: Sequence[Wanted], outcomes: Sequence[Outcome]) -> None:
         """Both are green, and what they say is true, but for what the other one overwrote after they had looked."""
-        for number, (wanted, outcome) in enumerate(zip(goals, outcomes, strict=True)):
-            if not outcome.is_green and self._is_rightly_doubted(before, wanted, goals[1 - number], outcome):
-                continue
+        for number, outcome in enumerate(outcomes):
+            goals, others = wanted[number].goals, wanted[1 - number].goals
             if not outcome.is_green:
+                if self._is_rightly_doubted(goals, others, outcome):
+                    continue
                 raise ViolationError(f"task {number + 1} is red on a calm night: {outcome.text[-3000:]}")
-            for website_id, goal in wanted.items():
+            for website_id, goal in goals.items():
+                was, now = self.before[website_id], self.after[website_id]
                 for name in goal.fields:
-                    is_so = self._as_wanted(website_id, name, goal, before[website_id], after[website_id])
-                    others_lines = name in LISTS and self._is_only_more(goal, name, after[website_id])
+                    is_so = self._as_wanted(website_id, name, goal, was, now)
+                    others_lines = name in LISTS and {entry(one) for one in goal.fields[name]} <= entries(now[name])
                     if not is_so and not others_lines and not self._is_overwritten(website_id, number):
-                        was, now = before[website_id], after[website_id][name]
                         raise ViolationError(
-                            f"task {number + 1} is green, but {was['domain']}: {name} is {now!r}, "
+                            f"task {number + 1} is green, but {was['domain']}: {name} is {now[name]!r}, "
                             f"wanted {goal.fields[name]!r}, was {was[name]!r}"
                         )
 
-    def _is_rightly_doubted(
-        self, before: Mapping[int, Record], wanted: Mapping[int, Goal], others: Mapping[int, Goal], outcome: Outcome
-    ) -> bool:
+    def _is_rightly_doubted(self, goals: Mapping[int, Goal], others: Mapping[int, Goal], outcome: Outcome) -> bool:
         """Whether the other task took values away, and no further website could tell whose doing it is."""
         is_told = ". Before: " in outcome.text or "is not as it should be" in outcome.text
         if "the service does it" in outcome.text or not is_told:
             return False
-        for website_id in wanted.keys() & others.keys():
-            record, goal = before[website_id], others[website_id]
-            for name in goal.fields.keys() - wanted[website_id].fields.keys():
-                is_list = name in LISTS
-                if is_list and goal.modes.get(name, "replace") == "replace" and lines(record[name]):
-                    return True
-                if not is_list and goal.fields[name] == DEFAULTS[name] != record[name]:
+        for website_id in goals.keys() & others.keys():
+            record, goal = self.before[website_id], others[website_id]
+            for name in goal.fields.keys() - goals[website_id].fields.keys():
+                is_cleared = goal.mode(name) == "replace" and lines(record[name]) if name in LISTS else False
+                if is_cleared or (name not in LISTS and goal.fields[name] == DEFAULTS[name] != record[name]):
                     return True
         return False
-
-    def _is_only_more(self, goal: Goal, name: str, now: Record) -> bool:
-        return {entry(one) for one in goal.fields[name]} <= entries(now[name])
 
     def _is_overwritten(self, website_id: int, number: int) -> bool:
         """Whether the other task changed a website after the last look of this one, or where a look is late."""
@@ -459,73 +460,66 @@ class World:
 
     # What a task wants
 
-    def _goals(self, step: Step, before: Mapping[int, Record]) -> tuple[dict[int, Goal], dict[str, Goal], str]:
-        """Return what a task wants of each website and of new ones, and why a guard has to refuse it, if one has to."""
+    def _wanted(self, step: Step) -> Wanted:
+        """Return what a task wants of each website and of new ones."""
         do = step["do"]
         by_domain: dict[str, list[int]] = {}
-        for one in before.values():
+        for one in self.before.values():
             by_domain.setdefault(_key(one["domain"]), []).append(one["id"])
         goals: dict[int, Goal] = {}
         creations: dict[str, Goal] = {}
-        if do in ("create", "ensure"):
-            goal = Goal(dict(step.get("settings", {})))
-            ids = by_domain.get(step["domain"], [])
-            if not ids:
+
+        def want(domain: str, goal: Goal) -> None:
+            goals.update(dict.fromkeys(by_domain.get(domain, ()), goal))
+
+        if do == "create":
+            goal = Goal(dict(step["settings"]))
+            if step["domain"] not in by_domain:
                 creations[step["domain"]] = goal
-            elif step.get("if_exists") == "update":
-                goals = dict.fromkeys(ids, goal)
-        elif do == "update":
-            goals = dict.fromkeys(by_domain.get(step["domain"], []), Goal(dict(step["settings"])))
-        elif do == "updates":
-            for one in step["of"]:
-                goals |= dict.fromkeys(by_domain.get(one["domain"], []), Goal(dict(one["settings"])))
+            elif step["if_exists"] == "update":
+                want(step["domain"], goal)
+        elif do in ("update", "updates"):
+            for one in step.get("of", [step]):
+                want(one["domain"], Goal(dict(one["settings"])))
         elif do == "delete":
-            goals = dict.fromkeys(by_domain.get(step["domain"], []), Goal(delete=True))
+            want(step["domain"], Goal(delete=True))
         elif do == "sync":
-            chosen = by_domain if step["websites"] is None else step["websites"]
-            goal = Goal({step["field"]: step["entries"]}, {step["field"]: step["mode"]}, do=_list_of(step))
-            goals = {one: goal for domain in chosen for one in by_domain.get(domain, ())}
+            for domain in by_domain if step["websites"] is None else step["websites"]:
+                want(domain, Goal({step["field"]: step["entries"]}, {step["field"]: step["mode"]}, do=_list_of(step)))
         elif do == "apply":
-            config = step["config"]
-            modes = config.get("modes", {})
-            for domain, settings in config["websites"].items():
-                goal = Goal(dict(settings), modes, do=_list_of(step))
-                if domain in by_domain:
-                    goals |= dict.fromkeys(by_domain[domain], goal)
-                else:
+            for domain, settings in step["config"]["websites"].items():
+                goal = Goal(dict(settings), step["config"].get("modes", {}), do=_list_of(step))
+                want(domain, goal)
+                if domain not in by_domain:
                     creations[domain] = goal
             if step.get("prune"):
                 # A domain that no file can hold is never deleted.
                 goals |= {
-                    one: Goal(delete=True)
-                    for one, record in before.items()
-                    if one not in goals and record["domain"] == _key(record["domain"])
+                    one["id"]: Goal(delete=True)
+                    for one in self.before.values()
+                    if one["id"] not in goals and one["domain"] == _key(one["domain"])
                 }
-        return goals, creations, self._must_be_refused(step, before, goals)
+        return Wanted(goals, creations, self._must_be_refused(step, goals))
 
-    def _must_be_refused(self, step: Step, before: Mapping[int, Record], goals: Mapping[int, Goal]) -> str:
+    def _must_be_refused(self, step: Step, goals: Mapping[int, Goal]) -> str:
         if step.get("force") or step["do"] not in ("sync", "apply"):
             return ""
-        deleted = sum(goal.delete for goal in goals.values())
-        if len(before) >= GUARDED_FROM and deleted > MAX_LOSS * len(before):
-            return f"{deleted} of {len(before)} websites deleted"
+        compared = [(self.before[one], goal) for one, goal in goals.items() if not goal.delete]
+        deleted, websites = len(goals) - len(compared), len(self.before)
+        counts = [(deleted, websites, f"{deleted} of {websites} websites deleted")]
         # Lists in another form show fewer entries than they have.
         for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
-            listed = [(before[one][name], goal) for one, goal in goals.items() if name in goal.fields]
-            total = sum(len(entries(before[one][name])) for one, goal in goals.items() if not goal.delete)
-            lost = sum(
-                max(0, len(entries(value)) - len(goal.fields[name]))
-                for value, goal in listed
-                if goal.modes.get(name, "replace") == "replace"
-            )
-            if total >= GUARDED_FROM and lost > MAX_LOSS * total:
-                return f"{lost} of {total} entries of {name} lost"
-        compared = [(before[one], goal) for one, goal in goals.items() if not goal.delete]
+            shorter = [
+                len(entries(one[name])) - len(goal.fields[name])
+                for one, goal in compared
+                if name in goal.fields and goal.mode(name) == "replace"
+            ]
+            lost, total = sum(max(0, one) for one in shorter), sum(len(entries(one[name])) for one, _ in compared)
+            counts.append((lost, total, f"{lost} of {total} entries of {name} lost"))
         closed = [goal for one, goal in compared if one["privacy"]]
         opened = sum(goal.fields.get("privacy") == 0 for goal in closed)
-        if len(closed) >= GUARDED_FROM and opened > MAX_LOSS * len(closed):
-            return f"{opened} of {len(closed)} pages opened"
-        return ""
+        counts.append((opened, len(closed), f"{opened} of {len(closed)} pages opened"))
+        return next((why for some, of, why in counts if of >= GUARDED_FROM and some > MAX_LOSS * of), "")
 
     # Running
 
@@ -624,55 +618,38 @@ class World:
             self.sandbox.change_website(website["id"], domain=edit["value"])
         elif do == "set":
             self.sandbox.change_website(website["id"], **{name: edit["value"]})
-        elif do == "type":
+        else:
             now = lines(website[name])
-            if edit["value"] in now:
+            if (edit["value"] in now) == (do == "type"):
                 return
-            self.sandbox.change_website(website["id"], **{name: "\n".join([*now, edit["value"]])})
-        elif do == "untype":
-            now = lines(website[name])
-            if edit["value"] not in now:
-                return
-            self.sandbox.change_website(
-                website["id"], **{name: "\n".join(one for one in now if one != edit["value"]) or None}
-            )
+            after = [*now, edit["value"]] if do == "type" else [one for one in now if one != edit["value"]]
+            self.sandbox.change_website(website["id"], **{name: "\n".join(after) or None})
         self.edits.append(Edit(at, website["id"], do, name, edit.get("value")))
 
     # The oracle
 
-    def _nothing_lost(
-        self,
-        step: Step,
-        before: Mapping[int, Record],
-        after: Mapping[int, Record],
-        goals: Mapping[int, Goal],
-        creations: Mapping[str, Goal],
-        outcome: Outcome,
-    ) -> None:
+    def _nothing_lost(self, step: Step, wanted: Wanted, outcome: Outcome) -> None:
         """Green is true, and nothing of others is lost; red is safe."""
-        edited = {edit.website_id for edit in self.edits}
         ruined: list[str] = []
         losses = 0
-        for website_id, record in before.items():
-            goal = goals.get(website_id, Goal())
-            now = after.get(website_id)
-            name = record["domain"]
-            removed = any(one.do == "delete" for one in self.edits if one.website_id == website_id)
-            renamed = [one for one in self.edits if one.website_id == website_id and one.do == "rename"]
+        for website_id, record in self.before.items():
+            goal, now, name = wanted.goals.get(website_id, Goal()), self.after.get(website_id), record["domain"]
+            edits = self._edits_of(website_id)
+            renamed = [one for one in edits if one.do == "rename"]
             if now is None:
                 # A prune also deletes a website whose new domain the list showed.
-                lists = [number for number, one in enumerate(self._requests, 1) if one.operation == "list"]
-                is_pruned = bool(step.get("prune") and renamed) and renamed[-1].at <= max(lists, default=0)
-                if not (goal.delete or removed or is_pruned):
+                listed = max(self._numbers("list"), default=0)
+                is_pruned = bool(step.get("prune") and renamed) and renamed[-1].at <= listed
+                is_by_others = self._is_deleted(website_id) or is_pruned
+                if not (goal.delete or is_by_others):
                     raise ViolationError(f"{name} was deleted, which nobody asked for")
-                may_be = not renamed or removed or is_pruned or any(self._may_be_overwritten(one) for one in renamed)
-                if not may_be:
+                if renamed and not is_by_others and not any(self._may_be_overwritten(one) for one in renamed):
                     raise ViolationError(f"{name} was deleted, although it is {renamed[-1].value} by now")
                 continue
-            if goal.delete and outcome.is_green and website_id not in edited and not self._says_gone(step):
+            if goal.delete and outcome.is_green and not edits and not self._says_gone(step):
                 raise ViolationError(f"{name} is still there after a green delete")
             # What was away for a moment may not have been in the list.
-            was_away = any(one.do in _COMING for one in self.edits if one.website_id == website_id)
+            was_away = any(one.do in _COMING for one in edits)
             wrong = []
             is_loss = False
             for one in FIELDS:
@@ -680,85 +657,86 @@ class World:
                     continue  # nobody sees what is reset
                 as_before = self._as_before(website_id, one, record, now)
                 as_wanted = one in goal.fields and self._as_wanted(website_id, one, goal, record, now)
-                if outcome.is_green and not was_away:
-                    problem = not (as_wanted if one in goal.fields else as_before)
-                else:
-                    problem = not (as_before or as_wanted)
-                if problem:
+                is_wanted_now = one in goal.fields and outcome.is_green and not was_away
+                if not (as_wanted or (as_before and not is_wanted_now)):
                     wrong.append(f"{one}: before {record[one]!r}, wanted {goal.fields.get(one)!r}, now {now[one]!r}")
                     is_loss |= _is_loss(one, record[one], now[one])
-            if now["domain"] != (renamed[-1].value if renamed else record["domain"]):
+            if now["domain"] != (renamed[-1].value if renamed else name):
                 wrong.append(f"domain: {now['domain']}")
             if wrong:
                 ruined.append(f"{name} ({website_id}): {'; '.join(wrong)}")
                 losses += is_loss
-                if outcome.is_green and name in str(outcome.result.get("unexpected_changes")):
-                    continue  # it says so, and cannot know whose doing it is
-                if now == record and self._is_said_to_be_gone(step):
-                    continue
-                if outcome.is_green:
-                    raise ViolationError(f"green, but {ruined[-1]}; it says {outcome.result}")
-                is_shown = "lists_as" not in self.dialect  # else nobody sees what is stored
-                is_as_shown = all(now[one] == record[one] for one in FIELDS)  # what others edited since may be lost
-                if is_shown and not is_as_shown and f"{name} (id {website_id}): It was put back" in outcome.text:
-                    raise ViolationError(f"it says that it was put back, but {ruined[-1]}")
-                if not outcome.killed and not _names(outcome, record):
-                    raise ViolationError(f"red, and the error does not name {ruined[-1]}\n{outcome.text[-3000:]}")
+                self._ruin_is_told(step, record, now, ruined[-1], outcome)
         if ruined and self._is_faithful:
             raise ViolationError(f"ruined by a faithful service: {ruined}\n{outcome.text[-3000:]}")
         # A service that changes single lines of others is told, and not stopped.
         if losses > MAX_RUINED and self.dialect.get("lists_stored") not in ("no networks", "normalized"):
             raise ViolationError(f"{losses} websites ruined: {ruined}\n{outcome.text[-3000:]}")
-        # One that somebody deletes meanwhile is created again.
-        wanted = [step["domain"]] if step["do"] == "create" else step.get("config", {}).get("websites", ())
-        self._new_ones(before, after, creations, wanted, outcome)
+
+    def _ruin_is_told(self, step: Step, record: Record, now: Record, ruin: str, outcome: Outcome) -> None:
+        if now == record and self._not_found(step) > 1:  # one such answer is verified
+            return
+        if outcome.is_green:
+            # It says so, and cannot know whose doing it is.
+            if record["domain"] not in str(outcome.result.get("unexpected_changes")):
+                raise ViolationError(f"green, but {ruin}; it says {outcome.result}")
+            return
+        is_shown = "lists_as" not in self.dialect  # else nobody sees what is stored
+        is_as_shown = all(now[one] == record[one] for one in FIELDS)  # what others edited since may be lost
+        if is_shown and not is_as_shown and f"{record['domain']} (id {record['id']}): It was put back" in outcome.text:
+            raise ViolationError(f"it says that it was put back, but {ruin}")
+        if not outcome.killed and not _names(outcome, record):
+            raise ViolationError(f"red, and the error does not name {ruin}\n{outcome.text[-3000:]}")
+
+    def _numbers(self, operation: str, domain: str = "") -> list[int]:
+        """Return the numbers of the requests of an operation; of the creates of a domain, if it is named."""
+        return [
+            number
+            for number, one in enumerate(self._requests, 1)
+            if one.operation == operation and (not domain or _key(dict(one.form).get("domain", "")) == domain)
+        ]
 
     def _as_before(self, website_id: int, name: str, record: Record, now: Record) -> bool:
-        mine = [one for one in self.edits if one.website_id == website_id and one.field == name]
+        mine = self._edits_of(website_id, name)
         if name not in LISTS:
             return bool(now[name] == (mine[-1].value if mine else record[name])) or (
                 now[name] == record[name] and all(self._may_be_overwritten(one) for one in mine)
             )
-        untyped = {one.value for one in mine if one.do == "untype"}
-        typed = {one.value for one in mine if one.do == "type"}
-        kept = {one.value for one in mine if one.do == "type" and not self._may_be_overwritten(one)} - untyped
-        there = set(lines(now[name]))
-        return {*lines(record[name]), *kept} - untyped <= there <= {*lines(record[name]), *typed}
+        typed, untyped, kept = self._typed(mine)
+        there, before = set(lines(now[name])), set(lines(record[name]))
+        return (before | kept) - untyped <= there <= before | typed
 
-    def _is_said_to_be_gone(self, step: Step) -> bool:
-        """Whether the service says of a website twice that it is not found: one answer is verified."""
-        faults = [details[0] for _, what, *details in step.get("meanwhile", ()) if what == "fault"]
-        return faults.count({"status": 404}) > 1
+    def _typed(self, edits: Sequence[Edit]) -> tuple[set[str], set[str], set[str]]:
+        """Return the lines that others typed, those that they removed, and those that have to be kept."""
+        typed, untyped = ({one.value for one in edits if one.do == do} for do in ("type", "untype"))
+        kept = {one.value for one in edits if one.do == "type" and not self._may_be_overwritten(one)} - untyped
+        return typed, untyped, kept
+
+    def _not_found(self, step: Step) -> int:
+        """Return how often the service says of a website that it is not found."""
+        return [detail for _, what, *detail in step.get("meanwhile", ()) if what == "fault"].count([{"status": 404}])
 
     def _says_gone(self, step: Step) -> bool:
         """Whether a service that keeps what is deleted said once that it is gone: a delete is verified by one read."""
-        faults = [details[0] for _, what, *details in step.get("meanwhile", ()) if what == "fault"]
-        return self.dialect.get("deletes") == "keep" and {"status": 404} in faults
+        return self.dialect.get("deletes") == "keep" and self._not_found(step) > 0
 
     def _as_wanted(self, website_id: int, name: str, goal: Goal, record: Record, now: Record) -> bool:
-        mine = [one for one in self.edits if one.website_id == website_id and one.field == name]
-        value = goal.fields[name]
+        mine, value = self._edits_of(website_id, name), goal.fields[name]
         if name not in LISTS:
             return bool(now[name] == value) or any(one.value == now[name] for one in mine)
-        there = set(lines(now[name]))
-        untyped = {one.value for one in mine if one.do == "untype"}
-        typed = {one.value for one in mine if one.do == "type"}
-        kept = {one.value for one in mine if one.do == "type" and not self._may_be_overwritten(one)} - untyped
-        wanted = {entry(one) for one in value}
+        there, before, wanted = set(lines(now[name])), set(lines(record[name])), {entry(one) for one in value}
+        typed, untyped, kept = self._typed(mine)
         if not wanted and self._seems_empty(record[name]):
             return True  # nobody can see another one
-        mode = goal.modes.get(name, "replace")
         if not wanted - {entry(one) for one in untyped} <= entries(now[name]):
             return False
-        if mode == "replace":
+        if goal.mode(name) == "replace":
             return entries(now[name]) <= wanted | {entry(one) for one in typed | untyped}
-        before = set(lines(record[name]))
         gone: set[str] = set()
         may_go: set[str] = set()
-        if mode == "managed":
+        if goal.mode(name) == "managed":
             must_go, may_go = (one - wanted for one in self._owned(name, goal, record))
-            plain = {one for one in self._seen_lines(record[name]) if "#" not in one}
-            gone = must_go & plain
+            gone = must_go & {one for one in self._seen_lines(record[name]) if "#" not in one}
         must = {one for one in before - untyped | kept if "#" in one or entry(one) not in may_go}
         allowed = before | typed | {one for one in there if entry(one) in wanted}
         return must <= there <= allowed and not (gone - {entry(one) for one in typed}) & entries(now[name])
@@ -784,103 +762,70 @@ class World:
         following = [operation for number, operation in own if number >= edit.at]
         return bool(following) and following[0] in ("update", "delete")
 
-    def _new_ones(
-        self,
-        before: Mapping[int, Record],
-        after: Mapping[int, Record],
-        creations: Mapping[str, Goal],
-        wanted: Iterable[str],
-        outcome: Outcome,
-    ) -> None:
+    def _new_ones(self, step: Step, wanted: Wanted, outcome: Outcome) -> None:
         """No duplicates, and each new website is one that was asked for."""
         by_others = {edit.website_id for edit in self.edits if edit.do in ("add", "rename")}
-        new = [
-            record for website_id, record in after.items() if website_id not in before and website_id not in by_others
-        ]
-        deleted = {edit.website_id for edit in self.edits if edit.do in ("delete", "rename")}
+        new = [record for one, record in self.after.items() if one not in self.before and one not in by_others]
         domains = [_plain(record["domain"]) for record in new]
-        for record in new:
-            domain = _plain(record["domain"])
-            if domain not in {_plain(one) for one in (*creations, *wanted)}:
+        # One that somebody deletes meanwhile is created again.
+        named = [step["domain"]] if step["do"] == "create" else step.get("config", {}).get("websites", ())
+        for record, domain in zip(new, domains, strict=True):
+            if domain not in {_plain(one) for one in (*wanted.creations, *named)}:
                 raise ViolationError(f"a website that nobody asked for: {record}")
             if domains.count(domain) > 1:
                 raise ViolationError(f"two websites of {domain}: {new}\n{outcome.text[-3000:]}")
-        if not outcome.is_green:
-            return
-        lists = [number for number, one in enumerate(self._requests, 1) if one.operation == "list"]
-        for domain, goal in creations.items():
-            same = [one for one in after.values() if _key(one["domain"]) == domain]
-            created = [
-                number
-                for number, one in enumerate(self._requests, 1)
-                if one.operation == "create" and _key(dict(one.form).get("domain", "")) == domain
-            ]
-            seen = max([*lists, *created], default=0)  # whatever is there when it is created has to be seen
+        for domain, goal in wanted.creations.items() if outcome.is_green else ():
+            same = [one for one in self.after.values() if _key(one["domain"]) == domain]
+            # Whatever is there when it is created has to be seen.
+            seen = max([*self._numbers("list"), *self._numbers("create", domain)], default=0)
             late = [one.website_id for one in self.edits if one.do in _COMING and one.at > seen]
             if len(same) > 1 and not any(one["id"] in late for one in same):
                 raise ViolationError(f"green, and two websites of {domain}: {same}")
-            own = [one for one in same if one["id"] not in by_others]
-            if not same and not deleted:
+            if not same and not any(edit.do in ("delete", "rename") for edit in self.edits):
                 raise ViolationError(f"green, and no website of {domain}")
-            for one in own:
-                settings = {**DEFAULTS, **goal.fields}
-                for name in FIELDS:
-                    touched = any(edit.website_id == one["id"] and edit.field == name for edit in self.edits)
-                    value = entries(one[name]) if name in LISTS else one[name]
-                    right = {entry(line) for line in settings[name] or ()} if name in LISTS else settings[name]
-                    if value != right and not touched:
-                        raise ViolationError(f"green, but {domain}: {name} is {one[name]!r}, wanted {settings[name]!r}")
+            for one in same:
+                differing = _differing(one, DEFAULTS | goal.fields) - {edit.field for edit in self._edits_of(one["id"])}
+                if differing and one["id"] not in by_others:
+                    raise ViolationError(f"green, but {domain}: {differing} of {one}, wanted {goal.fields}")
 
-    def _guards(self, outcome: Outcome, why: str) -> None:
-        if why and outcome.is_green and not self.edits:
-            raise ViolationError(f"green, although a guard has to refuse it: {why}")
-
-    def _told(self, step: Step, before: Mapping[int, Record], after: Mapping[int, Record], outcome: Outcome) -> None:
+    def _told(self, step: Step, outcome: Outcome) -> None:
         """What a green task tells is what is."""
         if not outcome.is_green or self.edits:
             return
-        result, do = outcome.result, step["do"]
+        result, do, after = outcome.result, step["do"], self.after
         if do in ("list", "snapshot", "export"):
+            told = sorted(str(one["id"]) for one in result) if do == "list" else _in_file(self, step)
             there = sorted(str(one["id"]) for one in after.values() if not step.get("favorite") or one["favorite"])
-            if do == "list":
-                domains = sorted(str(one["id"]) for one in result)
-            else:
-                domains = _in_file(self, step)
-                there = sorted(one["domain"] for one in after.values()) if do == "export" else there
-            if do == "export" and result["left_out"]:  # it says so
-                there = [one for one in there if one in domains]
-            if domains != there:
-                raise ViolationError(f"{do} shows {domains}, there are {there}")
+            if do == "export":
+                there = sorted(one["domain"] for one in after.values())
+                there = [one for one in there if one in told or not result["left_out"]]  # it says so
+            if told != there:
+                raise ViolationError(f"{do} shows {told}, there are {there}")
         elif do == "find":
-            found = [one["id"] for one in after.values() if _key(one["domain"]) == step["domain"]]
-            if [str(one) for one in found] != [str(result["id"])]:
+            found = [str(one["id"]) for one in after.values() if _key(one["domain"]) == step["domain"]]
+            if found != [str(result["id"])]:
                 raise ViolationError(f"found {result['id']}, there are {found}")
-        elif do in ("create", "ensure", "update"):
-            website_id = int(result["website_id"])
-            if website_id not in after or _key(after[website_id]["domain"]) != step["domain"]:
-                raise ViolationError(f"told {website_id}, which is {after.get(website_id)}")
-            if do == "create" and result["created"] != (website_id not in before):
+        elif do in ("create", "update"):
+            shown = after.get(int(result["website_id"]))
+            if shown is None or _key(shown["domain"]) != step["domain"]:
+                raise ViolationError(f"told {result['website_id']}, which is {shown}")
+            if do == "create" and result["created"] != (shown["id"] not in self.before):
                 raise ViolationError(f"created is {result['created']}")
             if do == "create" and not result["created"] and step["if_exists"] == "skip":
-                shown = after[website_id]
-                names = {
-                    name
-                    for name, value in step["settings"].items()
-                    if (entries(shown[name]) != set(value) if name in LISTS else shown[name] != value)
-                    and not (name in LISTS and not value and self._seems_empty(shown[name]))
-                }
-                if not names <= set(result["differing"]):
-                    raise ViolationError(f"{names} differ, but it says {result['differing']}")
+                differing = _differing(shown, step["settings"])
+                cleared = {one for one in LISTS if not step["settings"].get(one) and self._seems_empty(shown[one])}
+                if not differing - cleared <= set(result["differing"]):
+                    raise ViolationError(f"{differing} differ, but it says {result['differing']}")
         elif do == "delete":
-            if result["deleted"] != (len(after) < len(before)) and not self._says_gone(step):
+            if result["deleted"] != (len(after) < len(self.before)) and not self._says_gone(step):
                 raise ViolationError(f"deleted is {result['deleted']}")
         elif do == "drift":
-            goals, creations, _ = self._goals({**step, "do": "apply"}, before)
-            differing = [one for one in goals if not self._is_as_wanted(one, goals[one], before[one])]
-            if differing or creations:
-                raise ViolationError(f"no drift, it says, but {differing} and {list(creations)} differ")
+            wanted = self._wanted({**step, "do": "apply"})
+            ids = [one for one, goal in wanted.goals.items() if not self._is_as_wanted(one, goal, self.before[one])]
+            if ids or wanted.creations:
+                raise ViolationError(f"no drift, it says, but {ids} and {list(wanted.creations)} differ")
         elif do in ("sync", "apply"):
-            changed = sum(before.get(one) != after.get(one) for one in {*before, *after})
+            changed = sum(self.before.get(one) != after.get(one) for one in {*self.before, *after})
             if result["verified"] and result["applied"] != changed:
                 raise ViolationError(f"it says that {result['applied']} websites were changed; these are {changed}")
 
@@ -895,11 +840,6 @@ class World:
                 if secret in text:
                     at = text.index(secret)
                     raise ViolationError(f"a secret in an output: {text[max(0, at - 200) : at + 100]}")
-
-    def _bounded(self, before: Mapping[int, Record], tasks: int = 1) -> None:
-        most = tasks * (REQUESTS + REQUESTS_PER_WEBSITE * len(before))
-        if len(self._requests) > most:
-            raise ViolationError(f"{len(self._requests)} requests for {len(before)} websites")
 
     def _learn(self, step: Step, outcome: Outcome) -> None:
         """Note what the tables of managed lists have after a task."""
@@ -927,6 +867,15 @@ class World:
         must = {key for scope, key in table.known if scope in scopes} - maybe_spared
         may = {key for scope, key in table.maybe_known if scope in scopes} - spared
         return must, may
+
+
+def _differing(record: Record, settings: Mapping[str, Any]) -> set[str]:
+    """Return the fields of a record that are not as in these settings."""
+    return {
+        name
+        for name, value in settings.items()
+        if (entries(record[name]) != {entry(line) for line in value or ()} if name in LISTS else record[name] != value)
+    }
 
 
 def _is_loss(name: str, before: Any, now: Any) -> bool:
@@ -977,19 +926,6 @@ def _may_stay_red(outcome: Outcome) -> bool:
     )
 
 
-class _Hook:
-    """A task that calls the hook."""
-
-    def __init__(self, call: Any) -> None:
-        self._call = call
-
-    def execute(self, context: Any) -> Any:
-        from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-
-        with AnalyticsHook() as hook:
-            return self._call(hook)
-
-
 class _OneByOne:
     """Several tasks of one kind, one after the other, as a colleague runs them."""
 
@@ -1019,18 +955,9 @@ def _of_step(world: World, step: Step) -> Any:
         settings["email_reports"] = bool(settings.pop("email"))
     if "exclude_bots" in settings:
         settings["exclude_bots"] = bool(settings["exclude_bots"])
-    if do == "list":
-        return websites.ListWebsitesOperator(task_id=do, favorite=step.get("favorite"))
-    if do == "find":
-        return websites.GetWebsiteOperator(task_id=do, domain=step["domain"])
-    if do == "create":
-        return websites.CreateWebsiteOperator(
-            task_id=do, domain=step["domain"], if_exists=step["if_exists"], **settings
-        )
-    if do == "update":
-        return websites.UpdateWebsiteOperator(task_id=do, domain=step["domain"], **settings)
-    if do == "delete":
-        return websites.DeleteWebsiteOperator(task_id=do, domain=step["domain"])
+    named = {"task_id": do, **{name: step[name] for name in ("domain", "if_exists") if name in step}, **settings}
+    stored: Any = {"task_id": do, "base_path": str(folder / "snapshots")}
+    exported = str(folder / "websites.yaml")
     if do == "sync":
         arguments = {
             "task_id": do,
@@ -1048,24 +975,21 @@ def _of_step(world: World, step: Step) -> Any:
         if do == "drift":
             return websites_as_code.CheckDriftOperator(task_id=do, **files)
         files["accept"] = _force(step)
-        if not step.get("approved"):
-            return websites_as_code.ApplyWebsitesOperator(task_id=do, **files)
-        return _Approved(files)
-    if do == "snapshot":
-        return snapshots.SnapshotWebsitesOperator(
-            task_id=do,
-            base_path=str(folder / "snapshots"),
-            partition_date=step["day"],
-            accept=list(GUARDS),
-            late="label",
-        )
-    if do == "compare":
-        return snapshots.CompareSnapshotsOperator(task_id=do, base_path=str(folder / "snapshots"))
-    if do == "prune":
-        return snapshots.PruneSnapshotsOperator(task_id=do, base_path=str(folder / "snapshots"), keep_days=2)
-    if do == "export":
-        return websites_as_code.ExportWebsitesOperator(task_id=do, config_path=str(folder / "websites.yaml"))
-    raise ValueError(do)
+        return _Approved(files) if step.get("approved") else websites_as_code.ApplyWebsitesOperator(task_id=do, **files)
+    makers: dict[str, Callable[[], Any]] = {
+        "list": lambda: websites.ListWebsitesOperator(task_id=do, favorite=step.get("favorite")),
+        "find": lambda: websites.GetWebsiteOperator(**named),
+        "create": lambda: websites.CreateWebsiteOperator(**named),
+        "update": lambda: websites.UpdateWebsiteOperator(**named),
+        "delete": lambda: websites.DeleteWebsiteOperator(**named),
+        "snapshot": lambda: snapshots.SnapshotWebsitesOperator(
+            partition_date=step["day"], accept=list(GUARDS), late="label", **stored
+        ),
+        "compare": lambda: snapshots.CompareSnapshotsOperator(**stored),
+        "prune": lambda: snapshots.PruneSnapshotsOperator(keep_days=2, **stored),
+        "export": lambda: websites_as_code.ExportWebsitesOperator(task_id=do, config_path=exported),
+    }
+    return makers[do]()
 
 
 def _force(step: Step) -> list[str]:

@@ -74,7 +74,7 @@ def test_a_run_leaves_a_whole_snapshot(run_dag: RunDag, analytics_sandbox: Sandb
 def test_a_retry_leaves_nothing_of_a_try_that_was_killed(
     run: Callable[..., TaskOutcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries = []
+    tries: list[int] = []
 
     def dies_once(target: StoragePath, content: bytes, *rest: Any) -> None:
         if target.name == "_manifest.json" and not tries:
