@@ -296,10 +296,8 @@ class World:
         threads: list[threading.Thread] = []
         made = [0, 0]
         may_make = 0
-        is_second_running = False
 
         def run(number: int) -> None:
-            nonlocal is_second_running
             outcomes[number] = self._execute(
                 tasks[number], _make(self, tasks[number], ("analytics_default", "second")[number])
             )

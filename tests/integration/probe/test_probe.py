@@ -57,75 +57,50 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
     ({}, {}, {}),
     # How the list is read.
     ({"list_key": None}, TWICE, {}),
-    ({"list_key": "data.data"}, {}, {}),
-    ({"list_key": "websites"}, {}, {}),
     ({"list_key": "data.websites", "lists_beside": "groups"}, {"list": "SET"}, {"list_key": "data.websites"}),
     (
-        {"list_key": "websites", "lists_beside": "groups", "page_parameter": "p", "links": "header"},
+        {"list_key": "rows", "lists_beside": "groups", **P, "links": "header"},
         {"list": "SET"},
-        {"list_key": "websites", **P},
+        {"list_key": "rows", **P},
     ),
     ({"first_page": 0}, {}, {}),
     (P, {}, {}),
     ({**P, "links": "absent"}, {"list": "SET"}, P),
     ({**P, "links": "list"}, {"list": "SET"}, P),
-    ({"page_parameter": "blatt", "links": "list"}, {"list": "SET"}, {"page_parameter": "blatt"}),
     ({"page_parameter": "blatt", "links": "header"}, {"list": "SET"}, {"page_parameter": "blatt"}),
-    ({"page_parameter": "blatt", "links": "absent"}, NO_PAGES, {}),
     ({**P, "metadata": "none"}, {"list": "SET", **TWICE}, P),
     ({"paginator": "cursor"}, TWICE, {}),
-    ({"paginator": "cursor", "page_parameter": "cursor", "links": "absent"}, TWICE, {}),
     ({"paginator": "cursor", "links": "absent"}, {"list": "SET", **TWICE}, {"page_parameter": "page"}),
     ({"by_offset": True, "page_parameter": "offset"}, {}, {}),
-    ({"by_offset": True, "page_parameter": "offset", "links": "absent"}, NO_PAGES, {}),
-    ({"link_scheme": "other"}, {}, {}),
     ({"ignored": ["page"]}, NO_PAGES, {}),
-    ({"ignored": ["page"], "paginator": "simple"}, NO_PAGES, {}),
     ({"page_offset": 1}, NOTHING_COMPLETE, {}),
     ({"current_page": "wrong"}, {**NO_PAGES, **NO_FILTER}, {}),
-    ({"current_page": "absent"}, {}, {}),
     ({"page_size_limit": 25}, {"per_page": "note"}, {}),
-    ({"ignored": ["per_page"]}, {}, {}),
     ({"total": "page"}, NO_PAGES, {}),
-    ({"total_cap": 100}, NO_PAGES, {}),
     ({"total_offset": 3}, NOTHING_COMPLETE, {}),
-    ({"paginator": "simple"}, TWICE, {}),
     ({"row_cap": 150}, NO_PAGES, {}),
     ({"ignored": ["sort"]}, {**NO_PAGES, **NO_FILTER}, {}),
     ({"order": "domain"}, TWICE, {}),
     ({"behind_last": "not found"}, {}, {}),
-    ({"behind_last": "last"}, {}, {}),
     ({"deletes": "mark"}, {}, {}),
     ({"nginx_limit": {"rate": 50, "burst": 0, "status": 429}}, {"limit": "note"}, {}),
     # What costs more, or fails in part.
     ({"search_matches": "start"}, {}, {}),
-    ({"search_matches": "exact"}, {}, {}),
     ({"search_matches": "case"}, NO_SEARCH, {}),
-    ({"search_matches": "nothing"}, NO_SEARCH, {}),
     ({"ignored": ["search"]}, NO_SEARCH, {}),
     ({"favorite_filter": "truth of text"}, {"favorite": "SET"}, ONE_ZERO),
     ({"boolean_rule": True}, {"favorite": "SET"}, ONE_ZERO),
     ({"boolean_rule": True, "list_hides": ["favorite"]}, {"favorite": "SET", "fields": "note"}, ONE_ZERO),
-    ({"ignored": ["favorite"]}, NO_FILTER, {}),
     ({"ignored": ["favorite"], "list_hides": ["favorite"]}, {**NO_FILTER, "fields": "note"}, {}),
     ({"list_hides": ["exclude_ips", "exclude_params"]}, {"fields": "note"}, {}),
     ({"list_hides": ["domain"]}, {"fields": "note"}, {}),
-    ({"record_key": None}, {}, {}),
     ({"record_key": "data.website"}, {"account": "note", "fields": "FAILS", "search": "FAILS"}, {}),
-    ({"lists_as": "CR LF"}, {}, {}),
     ({"lists_as": "array"}, {}, {}),
     ({"lists_as": "commas"}, OTHER_LISTS, {}),
-    ({"lists_as": "br"}, OTHER_LISTS, {}),
-    ({"lists_as": "json"}, OTHER_LISTS, {}),
-    ({"lists_as": "cut with dots"}, OTHER_LISTS, {}),
     ({"lists_as": "null"}, {}, {}),
     ({"numbers_as_text": True}, {}, {}),
-    ({"favorite_as": "null"}, {}, {}),
-    ({"flags_as": "boolean"}, {}, {}),
     ({"domain_as": "with port"}, {"domains": "note"}, {}),
-    ({"domain_as": "with slash"}, {"domains": "note"}, {}),
     ({"allow_duplicates": True}, {"domains": "note"}, {}),
-    ({"account_shows": "uuid"}, {}, {}),
     ({"account_shows": "nothing"}, {"account": "note"}, {}),
     ({"throttle": {"attempts": 600, "minutes": 1}}, {"limit": "note"}, {}),
     ({"extra_fields": {"api_token": "x"}}, {"secrets": "note"}, {}),
@@ -171,7 +146,7 @@ def is_read(sandbox: Zoo, probe: Probe) -> bool:
     return True
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 10, 11, 100, 101, 200])
+@pytest.mark.parametrize("count", [0, 1, 10, 11, 100, 101])
 @pytest.mark.parametrize(
     ("options", "fails_with_pages"),
     [({}, False), ({"ignored": ["page"]}, True), ({"paginator": "cursor"}, False), ({**P, "links": "header"}, False)],
@@ -202,12 +177,12 @@ def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: Zoo
     assert '{"page_parameter": "p"}, not read to its end; set it, and run the probe again' in report.as_text(probe)
 
 
-@pytest.mark.parametrize("own", [{"page_parameter": "seite"}, {"boolean_format": "1/0", "list_key": "rows"}])
-def test_wrong_extras_are_corrected(own: dict[str, Any], analytics_sandbox: Zoo) -> None:
+def test_wrong_extras_are_corrected(analytics_sandbox: Zoo) -> None:
     populate(analytics_sandbox, 150, links="absent")
-    probe = probed(replace(settings_of(analytics_sandbox), **own))
-    assert is_read(analytics_sandbox, probe)
-    assert report.status(probe) == report.SET_EXTRAS
+    for own in ({"page_parameter": "seite"}, {"boolean_format": "1/0", "list_key": "rows"}):
+        probe = probed(replace(settings_of(analytics_sandbox), **own))
+        assert is_read(analytics_sandbox, probe)
+        assert report.status(probe) == report.SET_EXTRAS
 
 
 @pytest.mark.parametrize("changes", [{3}, {3, 5}, {3, 9}], ids=str)
@@ -287,14 +262,9 @@ def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: Zoo, run: 
     status, out, _ = run()
     extras = json.loads(out.splitlines()[-1])
     assert (status, extras) == (2, {"page_parameter": "p", "boolean_format": "1/0"})
-    status, out, _ = run(**extras)
+    analytics_sandbox.clear_requests()
+    status, out, err = run(**extras)
     assert (status, out.splitlines()[-1]) == (0, "No extras to set.")
-
-
-def test_a_well_behaved_server_needs_nothing(analytics_sandbox: Zoo, run: Run) -> None:
-    analytics_sandbox.seed(120)
-    status, out, err = run()
-    assert status == 0
     assert len(out.splitlines()) < 25, "a person reads it in half a minute"
     assert "The first website of a run shows it: " in out
     told = [line for line in err.splitlines() if not line.startswith("[")]  # Airflow 2 logs there, too
@@ -330,12 +300,8 @@ def test_a_wrong_key_fails_and_is_not_shown(wrong_key: str, told: str, analytics
     assert told in err
     assert "wr0ng-key-of-some-length" not in err
     assert len(analytics_sandbox.requests) == 1
-
-
-def test_a_wrong_base_url_fails(analytics_sandbox: Zoo, run: Run) -> None:
     status, _, err = run(url=f"{analytics_sandbox.url}/app")
-    assert status == 1
-    assert "Check the Base URL." in err
+    assert (status, "Check the Base URL." in err) == (1, True)
 
 
 def test_nothing_is_printed_or_logged_that_has_a_value_of_the_service(
@@ -345,7 +311,6 @@ def test_nothing_is_printed_or_logged_that_has_a_value_of_the_service(
     for number in range(150):
         analytics_sandbox.add_website(f"{MARKER}-{number}.example")
     _, out, err = run()
-    assert "search" in out
     assert MARKER not in out + err + caplog.text
     # A page that is no list fails, and names the extra.
     analytics_sandbox.fault("list", body={"things": [{"name": MARKER}], "others": []}, times=None)
