@@ -89,12 +89,10 @@ JSON = "application/json"
         ({"delay": 0.01, "headers": {"X-A": "b"}}, (201, b"...", JSON, True)),
         ({"commit": False}, (200, b"", None, False)),
         ({"status": 500}, (500, b'{"message":"Server Error"}', JSON, False)),
-        ({"status": 418}, (418, b'{"message":"I\'m a Teapot"}', JSON, False)),
         ({"status": 599}, (599, b'{"message":"Error"}', JSON, False)),
         ({"status": 200}, (200, b"", None, False)),
         ({"status": 204, "body": "text that cannot be sent"}, (204, b"", None, False)),
         ({"status": 502, "commit": True}, (502, b'{"message":"Bad Gateway"}', JSON, True)),
-        ({"body": ""}, (200, b"", HTML, False)),
         ({"body": "", "commit": True}, (201, b"", HTML, True)),
         ({"body": "<h1>Maintenance</h1>"}, (200, b"<h1>Maintenance</h1>", HTML, False)),
         ({"body": b"\x00\xff"}, (200, b"\x00\xff", None, False)),
@@ -115,25 +113,15 @@ def test_the_response_and_whether_the_request_is_processed(
     assert call("GET", "/account").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("headers", "shown"),
-    [
-        ({"Retry-After": "2", "X-RateLimit-Remaining": "0"}, {"Retry-After": "2", "X-RateLimit-Remaining": "0"}),
-        ({"Retry-After": "Fri, 20 Nov 2026 00:00:30 GMT"}, {"Retry-After": "Fri, 20 Nov 2026 00:00:30 GMT"}),
-        *(({name: "text/csv"}, {"Content-Type": "text/csv"}) for name in ("Content-Type", "CONTENT-TYPE")),
-        ({"Content-Type": None}, {"Content-Type": None}),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("status", [None, 429, 503])
-def test_headers_are_added_replaced_and_removed(
-    call: Call, sandbox: SandboxServer, status: int | None, headers: dict[str, Any], shown: dict[str, Any]
-) -> None:
-    sandbox.fault("list", status=status, headers=headers)
-    answer = call("GET", "/websites")
-    assert answer.status_code == (status or 200)
-    assert {name: answer.headers.get(name) for name in shown} == shown
-    assert status or len(answer.json()["data"]) == 2
+@pytest.mark.parametrize("status", [None, 429])
+def test_headers_are_added_replaced_and_removed(call: Call, sandbox: SandboxServer, status: int | None) -> None:
+    late = {"Retry-After": "Fri, 20 Nov 2026 00:00:30 GMT", "X-RateLimit-Remaining": "0"}
+    for headers in (late, {"Content-Type": "text/csv"}, {"CONTENT-TYPE": "text/csv"}, {"Content-Type": None}):
+        sandbox.fault("list", status=status, headers=headers)
+        answer = call("GET", "/websites")
+        assert answer.status_code == (status or 200)
+        assert {name: answer.headers.get(name) for name in headers} == headers
+        assert status or len(answer.json()["data"]) == 2
 
 
 # Time
@@ -188,24 +176,20 @@ def test_drift_happens_between_two_requests(
 
 
 def test_drift_at_random_is_repeatable(call: Call, sandbox: SandboxServer) -> None:
-    def after_drift() -> list[dict[str, object]]:
+    after = []
+    for _ in range(2):
         sandbox.reset()
         sandbox.seed(20)
         sandbox.fault("list", times=None, drift={"create": 2, "delete": 3, "flip_favorite": 1})
         for _ in range(3):
             call("GET", "/websites")
-        return [{**website, "created_at": None} for website in sandbox.websites()]
-
-    first = after_drift()
-    assert len(first) == 17
-    assert first == after_drift()
+        after.append([{**website, "created_at": None} for website in sandbox.websites()])
+    assert (len(after[0]), after[0]) == (17, after[1])
 
 
-@pytest.mark.parametrize("drift", [{"delete": ["c.example"]}, {"flip_favorite": [7]}], ids=str)
 def test_drift_of_a_website_that_is_not_there_is_an_error(
-    call: Call, sandbox: SandboxServer, caplog: pytest.LogCaptureFixture, drift: dict[str, list[Any]]
+    call: Call, sandbox: SandboxServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sandbox.fault("list", drift=drift)
+    sandbox.fault("list", drift={"delete": ["c.example"]})
     assert call("GET", "/websites").status_code == 500
-    [named] = [name for names in drift.values() for name in names]
-    assert f"no website {named!r}" in caplog.text
+    assert "no website 'c.example'" in caplog.text

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import http.client
-import socket
-import ssl
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import requests
-from certificates import Authority
 from fixture_types import Call
 from starlette.types import Message
 
@@ -23,9 +18,9 @@ from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
-def get(sandbox: SandboxServer, path: str = "/api/v1/account", **arguments: Any) -> requests.Response:
+def get(sandbox: SandboxServer, path: str = "/api/v1/account") -> requests.Response:
     headers = {"Authorization": f"Bearer {sandbox.api_key}", "Accept": "application/json"}
-    return requests.get(sandbox.url + path, headers=headers, timeout=10, **arguments)
+    return requests.get(sandbox.url + path, headers=headers, timeout=10)
 
 
 def test_two_servers_know_nothing_of_each_other_and_leave_nothing_open(tmp_path: Path) -> None:
@@ -41,39 +36,6 @@ def test_two_servers_know_nothing_of_each_other_and_leave_nothing_open(tmp_path:
     with pytest.raises(OSError, match="No such file"):
         SandboxServer(ssl_certfile=tmp_path / "none.pem").start()
     gc.collect()  # a connection or socket left open would warn here
-
-
-@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-def test_ipv6() -> None:
-    try:
-        with SandboxServer(host="::1") as sandbox:
-            assert sandbox.url.startswith("http://[::1]:")
-            sandbox.fault(drop=True)
-            with pytest.raises(requests.ConnectionError):
-                get(sandbox)
-            assert get(sandbox).status_code == 200
-    except OSError as error:
-        if isinstance(error, requests.RequestException):
-            raise
-        pytest.skip(f"no IPv6 here: {error}")
-
-
-def test_tls_and_faults_through_it(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    certfile, keyfile = authority.server_files("127.0.0.1")
-    with SandboxServer(ssl_certfile=certfile, ssl_keyfile=keyfile) as sandbox:
-        assert sandbox.url.startswith("https://127.0.0.1:")
-        assert get(sandbox, verify=str(authority.path)).status_code == 200
-        with pytest.raises(requests.exceptions.SSLError):
-            get(sandbox)
-        context = ssl.create_default_context(cafile=authority.path)
-        for fault in ({"drop": True}, {"headers": {"Content-Length": "100000"}}):
-            sandbox.fault(**fault)
-            connection = http.client.HTTPSConnection(urlsplit(sandbox.url).netloc, timeout=10, context=context)
-            with closing(connection):
-                connection.request("GET", "/api/v1/account", headers={"Authorization": f"Bearer {sandbox.api_key}"})
-                with pytest.raises((OSError, http.client.IncompleteRead)):
-                    connection.getresponse().read()
 
 
 def test_links_and_control_endpoints_of_a_sub_path() -> None:
@@ -166,7 +128,7 @@ def control(analytics_sandbox: SandboxServer) -> Call:
     return send
 
 
-def test_websites_options_and_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
+def test_websites_options_faults_and_reset(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
     assert control("POST", "/seed", {"websites": 12, "seed": 3}).status_code == 204
     websites = control("GET", "/websites").json()
     assert (len(websites), websites) == (12, analytics_sandbox.websites())
@@ -177,6 +139,14 @@ def test_websites_options_and_reset(control: Call, call: Call, analytics_sandbox
     for domain in ("a.example", "b.example"):
         call("POST", "/websites", data={"domain": domain})
     assert len(call("GET", "/websites").json()["data"]) == 12  # as before the first write
+    control("POST", "/faults", {"operation": "list", "status": 429, "headers": {"Retry-After": "1"}, "times": 2})
+    answer = call("GET", "/websites")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
+    analytics_sandbox.fault(body=b"\xff")
+    pending = [(fault["status"], fault["times"], fault["body"]) for fault in control("GET", "/faults").json()]
+    assert pending == [(429, 1, None), (None, 1, "_w==")]
+    assert control("DELETE", "/faults").status_code == 204
+    assert call("GET", "/websites").status_code == 200
     analytics_sandbox.fault(status=500)
     assert control("POST", "/reset").status_code == 204
     assert analytics_sandbox.websites() == call("GET", "/websites").json()["data"] == []
@@ -184,19 +154,6 @@ def test_websites_options_and_reset(control: Call, call: Call, analytics_sandbox
     assert (analytics_sandbox.pending_faults, len(analytics_sandbox.requests)) == ([], 1)
     assert call("POST", "/websites", data={"domain": "a.example"}).json()["data"]["id"] == 1
     assert [call("POST", path).status_code for path in ("/_sandbox/reset", "/reset")] == [404, 404]
-
-
-def test_faults(control: Call, call: Call, analytics_sandbox: SandboxServer) -> None:
-    control("POST", "/faults", {"operation": "list", "drift": {"create": ["a.example"]}})
-    control("POST", "/faults", {"operation": "list", "status": 429, "headers": {"Retry-After": "1"}, "times": 2})
-    total, answer = call("GET", "/websites").json()["meta"]["total"], call("GET", "/websites")
-    assert (total, answer.status_code, answer.headers["Retry-After"]) == (0, 429, "1")
-    assert [website["domain"] for website in analytics_sandbox.websites()] == ["a.example"]
-    analytics_sandbox.fault(body=b"\xff")
-    pending = [(fault["status"], fault["times"], fault["body"]) for fault in control("GET", "/faults").json()]
-    assert pending == [(429, 1, None), (None, 1, "_w==")]
-    assert control("DELETE", "/faults").status_code == 204
-    assert call("GET", "/websites").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -158,22 +158,6 @@ def test_a_length_aware_paginator(call: Call, list_url: str) -> None:
     assert [empty[name] for name in ("current_page", "last_page", "from", "to", "total")] == [1, 1, None, None, 0]
 
 
-@pytest.mark.parametrize(
-    ("page", "labels"),
-    [
-        (7, "1 2 3 4 5 6 7 8 9 10 ... 25 26"),
-        (8, "1 2 ... 5 6 7 8 9 10 11 ... 25 26"),
-        (19, "1 2 ... 16 17 18 19 20 21 22 ... 25 26"),
-        (20, "1 2 ... 17 18 19 20 21 22 23 24 25 26"),
-    ],
-)
-def test_the_window_of_numbered_links(call: Call, analytics_sandbox: SandboxServer, page: int, labels: str) -> None:
-    analytics_sandbox.seed(253)
-    links = call("GET", f"/websites?per_page=10&page={page}").json()["meta"]["links"]
-    assert " ".join(link["label"] for link in links[1:-1]) == labels
-    assert {"url": None, "label": "...", "active": False} in links
-
-
 def test_a_simple_paginator(call: Call, sandbox: SandboxServer, list_url: str) -> None:
     sandbox.configure(preset="simple")
     body = call("GET", "/websites?page=2&per_page=10").json()
