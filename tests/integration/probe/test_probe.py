@@ -179,7 +179,8 @@ def test_a_long_list_is_read_as_far_as_the_requests_allow(analytics_sandbox: Zoo
 
 def test_wrong_extras_are_corrected(analytics_sandbox: Zoo) -> None:
     populate(analytics_sandbox, 150, links="absent")
-    for own in ({"page_parameter": "seite"}, {"boolean_format": "1/0", "list_key": "rows"}):
+    wrong: list[dict[str, Any]] = [{"page_parameter": "seite"}, {"boolean_format": "1/0", "list_key": "rows"}]
+    for own in wrong:
         probe = probed(replace(settings_of(analytics_sandbox), **own))
         assert is_read(analytics_sandbox, probe)
         assert report.status(probe) == report.SET_EXTRAS

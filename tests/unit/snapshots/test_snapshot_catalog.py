@@ -31,19 +31,12 @@ def test_the_catalog_says_what_is_there_and_what_is_whole(shelf: Shelf) -> None:
     assert others.days() == {20: True}
 
 
-def test_latest_names_the_newest_day_and_is_swapped_as_a_whole(shelf: Shelf) -> None:
+def test_latest_names_the_newest_day(shelf: Shelf) -> None:
     first = shelf.take(3)
-    assert latest(shelf) == {
-        "version": 1,
-        "dataset": "websites",
-        "snapshot_date": "2026-11-20",
-        "observed_at": "2026-11-20T12:00:00Z",
-        "late": False,
-        "count": 3,
-        "manifest": "_websites/dt=2026-11-20/_manifest.json",
-        "digest": first.digest,
-        "files": [f"websites/dt=2026-11-20/{first.files[0].name}"],
-    }
+    about = {"version": 1, "dataset": "websites", "observed_at": "2026-11-20T12:00:00Z", "late": False, "count": 3}
+    about |= {"snapshot_date": "2026-11-20", "digest": first.digest}
+    manifest, files = "_websites/dt=2026-11-20/_manifest.json", [f"websites/dt=2026-11-20/{first.files[0].name}"]
+    assert latest(shelf) == {**about, "manifest": manifest, "files": files}
     second = shelf.take(4, 3 * NIGHT)
     # A list that is filed under an earlier day on purpose is not the newest.
     assert shelf.take(4, 3 * NIGHT, day=date(2026, 11, 21), is_late=lambda _: True).manifest.late is True

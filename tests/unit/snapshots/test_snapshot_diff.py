@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -81,29 +80,31 @@ def test_long_values_are_cut_for_xcom() -> None:
 
 
 def test_two_published_snapshots_compare(shelf: Shelf) -> None:
-    records, first, second = websites(20), NOON.date(), NOON.date() + timedelta(days=1)
+    records, first, second = websites(20), NOON.date(), NOON.date() + NIGHT
     shelf.take(records)
     assert diff_snapshots(shelf.dataset)["previous"] is None
     taken = shelf.take([*records[1:], {"id": 0, "domain": "new"}], NIGHT)
     shelf.take(records[1:], 2 * NIGHT)
-
-    def compared(*names: str, **days: Any) -> list[Any]:
-        return [diff_snapshots(shelf.dataset, **days)[name] for name in names]
-
-    assert compared("previous", "current", "removed") == ["2026-11-21", "2026-11-22", 1]
-    assert compared("added", "removed", "truncated", previous=first) == [0, 1, False]
-    result = diff_snapshots(shelf.dataset, current=second, previous=first)
-    assert [result[name] for name in ("added", "removed", "changed", "truncated")] == [1, 1, 0, False]
+    names = ("previous", "current", "added", "removed", "changed", "truncated")
+    days: Any
+    for days, expected in (
+        ({}, ["2026-11-21", "2026-11-22", 0, 1, 0, False]),
+        ({"previous": first}, ["2026-11-20", "2026-11-22", 0, 1, 0, False]),
+        ({"previous": first, "current": second}, ["2026-11-20", "2026-11-21", 1, 1, 0, False]),
+    ):
+        result = diff_snapshots(shelf.dataset, **days)
+        assert [result[name] for name in names] == expected
     assert [change["change"] for change in result["changes"]] == ["removed", "added"]
     stored = taken.partition.about / "_since-2026-11-20.jsonl"
     assert result["jsonl"] == str(stored)
     assert [json.loads(line) for line in shelf.fs.cat_file(stored.path).splitlines()] == result["changes"]
-    with pytest.raises(ValueError, match="allowed: a day before"):
-        diff_snapshots(shelf.dataset, previous=second + timedelta(days=1))
-    with pytest.raises(ValueError, match="No snapshot of 2026-11-27"):
-        diff_snapshots(shelf.dataset, current=first + timedelta(days=7))
-    with pytest.raises(ValueError, match="No snapshot is published"):
-        diff_snapshots(Dataset(shelf.base / "elsewhere"))
+    for problem, dataset, days in (
+        ("allowed: a day before", shelf.dataset, {"previous": second + NIGHT}),
+        ("No snapshot of 2026-11-27", shelf.dataset, {"current": first + 7 * NIGHT}),
+        ("No snapshot is published", Dataset(shelf.base / "elsewhere"), {}),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            diff_snapshots(dataset, **days)
 
 
 def test_a_counter_in_the_records_changes_nothing(shelf: Shelf) -> None:
