@@ -37,6 +37,9 @@ import yaml
 from world import LISTS, ViolationError, World
 from zoo import Zoo
 
+#: After so many violations it stops.
+MOST_VIOLATIONS = 5
+
 Script = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]
 
 _DOMAINS = [f"{name}.example" for name in ("a", "b", "c", "d", "www.e", "shop", "a.shop", "x-shop")]
@@ -353,11 +356,11 @@ def as_yaml(script: Script, seed: int) -> str:
     )
 
 
-def soak(sandbox: Zoo, seconds: float, seed: int, *, most_violations: int = 5, shrink_seconds: float = 20) -> Tally:
+def soak(sandbox: Zoo, seconds: float, seed: int, shrink_seconds: float = 20) -> Tally:
     """Play worlds until the time is over, and print those that are violated."""
     tally = Tally()
     until = time.monotonic() + seconds
-    while time.monotonic() < until and tally.violations < most_violations:
+    while time.monotonic() < until and tally.violations < MOST_VIOLATIONS:
         script = Draw(seed).script()
         problem = play(sandbox, script, tally)
         tally.worlds += 1
@@ -375,11 +378,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seconds", type=float, nargs="?", default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first world")
-    parser.add_argument("--most", type=int, default=5, help="violations after which to stop")
     arguments = parser.parse_args()
     with at_once(), Zoo(api_key="key-of-the-world-123") as sandbox:
         print(f"Worlds from seed {arguments.seed}.", flush=True)
-        tally = soak(sandbox, arguments.seconds, arguments.seed, most_violations=arguments.most)
+        tally = soak(sandbox, arguments.seconds, arguments.seed)
     print(tally)
     return 1 if tally.violations else 0
 

@@ -23,7 +23,7 @@ from airflow_provider_analytics.sandbox.laravel import ApiError, Paginator
 from airflow_provider_analytics.sandbox.options import Options
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.sandbox.service import ACCOUNT, Service
+from airflow_provider_analytics.sandbox.service import Service
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 Write = Literal["create", "update", "delete"]
@@ -102,8 +102,8 @@ class ZooOptions(Options):
     missing: Literal["404", "410", "403", "200"] = "404"
     #: Response to a wrong key: a status, a redirect to a login page, or 200 with the login page.
     wrong_key: Literal["401", "403", "redirect", "page"] = "401"
-    #: First field of the account.
-    account_shows: Literal["id", "uuid", "email", "name", "nothing"] = "id"
+    #: Whether nothing in the account identifies it.
+    anonymous_account: bool = False
     #: Additional fields of records, as templates with ``{password}``, ``{api_key}`` and ``{domain}``.
     extra_fields: Mapping[str, str] = {}
 
@@ -329,7 +329,7 @@ class ZooService(Service):
                 kept["Link"] = ", ".join(f'<{link}>; rel="{name}"' for name, link in links.items() if link)
             content = self._list(content)
         elif request.operation == "account":
-            content = self._wrapped(_account(options.account_shows))
+            content = self._wrapped({"plan": "unlimited"} if options.anonymous_account else content["data"])
         elif "data" in content:
             content = self._wrapped(self._record(content["data"], str(request.operation)))
         if options.numbers_as_text:
@@ -424,15 +424,6 @@ class ZooService(Service):
         for name in reversed(path.split(".")):
             wrapped = {name: wrapped}
         return wrapped
-
-
-def _account(first: str) -> dict[str, Any]:
-    names = {
-        "id": ("id", "email", "name"), "uuid": ("uuid", "email", "name"), "email": ("email", "name"),
-        "name": ("name",), "nothing": ("plan",),
-    }[first]  # fmt: skip
-    account = {**ACCOUNT, "uuid": "00000000-0000-4000-8000-000000000001", "plan": "unlimited"}
-    return {name: account[name] for name in names}
 
 
 def _last(total: int, size: int) -> int:

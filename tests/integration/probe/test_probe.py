@@ -101,7 +101,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str], dict[str, str]]] = [
     ({"numbers_as_text": True}, {}, {}),
     ({"domain_as": "with port"}, {"domains": "note"}, {}),
     ({"allow_duplicates": True}, {"domains": "note"}, {}),
-    ({"account_shows": "nothing"}, {"account": "note"}, {}),
+    ({"anonymous_account": True}, {"account": "note"}, {}),
     ({"throttle": {"attempts": 600, "minutes": 1}}, {"limit": "note"}, {}),
     ({"extra_fields": {"api_token": "x"}}, {"secrets": "note"}, {}),
     ({"extra_fields": {"note": "made with {api_key}"}}, {"secrets": "note"}, {}),

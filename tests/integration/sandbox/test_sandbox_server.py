@@ -83,14 +83,8 @@ def test_generated_websites_are_a_repeatable_mixture_of_reserved_names(analytics
     assert seeded(5, 7) == twenty[:5] != seeded(5, 8)
     websites = seeded(500, 7)
     assert websites[:20] == twenty
-    assert {website["privacy"] for website in websites} == {0, 1, 2}
     for website in websites:
         assert (analytics_sandbox.stored_password(website["id"]) is not None) == (website["privacy"] == 2)
-    for name in ("favorite", "email", "exclude_bots"):
-        assert {bool(website[name]) for website in websites} == {True, False}
-    for name in ("exclude_ips", "exclude_params"):
-        assert 0 < sum(website[name] is None for website in websites) < 500
-        assert any("\n" in (website[name] or "") for website in websites)
     created = [website["created_at"] for website in websites]
     assert created == sorted(created)
     assert all(".example" in website["domain"] for website in websites)
