@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from look_alikes import COUNT, KEY, LOOK_ALIKES, MARKER
 from operations import update
-from raw_server import RawServer, Reply, Request
 from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -209,17 +207,15 @@ def test_a_list_that_breaks_down_fails(analytics_sandbox: Zoo) -> None:
     assert report.status(probe) == report.FAILED
 
 
-def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests() -> None:
+def test_a_service_that_hangs_is_given_up_after_the_time_of_all_requests(analytics_sandbox: Zoo) -> None:
     """Nothing but that time ends the request: the service never answers it."""
-
-    def respond(request: Request) -> bytes | Reply:
-        return Reply(then="hang") if "search" in request.target else LOOK_ALIKES["link header"](request)
-
-    with RawServer(respond) as server:
-        told = {one.name: one.mark for one in probed(Settings(base_url=server.url, api_key=KEY), seconds=1).findings}
+    populate(analytics_sandbox, 150, **P, links="absent")
+    analytics_sandbox.fault("list", target="search=.", delay=600, times=None)
+    told = {one.name: one.mark for one in probed(settings_of(analytics_sandbox), seconds=3).findings}
     assert (told["list"], told["favorite"]) == ("SET", "?")
-    with RawServer([Reply(then="hang")]) as server, pytest.raises(AnalyticsError, match=r"Stopped|did not respond"):
-        probed(Settings(base_url=server.url, api_key=KEY), seconds=0.3)
+    analytics_sandbox.fault("account", delay=600, times=None)
+    with pytest.raises(AnalyticsError, match=r"Stopped|did not respond"):
+        probed(settings_of(analytics_sandbox), seconds=0.3)
 
 
 # The command
@@ -236,25 +232,6 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ana
         return (main(["probe", "--conn-id", "probed", *arguments]), *capsys.readouterr())
 
     return probe
-
-
-@pytest.mark.parametrize("name", LOOK_ALIKES)
-@pytest.mark.parametrize("arguments", [(), ("--json",)], ids=str)
-def test_a_list_is_read_or_refused_and_no_value_is_printed(name: str, arguments: tuple[str, ...], run: Run) -> None:
-    served = LOOK_ALIKES[name]
-    with RawServer(served) as server:
-        status, *printed = run(*arguments, url=server.url, key=KEY)
-        assert status == served.status
-        assert {request.method for request in server.requests} == {"GET"}
-        assert len(server.requests) <= MAX_REQUESTS
-        if status != report.FAILED:
-            with AnalyticsClient(Settings(base_url=server.url, api_key=KEY, **served.extras)) as client:
-                assert len(client.list_websites()) == COUNT
-    text = "".join(printed)
-    assert MARKER not in text.lower()
-    assert not any(str(row["id"]) in text for row in served.websites if len(str(row["id"])) > 3)
-    if status == report.SET_EXTRAS:
-        assert json.dumps(served.extras) in text.replace("\n    ", "").replace("\n  ", "")
 
 
 def test_the_extras_are_printed_as_they_are_pasted(analytics_sandbox: Zoo, run: Run) -> None:
@@ -305,17 +282,36 @@ def test_a_wrong_key_fails_and_is_not_shown(wrong_key: str, told: str, analytics
     assert (status, "Check the Base URL." in err) == (1, True)
 
 
+@pytest.mark.parametrize("arguments", [(), ("--json",)], ids=str)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 0),
+        ({"page_offset": 1}, 1),
+        ({**P, "links": "header", "list_key": None}, 2),
+        ({"record_key": "data.website", "ignored": ["search", "favorite"]}, 1),
+        ({"domain_as": "with port", "lists_as": "br", "list_hides": ["exclude_ips"]}, 0),
+    ],
+)
 def test_nothing_is_printed_or_logged_that_has_a_value_of_the_service(
-    analytics_sandbox: Zoo, run: Run, caplog: pytest.LogCaptureFixture
+    options: dict[str, Any],
+    expected: int,
+    arguments: tuple[str, ...],
+    analytics_sandbox: Zoo,
+    run: Run,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    analytics_sandbox.configure(page_offset=1)
+    marker = "mrk7f3"
+    populate(analytics_sandbox, 2, extra_fields={"note": f"a note {marker}", marker: marker}, **options)
     for number in range(150):
-        analytics_sandbox.add_website(f"{MARKER}-{number}.example")
-    _, out, err = run()
-    assert MARKER not in out + err + caplog.text
+        lists = {"exclude_params": f"{marker}\n{marker}-{number}", "exclude_ips": "192.0.2.77"}
+        analytics_sandbox.add_website(f"{marker}-{number}.example", **lists)
+    status, *printed = run(*arguments)
+    assert status == expected
     # A page that is no list fails, and names the extra.
-    analytics_sandbox.fault("list", body={"things": [{"name": MARKER}], "others": []}, times=None)
-    status, _, err = run()
-    assert status == 1
-    assert "list_key" in err
-    assert MARKER not in err
+    analytics_sandbox.fault("list", body={"things": [{"name": marker}], "others": []}, times=None)
+    status, out, err = run(*arguments)
+    assert (status, "list_key" in err) == (1, True)
+    text = "".join([*printed, out, err, caplog.text])
+    assert marker not in text
+    assert "192.0.2.77" not in text

@@ -3,7 +3,6 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import pendulum
 import pytest
 
 from airflow_provider_analytics.exceptions import GuardError
@@ -40,12 +39,6 @@ SCHEDULED = {"run_type": "scheduled", **DATES}
 def test_the_first_given_value_names_the_day(given: dict[str, Any], day: int, named_by: str) -> None:
     chosen = choose_day("UTC", on(15), **given)
     assert (chosen.day, chosen.named_by, type(chosen.day)) == (on(day).date(), named_by, date)
-
-
-@pytest.mark.parametrize(("timezone", "day"), [("UTC", 19), ("Europe/Berlin", 20), ("America/Los_Angeles", 19)])
-def test_the_day_is_that_of_the_dags_time_zone(timezone: str, day: int) -> None:
-    assert choose_day(timezone, on(15), run_type="scheduled", logical_date=LATE_EVENING).day == on(day).date()
-    assert choose_day(pendulum.timezone(timezone), LATE_EVENING).day == on(day).date()
 
 
 def test_a_day_is_as_long_as_the_time_zone_makes_it() -> None:
