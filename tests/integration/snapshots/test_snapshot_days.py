@@ -58,7 +58,7 @@ CASES = [
     Case(EVENING, "scheduled", at("23:30"), at("23:32"), day=0),
     Case("@hourly", "scheduled", at("0:00"), at("0:02"), day=0),
     # Retried past midnight: filed, marked as late, for 12 hours, where the day has no snapshot.
-    Case(EVENING, "scheduled", at("23:30"), at("11:59", 1), day=0, late=True),
+    Case(EVENING, "scheduled", at("23:30"), at("12:00", 1), day=0, late=True),
     Case(EVENING, "scheduled", at("23:30"), at("12:01", 1), day=None),
     Case(EVENING, "scheduled", at("23:30"), at("0:10", 1), day=None, published=True),
     Case("@hourly", "scheduled", at("23:00"), at("0:10", 1), day=None, published=True),
