@@ -87,6 +87,13 @@ def test_a_death_at_any_step_leaves_the_old_or_the_new_snapshot(shelf: Shelf, st
     assert held(healed) == own(healed)
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_first_snapshot_that_dies_is_not_published(shelf: Shelf, step: int) -> None:
+    with dying(step):
+        shelf.take(3)
+    assert shelf.read() is None
+
+
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("published", [False, True])
 def test_a_retry_removes_at_once_what_its_killed_try_left(shelf: Shelf, step: int, published: bool) -> None:
