@@ -324,3 +324,22 @@ def test_after_a_doubt_what_was_not_covered_yet_decides(night: Night) -> None:
         night.execute(SyncExcludedParamsOperator, exclude_params=["ref"])
     for now, one in zip(night.sandbox.websites(), before, strict=True):
         assert now == {**one, "exclude_params": now["exclude_params"]}
+
+
+def test_a_comment_that_is_lost_in_an_early_round_is_not_forgotten(night: Night) -> None:
+    """The service drops the line of one website only: the entry was added again without its comment, all green."""
+    for number in range(1, 9):
+        night.add(f"{number}.example", exclude_ips=f"{NEW} # Ann\n192.0.2.{number}")
+    updates: list[int] = []
+
+    def drop(request: RecordedRequest) -> None:
+        if request.operation == "show" and updates == [6]:
+            night.sandbox.change_website(6, exclude_ips="192.0.2.6\n203.0.113.8")
+            updates.append(0)
+        if request.operation == "update" and request.path.endswith("/6"):
+            updates.append(6)
+
+    night.sandbox.meanwhile(drop)
+    result = night.sync(NEW, "203.0.113.8", parallel_requests=1)
+    assert result["verified"] is False
+    assert [one for one in result["unexpected_changes"] if "6.example" in one and f"lacks {NEW} # Ann" in one]

@@ -11,10 +11,11 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import allow_execute_in_this_thread
 from distortion import Distortion
+from raw_server import Request
 from reconciling import Night
 
 from airflow_provider_analytics.exceptions import BulkError
-from airflow_provider_analytics.operators.websites import UpdateWebsiteOperator
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -266,3 +267,56 @@ def test_an_id_that_was_given_to_another_website_meanwhile_is_not_changed(night:
     with pytest.raises(BulkError, match=r"not changed: id 1 now belongs to 'innocent\.example'"):
         night.sync("192.0.2.1")
     assert night.lists() == [None]
+
+
+def test_a_refused_favorite_keeps_its_text(night: Night) -> None:
+    text = "The favorite field must be true or false."
+    night.sandbox.fault("update", status=422, body={"message": text, "errors": {"favorite": [text]}}, times=None)
+    with pytest.raises(AirflowFailException) as caught:
+        night.apply(config={"websites": {"a.example": {"privacy": "private", "favorite": True}}})
+    for part in ("1 website failed", "Created, but not set yet: favorite.", text, "boolean_format"):
+        assert part in str(caught.value)
+    assert "accepted the write" not in str(caught.value)
+
+
+def test_colleagues_who_create_the_same_websites_are_not_the_service(night: Night, distortion: Distortion) -> None:
+    night.sandbox.configure(allow_duplicates=True)
+
+    def meanwhile(method: str, path: str) -> None:
+        websites = night.sandbox.websites()
+        if method == "GET" and len(websites) in (1, 3, 5):
+            night.add(websites[-1]["domain"], privacy=1)
+
+    distortion.before = meanwhile
+    with pytest.raises(BulkError) as caught:
+        night.apply(config=private(*DOMAINS[:5]))
+    assert len(caught.value.failures) < 5
+    assert all("2 websites have the domain" in why for why in caught.value.failures.values())
+    assert len(set(night.lists("domain"))) == 5
+
+
+@pytest.mark.parametrize("websites", [1, 3])
+def test_one_may_change_what_was_not_sent_of_a_new_website(night: Night, distortion: Distortion, websites: int) -> None:
+    def meanwhile(method: str, path: str) -> None:
+        for website in night.sandbox.websites():
+            night.sandbox.change_website(website["id"], exclude_bots=0)
+
+    distortion.before = meanwhile
+    result = night.apply(config=private(*DOMAINS[:websites]))
+    assert (result["applied"], result["verified"]) == (websites, False)
+    assert all("exclude_bots is 'False', was 'True'" in one for one in result["unexpected_changes"])
+    assert night.execute(CreateWebsiteOperator, domain="another.example", privacy="private")["created"]
+
+
+def test_a_maintenance_page_in_the_middle_of_a_create_leaves_it_unclear(night: Night, distortion: Distortion) -> None:
+    """No later read shows whether the website was created: nobody has deleted it."""
+    began = False
+
+    def maintain(request: Request) -> tuple[int, Any]:
+        nonlocal began
+        began = began or request.method == "POST"
+        return (200, b"<html>Down for maintenance</html>") if began else distortion.to_the_sandbox(request)
+
+    distortion.forward = maintain
+    with pytest.raises(BulkError, match="may or may not have been created"):
+        night.apply(config=private(*DOMAINS[:3]))

@@ -366,3 +366,10 @@ def test_comments_are_sent_with_what_is_added(record: dict[str, Any] | None, lin
     changes = parse(COMMENTED).resolve(records).plan(records).changes
     sent = [one.after for change in changes for one in change.fields if one.field == "exclude_ips"]
     assert sent == ([tuple(lines.splitlines())] if lines else [])
+
+
+@pytest.mark.parametrize("written", ["['']", "''", '"\\uFEFF\\r\\n"', "['# c']"])
+def test_a_list_is_cleared_on_purpose_only(written: str) -> None:
+    assert settings("websites: {a.example: {exclude_ips: []}}") == {"a.example": {"exclude_ips": ()}}
+    with pytest.raises(ValueError, match=r"exclude_ips has no entries: write \[\] to clear the list, or leave it out"):
+        settings(f"websites: {{a.example: {{exclude_ips: {written}}}}}")
