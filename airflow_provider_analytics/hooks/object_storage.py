@@ -25,6 +25,8 @@ from airflow_provider_analytics.storage import (
     replace_stored,
 )
 
+_PLACES = "a URL such as s3://bucket/path or file:///path, or /path"
+
 #: Scheme to the package that provides its file system, from the documentation of Airflow's providers.
 _PROVIDERS = {
     "s3": "apache-airflow-providers-amazon[s3fs]",
@@ -45,11 +47,13 @@ def storage_path(url: str, argument: str) -> StoragePath:
     :raises ValueError: for a relative path, which would depend on the working directory of the worker. Also for a
         scheme that no installed provider registers; the message contains the package that does.
     """
+    if not isinstance(url, str):
+        raise refused(argument, url, _PLACES)
     scheme, separator, rest = url.partition("://")
     host, slash, inside = rest.partition("/")
     host = host.rpartition("@")[2]  # Airflow treats everything before an "@" as a connection id
     if (scheme == "file" and host) or not (separator or url.startswith("/")):
-        raise refused(argument, url, "a URL such as s3://bucket/path or file:///path, or /path")
+        raise refused(argument, url, _PLACES)
     try:
         path = StoragePath.of(ObjectStoragePath(url))
     except ValueError as error:

@@ -16,6 +16,7 @@ from typing import Any
 
 import jsonschema
 
+from airflow_provider_analytics.api.checks import refused
 from airflow_provider_analytics.api.domains import domain_key
 from airflow_provider_analytics.api.entries import NETWORKS, UnusableEntriesError
 from airflow_provider_analytics.api.fields import FIELDS, LINE_FIELDS, PASSWORD_FROM
@@ -78,20 +79,21 @@ def in_a_folder(folder: str, names: Iterable[str]) -> list[str]:
     return found
 
 
-def parse_websites(value: object, source: str = "config", *, default_mode: str = "merge") -> WebsitesAsCode:
+def parse_websites(value: object, *, default_mode: str = "merge") -> WebsitesAsCode:
     """Parse desired websites from values: the content of the YAML file, or a list of records.
 
     A record is a dict with ``domain`` and the settings of the website. The ``websites`` of a dict may be such a list,
     too. In records, null means "not set". Values may have the form that databases use: flags as 0 and 1, privacy as a
     number, and lists as text. Text is parsed as YAML, which includes JSON, because templates render to text.
 
-    :param source: name of the argument, for messages.
     :param default_mode: see :func:`parse_websites_files`.
     :raises ProblemsError: with every problem.
     """
-    values = Values(source, Counter())
+    values = Values("config", Counter())
     if isinstance(value, str):
         value = values.read(value)
+        if isinstance(value, str):
+            raise refused("config", value, "settings by name, and websites; the path of a file belongs in config_path")
     parsed = WebsitesAsCode()
     _YamlFile(parsed, _to_file_shape(value, values), values, default_mode)
     if values.problems:
