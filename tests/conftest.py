@@ -5,21 +5,26 @@ from __future__ import annotations
 import atexit
 import gc
 import ipaddress
+import json
 import os
 import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import hypothesis
 import pytest
 import thinning
-from dag_runs import DagOutcome, RunDag, TaskOutcome
+from dag_runs import DagOutcome, OutletEvents, RunDag, TaskOutcome
+from fixture_types import Execute, Serving
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG
@@ -176,3 +181,54 @@ def _outcome(run: Any) -> DagOutcome:
         for ti in run.get_task_instances()
     }
     return DagOutcome(state=str(run.state), tasks=tasks)
+
+
+@pytest.fixture
+def execute() -> Execute:
+    """Run one operator as a task would, without a DAG run: ``execute(Operator, argument=...)``."""
+    from airflow.providers.common.compat.sdk import DAG
+    from airflow_versions import allow_execute_in_this_thread
+
+    def run(operator: type, *, task_id: str = "task", **arguments: Any) -> Any:
+        allow_execute_in_this_thread()
+        ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, try_number=1, start_date=None)
+        ti.xcom_push = lambda **_: None
+        dag_run = SimpleNamespace(run_type="manual", run_after=datetime.now(UTC), triggering_user_name="Ann")
+        with DAG("dag", schedule=None) as dag:
+            task = operator(task_id=task_id, **arguments)
+        return task.execute({"ti": ti, "dag": dag, "dag_run": dag_run, "outlet_events": OutletEvents()})
+
+    return run
+
+
+@pytest.fixture
+def logged(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
+    """Return all that was logged and printed so far: Airflow 2 uses logging, Airflow 3 prints."""
+    caplog.set_level("DEBUG")
+    said: list[str] = []
+
+    def read() -> str:
+        said.extend(capfd.readouterr())
+        return "".join((*said, *(f"{record.getMessage()}\n" for record in caplog.records)))
+
+    return read
+
+
+@pytest.fixture
+def serving(monkeypatch: pytest.MonkeyPatch) -> Serving:
+    """Run a service with records, to which the default connection leads: ``with serving(record, headers={...}):``.
+
+    A write is answered with the record of the path.
+    """
+    from raw_server import RawServer, answer_read
+    from wire_client import KEY
+
+    @contextmanager
+    def serve(*records: dict[str, Any], password: str = KEY, **extra: Any) -> Iterator[str]:
+        with RawServer(partial(answer_read, records=records)) as server:
+            connection: dict[str, Any] = {"conn_type": "analytics", "host": server.url, "password": password}
+            connection["extra"] = {"max_retries": 0, **extra}
+            monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(connection))
+            yield server.url
+
+    return serve

@@ -1,18 +1,26 @@
-"""The sample DAGs as a person meets them in the list and in the form that triggers them."""
+"""The sample DAGs as a person meets them in the list and in the form that triggers them, and as an attacker does.
+
+Whoever may trigger a DAG, or send an asset event, chooses no folder, no file, no address and no connection.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 import ui
 from airflow.models import DagBag
+from raw_server import RawServer, http
+from samples import SAMPLES, sample_dag
 
-SAMPLES = Path(__file__).parents[2] / "dags"
-#: Params without a default: only the log of the plan tells the digest.
-GIVEN = {"apply_websites": {"approved_digest"}}
+from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +38,9 @@ def test_each_has_a_description_of_one_line(samples: dict[str, Any]) -> None:
 
 def test_each_can_be_triggered_with_its_defaults(samples: dict[str, Any]) -> None:
     """The form of Airflow 3 does not send a text that is required and empty."""
-    empty = {
-        dag_id: {name for name, value in dag.params.items() if value is None or value == ""}
-        for dag_id, dag in samples.items()
-        if dag_id not in GIVEN
-    }
-    assert {dag_id: names for dag_id, names in empty.items() if names} == {}
     for dag_id, dag in samples.items():
-        if dag_id not in GIVEN:
+        if dag_id != "apply_websites":  # only the log of the plan has the digest
+            assert not {name for name, value in dag.params.items() if value is None or value == ""}, dag_id
             dag.params.validate()
 
 
@@ -56,3 +59,31 @@ def test_make_ui_sets_every_variable_that_a_sample_needs() -> None:
     text = "".join(path.read_text() for path in SAMPLES.glob("*.py"))
     needed = set(re.findall(r"var\.(?:value|json)\.(?:get\('(\w+)'|(\w+))", text))
     assert {one or other for one, other in needed} == ui.VARIABLES.keys()
+
+
+def test_no_param_chooses_a_folder_a_file_or_a_connection(samples: dict[str, Any]) -> None:
+    """They are constants of the file: who may trigger a DAG chooses among what its author allows."""
+    allowed = {"accept", "approved_digest", "domain", "dry_run", "only", "privacy", "prune"}
+    assert {name for dag in samples.values() for name in dag.params} == allowed
+
+
+@pytest.mark.parametrize("forged", ["path", "changes", "snapshot_date"])
+def test_no_event_chooses_what_is_read(analytics_sandbox: SandboxServer, tmp_path: Path, forged: str) -> None:
+    """Who may send an asset event could have had rows of another folder loaded, and an address of the network asked."""
+    own, other = str(tmp_path / "own"), str(tmp_path / "other")
+    analytics_sandbox.add_website("own.example")
+    SnapshotWebsitesOperator(task_id="take", base_path=own).execute({})
+    analytics_sandbox.add_website("other.example")
+    extra = SnapshotWebsitesOperator(task_id="take", base_path=other).execute({})
+    check = sample_dag("alert_on_public_pages", own).get_task("check").python_callable
+    load = sample_dag("load_snapshot_into_duckdb", own).get_task("load").python_callable
+    with RawServer([http(200, "[]")]) as inside:
+        extra |= {forged: f"{inside.url}/admin"} if forged != "path" else {}
+        events = {"asset": [SimpleNamespace(extra=extra)]}
+        with suppress(ValueError):  # a day that is none
+            check(triggering_asset_events=events)
+        assert inside.requests == []
+    assert not inspect.signature(load).parameters
+    load()
+    with duckdb.connect(f"{own}/websites.duckdb") as connection:
+        assert connection.execute("SELECT domain FROM websites").fetchall() == [("own.example",)]

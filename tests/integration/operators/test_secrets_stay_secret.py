@@ -1,4 +1,4 @@
-"""The API key and website passwords: used, and shown nowhere."""
+"""Secrets of the connection and passwords of websites are used, and shown nowhere; all other data are unchanged."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import local_airflow
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_versions import needs_tracebacks_without_values
-from fixture_types import RunTasks
-from task_list import Task
+from fixture_types import Execute, Serving
+from hypothesis import given
+from hypothesis import strategies as st
+from secret_forms import parts_in
+from wire_client import KEY, client_of
 
 from airflow_provider_analytics.operators.account import GetAccountOperator
+from airflow_provider_analytics.operators.exclusions import SyncExcludedParamsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
@@ -24,104 +30,127 @@ from airflow_provider_analytics.operators.websites import (
     UpdateWebsiteOperator,
 )
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.catalog import read_snapshot
+
+PAGE = {"privacy": 2, "password_from": "connection:page_password"}
+#: Headers that a proxy in front may require, and that are no secrets.
+HEADERS = {"X-Tenant": "acme", "X-Api-Version": "2", "X-Region": "www"}
 
 
-@pytest.fixture
-def page_password(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A password in the connection ``page_password``."""
-    password = "p4ge&=%s3cret/'ü"
-    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
-    return password
+def records_of(base: Path, day: str) -> list[dict[str, Any]]:
+    snapshot = read_snapshot(str(base), day)
+    assert snapshot is not None
+    return [json.loads(row["record"]) for row in snapshot.rows()]
 
 
-REFERENCE = "connection:page_password"
-
-
-def test_a_password_comes_from_where_airflow_has_it(
-    sandbox: SandboxServer, run_tasks: RunTasks, page_password: str, task_log: Callable[[], str]
+def test_short_headers_alter_no_record(
+    serving: Serving, execute: Execute, logged: Callable[[], str], tmp_path: Path
 ) -> None:
-    settings = {"privacy": 2, "password_from": REFERENCE}
-    tasks = run_tasks(
-        create=Task(CreateWebsiteOperator, domain="www.example.com", **settings),
-        again=Task(CreateWebsiteOperator, domain="www.example.com", if_exists="update", **settings),
-        update=Task(UpdateWebsiteOperator, domain="www.example.com", **settings),
-    )
-    assert {task.state for task in tasks.values()} == {"success"}
-    assert sandbox.stored_password(1) == page_password
-    assert [dict(request.form)["password"] for request in sandbox.requests if request.body] == [page_password] * 3
-    for task in tasks.values():
-        assert page_password not in json.dumps(dict(task.xcom), ensure_ascii=False)
-    assert page_password not in task_log()
+    websites = [
+        {"id": number, "domain": f"www.acme-{number}.example.com", "visits": 2, "note": "2 of acme"}
+        for number in (22, 12, 2)
+    ]
+    with serving(*websites, headers=HEADERS):
+        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
+        assert execute(GetWebsiteOperator, website_id=2) == websites[2]
+    assert records_of(tmp_path, taken["snapshot_date"]) == websites
+    assert "Read website www.acme-2.example.com (id 2)" in logged()
 
 
-def test_a_connection_without_a_password_is_none(
-    sandbox: SandboxServer, run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch
+#: What a service may tell of secrets, and what is left of it.
+SECRET = {
+    "password": "x", "passwd": "x", "passphrase": "x", "api_token": "x", "api_key": "x", "access_token": "x",
+    "remember_token": "x", "private_key": "x", "authorization": "x", "two_factor_secret": "x", "apiKey": "x",
+    "Api-Token": 7,
+}  # fmt: skip
+KEPT = {"visits": 5, "password_protected": True, "expires_at": "2026-01-01", "has_password": False}
+TOLD = {"share": {"secret": "x", "url": f"https://stats.example.com/?key={KEY}"}, "keys": [KEY, {"secret": 1, "id": 7}]}
+LEFT = {"share": {"url": "***"}, "keys": ["***", {"id": 7}]}
+
+
+def test_no_secret_is_in_xcom_or_in_a_snapshot(
+    serving: Serving, execute: Execute, tmp_path: Path, page_password: str
 ) -> None:
-    """Else the website would be created with privacy 2 and no password at all."""
-    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", '{"conn_type": "generic"}')
-    tasks = run_tasks(create=Task(CreateWebsiteOperator, domain="www.example.com", privacy=2, password_from=REFERENCE))
-    assert (tasks["create"].state, tasks["create"].try_number) == ("failed", 1)
-    assert sandbox.requests == []
-
-
-def test_what_an_answer_tells_of_secrets_is_not_returned(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
-    told = {
-        "id": 1,
-        "domain": "www.example.com",
-        "password": "s3cret-page",
-        "page": {"password": "s3cret-page", "url": f"https://stats.example.com/?key={sandbox.api_key}"},
-        "keys": [sandbox.api_key, {"password": "s3cret-page", "id": 7}],
-        "Client_Secret": "another",
-    }
-    sandbox.fault("any", body={"data": told}, target=r"/(account|websites/1)$", times=None)
-    sandbox.add_website("www.example.com")
-    meta = {"total": 1, "current_page": 1, "last_page": 1, "per_page": 10}
-    sandbox.fault(
-        "list", body={"data": [told], "meta": meta}, target=r"per_page=10&sort_by=id&sort=(de|a)sc$", times=None
-    )
-    tasks = run_tasks(
-        account=Task(GetAccountOperator),
-        get=Task(GetWebsiteOperator, website_id=1),
-        update=Task(UpdateWebsiteOperator, website_id=1, privacy=2, password_from=REFERENCE),
-        websites=Task(ListWebsitesOperator, per_page="10"),
-    )
-    shown = {"id": 1, "domain": "www.example.com", "page": {"url": "***"}, "keys": ["***", {"id": 7}]}
-    assert tasks["account"].returned == tasks["get"].returned == tasks["update"].returned["website"] == shown
-    assert tasks["websites"].returned == [shown]
-
-
-def test_what_a_new_website_tells_of_secrets_is_not_returned(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
-    sandbox.configure(
-        extra_fields={"page_password": "{password}", "note": "opened with {api_key}", "said": "{password}"}
-    )
-    settings = {"domain": "new.example.com", "privacy": 2, "password_from": REFERENCE}
-    website = run_tasks(create=Task(CreateWebsiteOperator, **settings))["create"].returned["website"]
-    assert "page_password" not in website
-    assert "s3cret-page" not in json.dumps(website)
-    assert sandbox.api_key not in json.dumps(website)
-
-
-def test_what_a_list_tells_of_secrets_is_not_published(
-    sandbox: SandboxServer, run_tasks: RunTasks, tmp_path: Path
-) -> None:
-    told = {"id": 1, "domain": "www.example.com", "page": {"password": "s3cret-page"}, "keys": [sandbox.api_key]}
-    others = [{"id": number, "domain": f"{number}.example.com", "key": sandbox.api_key} for number in range(2, 6)]
-    meta = {"total": 5, "current_page": 1, "last_page": 1, "per_page": 100}
-    sandbox.fault("list", body={"data": [*others[::-1], told], "meta": meta})
-    sandbox.fault("list", body={"data": [told, *others], "meta": meta})
-    snapshot = run_tasks(snapshot=Task(SnapshotWebsitesOperator, base_path=str(tmp_path), report=True))["snapshot"]
-    assert snapshot.state == "success"
+    website = {"id": 1, "domain": "a.example", "privacy": 2, **SECRET, **KEPT, **TOLD}
+    left = {"id": 1, "domain": "a.example", "privacy": 2, **KEPT, **LEFT}
+    with serving(website):
+        taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), report=True)
+        assert execute(GetWebsiteOperator, website_id=1) == left
+        assert execute(ListWebsitesOperator) == [left]
+        assert execute(GetAccountOperator) == {"id": 1}
+    with serving({**website, "note": f"see {page_password}", "other": "sales"}):
+        updated = execute(UpdateWebsiteOperator, website_id=1, **PAGE)
+    assert updated["website"] == {**left, "note": "***", "other": "sales"}
+    assert records_of(tmp_path, taken["snapshot_date"]) == [left]
+    assert not [name for name in taken["fields"]["new"] if name in SECRET]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.suffix == ".html" for path in files)
-    for path in files:
-        content = path.read_text(encoding="utf-8")
-        assert sandbox.api_key not in content
-        assert "s3cret-page" not in content
-    (data,) = (path for path in files if path.name.startswith("websites-"))
-    records = [json.loads(json.loads(line)["record"]) for line in data.read_text(encoding="utf-8").splitlines()]
-    assert [(record.get("page"), record.get("keys"), record.get("key")) for record in records] == [
-        *[(None, None, "***")] * 4, ({}, ["***"], None),
-    ]  # fmt: skip
+    assert not [path for path in files if KEY in path.read_text(encoding="utf-8")]
+
+
+def test_what_a_new_website_tells_of_secrets_is_not_returned(sandbox: SandboxServer, page_password: str) -> None:
+    told = {"page_password": "{password}", "note": "opened with {api_key}", "said": "{password}"}
+    sandbox.configure(extra_fields=told)
+    created = CreateWebsiteOperator(task_id="create", domain="new.example.com", **PAGE).execute({})["website"]
+    assert (created.get("page_password"), created["note"], created["said"]) == (None, "***", "***")
+
+
+@pytest.mark.parametrize("password", ["acme", "2222", "example"])
+def test_a_short_password_of_a_website_alters_no_record(
+    password: str, serving: Serving, execute: Execute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PAGE_PASSWORD", json.dumps({"conn_type": "generic", "password": password}))
+    website = {"id": 2222, "domain": "acme.example.com", "privacy": 2, "note": "acme 2222 example"}
+    with serving(website):
+        assert execute(UpdateWebsiteOperator, website_id=2222, **PAGE)["website"] == website
+
+
+texts = st.one_of(st.text(), st.text("2acmewx \n%&\u200b", max_size=9))
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), texts
+)
+names = st.text("2acmewx_&%\u200b\u202e\n", max_size=5)
+
+
+@given(st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(names, inner), max_leaves=12))
+def test_what_is_let_through_is_unchanged_character_by_character(value: Any) -> None:
+    with client_of("http://127.0.0.1:9", headers=HEADERS) as client:
+        record = {"id": 1, "domain": "a.example", "more": value}
+        assert client.for_output(record) == record
+        assert json.dumps(client.for_output([record, record])) == json.dumps([record, record])
+
+
+#: A credential of an extra header. Unlike the key, records may have it in an id or a domain.
+TOKEN = "tk-live-" + "".join(f"{number:03}x" for number in range(8))
+
+
+@pytest.mark.parametrize(
+    ("where", "record", "arguments"),
+    [
+        ("website a.example (id 1)", {"exclude_params": f"x\n{TOKEN}"}, {}),
+        ("website id ***", {"id": TOKEN, "domain": ""}, {}),
+        ("website ***.example (id 1)", {"domain": f"{TOKEN}.example"}, {}),
+        ("its settings", {}, {"list_name": f"list of {TOKEN}"}),
+    ],
+)
+def test_a_plan_with_a_secret_in_any_value_is_not_written(
+    serving: Serving, execute: Execute, tmp_path: Path, where: str, record: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    website = {"id": 1, "domain": "a.example", "exclude_params": "", **record}
+    arguments = {"exclude_params": ["y"], "dry_run": True, "state_path": f"{tmp_path}/state", **arguments}
+    message = re.escape(f"contains a secret of the connection, in {where}")
+    with serving(website, headers={"X-Token": TOKEN}), pytest.raises(AirflowFailException, match=message) as caught:
+        execute(SyncExcludedParamsOperator, **arguments)
+    assert parts_in(str(caught.value), TOKEN) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_header_that_repeats_the_base_url_is_no_secret(
+    sandbox: SandboxServer, connect_sandbox: Callable[..., None], execute: Execute, tmp_path: Path
+) -> None:
+    connect_sandbox("analytics_default", extra={"headers": {"Origin": sandbox.url}})
+    result = execute(SyncExcludedParamsOperator, exclude_params=["y"], dry_run=True, state_path=f"{tmp_path}/state")
+    assert result["scope"]["service"] == sandbox.url
 
 
 DAG_FILE = """

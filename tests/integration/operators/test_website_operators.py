@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG
-from airflow_versions import needs_xcoms_of_none
-from dag_runs import RunDag
+from airflow.providers.common.compat.sdk import AirflowFailException
 from fixture_types import RunTasks
-from task_list import Task, ends
 
+from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
@@ -24,271 +20,191 @@ from airflow_provider_analytics.operators.websites import (
 )
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-Arguments = dict[str, Any]
-
-PAGE_PASSWORD = "connection:page_password"
+PAGE = {"privacy": "password", "password_from": "connection:page_password"}
 
 
-def operations(sandbox: SandboxServer) -> list[str | None]:
-    return [request.operation for request in sandbox.requests]
+def run(operator: type, **arguments: Any) -> Any:
+    return operator(task_id="task", **arguments).execute({})
 
 
-def writes(sandbox: SandboxServer) -> list[str | None]:
-    return [name for name in operations(sandbox) if name in ("create", "update", "delete")]
+def sent(sandbox: SandboxServer, operation: str) -> list[dict[str, str]]:
+    return [dict(request.form) for request in sandbox.requests if request.operation == operation]
 
 
-def all_done(tasks: Any) -> bool:
-    return set(ends(tasks).values()) == {("success", 1)}
-
-
-SIX = {
-    "create": Task(
+SIX: dict[str, tuple[type, dict[str, Any]]] = {
+    "create": (
         CreateWebsiteOperator,
-        domain="{{ dag_run.conf['domain'] }}",
-        privacy="{{ 'private' }}",
-        email_reports="{{ 1 }}",
-        exclude_bots="{{ false }}",
-        exclude_params="{{ 'utm_source\nutm_medium' }}",
-        exclude_ips=["{{ '10.0.0.1' }}", "10.0.0.2"],
-        if_exists="{{ 'update' }}",
-        analytics_conn_id="{{ dag_run.conf['conn'] }}",
+        {
+            "domain": "{{ dag_run.conf['domain'] }}",
+            "privacy": "{{ 'private' }}",
+            "email_reports": "{{ 1 }}",
+            "exclude_bots": "{{ false }}",
+            "exclude_params": "{{ 'utm_source\nutm_medium' }}",
+            "exclude_ips": ["{{ '10.0.0.1' }}", "10.0.0.2"],
+            "if_exists": "{{ 'update' }}",
+            "analytics_conn_id": "{{ dag_run.conf['conn'] }}",
+        },
     ),
-    "websites": Task(
-        ListWebsitesOperator, search="{{ dag_run.conf['domain'] }}", per_page="{{ 5 * 2 }}", max_records="{{ 1 }}"
+    "websites": (
+        ListWebsitesOperator,
+        {"search": "{{ dag_run.conf['domain'] }}", "per_page": "{{ 5 * 2 }}", "max_records": "{{ 1 }}"},
     ),
-    "get": Task(GetWebsiteOperator, website_id="{{ ti.xcom_pull('create')['website_id'] }}"),
-    "update": Task(
-        UpdateWebsiteOperator, domain="{{ ti.xcom_pull('get')['domain'] }}", favorite="{{ True }}", exclude_ips=[]
+    "get": (GetWebsiteOperator, {"website_id": "{{ ti.xcom_pull('create')['website_id'] }}"}),
+    "update": (
+        UpdateWebsiteOperator,
+        {"domain": "{{ ti.xcom_pull('get')['domain'] }}", "favorite": "{{ True }}", "exclude_ips": []},
     ),
-    "account": Task(GetAccountOperator),
-    "delete": Task(DeleteWebsiteOperator, domain="{{ dag_run.conf['gone'] }}", ignore_missing="{{ True }}"),
+    "account": (GetAccountOperator, {}),
+    "delete": (DeleteWebsiteOperator, {"domain": "{{ dag_run.conf['gone'] }}", "ignore_missing": "{{ True }}"}),
 }
-CONF = {"domain": "www.example.com", "gone": "old.example.com", "conn": "analytics_default"}
 
 
 def test_all_six_operations_in_one_run_and_again(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
     sandbox.add_website("old.example.com")
-    first = run_tasks(conf=CONF, **SIX)
-    assert all_done(first)
-    created = first["create"].returned["website"]
+    conf = {"domain": "www.example.com", "gone": "old.example.com", "conn": "analytics_default"}
+    first, again = ({name: task.returned for name, task in run_tasks(conf, **SIX).items()} for _ in range(2))
+    created = first["create"]["website"]
     switches = {"privacy": 1, "email": 1, "exclude_bots": 0, "favorite": False}
     lists = {"exclude_params": "utm_source\nutm_medium", "exclude_ips": "10.0.0.1\n10.0.0.2"}
     assert created.items() >= {"domain": "www.example.com", **switches, **lists}.items()
-    assert first["websites"].returned == [created]
-    assert first["get"].returned == created
-    nothing: Arguments = {name: [] for name in ("updated", "differing", "unverified", "unexpected_changes")}
+    assert (first["websites"], first["get"], first["account"]["id"]) == ([created], created, 1)
     done = {"website_id": 2, "domain": "www.example.com", "created": True, "verified": True, "website": created}
-    assert first["create"].returned == {**done, **nothing}
-    assert first["update"].returned["website"] == {**created, "favorite": True, "exclude_ips": None}
-    assert first["update"].returned["updated"] == ["exclude_ips", "favorite"]
-    assert first["account"].returned["id"] == 1
-    assert first["delete"].returned == {"website_id": None, "domain": "old.example.com", "deleted": True}
-    assert sandbox.websites() == [first["update"].returned["website"]]
-
-    again = run_tasks(conf=CONF, **SIX)
-    assert all_done(again)
-    assert again["create"].returned["updated"] == ["exclude_ips"]
-    assert again["update"].returned == first["update"].returned
-    assert again["delete"].returned == {"website_id": None, "domain": "old.example.com", "deleted": False}
-    assert sandbox.websites() == [first["update"].returned["website"]]
-    assert writes(sandbox).count("create") == 1
+    nothing = {key: [] for key in ("updated", "differing", "unverified", "unexpected_changes")}
+    assert first["create"] == {**done, **nothing}
+    assert first["update"]["website"] == {**created, "favorite": True, "exclude_ips": None}
+    assert first["update"]["updated"] == ["exclude_ips", "favorite"]
+    assert first["delete"] == {"website_id": None, "domain": "old.example.com", "deleted": True}
+    assert again["create"]["updated"] == ["exclude_ips"]
+    assert again["update"] == first["update"]
+    assert again["delete"] == {**first["delete"], "deleted": False}
+    assert sandbox.websites() == [first["update"]["website"]]
+    assert len(sent(sandbox, "create")) == 1
 
 
-def test_list(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+def test_list(sandbox: SandboxServer) -> None:
     sandbox.seed(12)
     ids = [website["id"] for website in sandbox.websites()]
     domains = sorted(website["domain"] for website in sandbox.websites())
-    favorites = {website["id"] for website in sandbox.websites() if website["favorite"]}
+    favorites = [website["id"] for website in sandbox.websites() if website["favorite"]]
     assert 0 < len(favorites) < 12
-    tasks = run_tasks(
-        everything=Task(ListWebsitesOperator),
-        oldest_first=Task(ListWebsitesOperator, sort="asc", per_page=10),
-        by_domain=Task(ListWebsitesOperator, sort_by="domain", sort="asc"),
-        favorites=Task(ListWebsitesOperator, favorite="{{ true }}"),
-        others=Task(ListWebsitesOperator, favorite=False, search_by="domain"),
-        one=Task(ListWebsitesOperator, search=domains[0]),
-        none=Task(ListWebsitesOperator, search="no such domain"),
-        just_fits=Task(ListWebsitesOperator, max_records=12),
-        too_many=Task(ListWebsitesOperator, max_records="{{ 11 }}"),
-        no_limit=Task(ListWebsitesOperator, max_records=0),
-    )
 
-    def found(task_id: str, name: str = "id") -> list[Any]:
-        return [website[name] for website in tasks[task_id].returned]
+    def found(name: str = "id", **arguments: Any) -> list[Any]:
+        return [website[name] for website in run(ListWebsitesOperator, **arguments)]
 
-    assert found("everything") == found("just_fits") == ids[::-1]
-    assert found("oldest_first") == ids
-    assert found("by_domain", "domain") == domains
-    assert set(found("favorites")) == favorites
-    assert set(found("others")) == set(ids) - favorites
-    assert domains[0] in found("one", "domain")
-    assert tasks["none"].returned == []
-    for task_id in ("too_many", "no_limit"):
-        assert (tasks[task_id].state, tasks[task_id].try_number) == ("failed", 1), task_id
-        assert tasks[task_id].returned is None
+    assert found() == found(max_records=12) == ids[::-1]
+    assert found(sort="asc", per_page=10) == ids
+    assert found("domain", sort_by="domain", sort="asc") == domains
+    assert sorted(found(favorite="true")) == favorites
+    assert {*found(favorite=False, search_by="domain")} == {*ids} - {*favorites}
+    assert domains[0] in found("domain", search=domains[0])
+    assert found(search="no such domain") == []
+    with pytest.raises(AirflowFailException, match="more than max_records=11 websites"):
+        found(max_records="11")
 
 
-def test_a_list_that_is_too_long_is_read_no_further(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+def test_a_list_that_is_too_long_is_read_no_further(sandbox: SandboxServer) -> None:
     sandbox.seed(1000)
-    [task] = run_tasks(too_many=Task(ListWebsitesOperator, max_records=95, per_page=10)).values()
-    assert (task.state, task.try_number) == ("failed", 1)
-    assert 10 <= operations(sandbox).count("list") < 30
+    with pytest.raises(AirflowFailException, match="more than max_records=95 websites"):
+        run(ListWebsitesOperator, max_records=95, per_page=10)
+    assert 10 <= len(sent(sandbox, "list")) < 30
 
 
-def test_get(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+def test_get(sandbox: SandboxServer) -> None:
     website = sandbox.add_website("www.example.com", exclude_ips="10.0.0.1")
     sandbox.add_website("not-www.example.com")
-    tasks = run_tasks(
-        by_id=Task(GetWebsiteOperator, website_id=website["id"]),
-        by_id_as_text=Task(GetWebsiteOperator, website_id=str(website["id"])),
-        by_domain=Task(GetWebsiteOperator, domain="WWW.Example.com."),
-        unknown_id=Task(GetWebsiteOperator, website_id=999),
-        unknown_domain=Task(GetWebsiteOperator, domain="example.com"),
-    )
-    assert tasks["by_id"].returned == tasks["by_id_as_text"].returned == tasks["by_domain"].returned == website
-    assert ends(tasks) == {
-        **dict.fromkeys(("by_id", "by_id_as_text", "by_domain"), ("success", 1)),
-        **dict.fromkeys(("unknown_id", "unknown_domain"), ("failed", 2)),
-    }
+    for arguments in ({"website_id": 1}, {"website_id": "1"}, {"domain": "WWW.Example.com."}):
+        assert run(GetWebsiteOperator, **arguments) == website
+    with pytest.raises(NotFoundError):
+        run(GetWebsiteOperator, website_id=999)
+    with pytest.raises(DomainError):
+        run(GetWebsiteOperator, domain="example.com")
 
 
-def test_create_where_nothing_is(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
-    tasks = run_tasks(
-        plain=Task(CreateWebsiteOperator, domain="plain.example.com"),
-        password=Task(CreateWebsiteOperator, domain="password.example.com", privacy=2, password_from=PAGE_PASSWORD),
-        cleared=Task(CreateWebsiteOperator, domain="cleared.example.com", exclude_ips=[], exclude_params=[]),
-    )
-    assert all_done(tasks)
+def test_create_where_nothing_is(sandbox: SandboxServer, page_password: str) -> None:
+    run(CreateWebsiteOperator, domain="plain.example.com")
+    done = run(CreateWebsiteOperator, domain="password.example.com", **PAGE)
+    run(CreateWebsiteOperator, domain="cleared.example.com", exclude_ips=[], exclude_params=[])
     plain, password, _ = sandbox.websites()
     assert (plain["privacy"], plain["email"], plain["exclude_bots"]) == (0, 0, 1)
-    assert sandbox.stored_password(password["id"]) == "s3cret-page"
-    assert tasks["password"].returned["website"] == password
-    assert (tasks["password"].returned["verified"], tasks["password"].returned["unverified"]) == (False, ["password"])
-    posted = [request.form for request in sandbox.requests if request.operation == "create"]
-    assert posted[0] == [("domain", "plain.example.com")]
+    assert sandbox.stored_password(password["id"]) == page_password
+    assert (done["website"], done["verified"], done["unverified"]) == (password, False, ["password"])
+    assert sent(sandbox, "create")[0] == {"domain": "plain.example.com"}
 
 
-@pytest.mark.parametrize(
-    ("if_exists", "state", "sent"),
-    [
-        ("skip", "success", []),
-        ("update", "success", [{"privacy": "1", "exclude_ips": "10.0.0.2"}]),
-        ("fail", "failed", []),
-    ],
-)
-def test_create_where_one_is(
-    sandbox: SandboxServer,
-    run_tasks: RunTasks,
-    task_log: Callable[[], str],
-    if_exists: str,
-    state: str,
-    sent: list[Arguments],
-) -> None:
+@pytest.mark.parametrize("if_exists", ["skip", "update", "fail"])
+def test_create_where_one_is(sandbox: SandboxServer, task_log: Callable[[], str], if_exists: str) -> None:
     before = sandbox.add_website("www.example.com", exclude_ips="10.0.0.1", exclude_params="b\r\na\r\n")
-    settings: Arguments = {"privacy": "PRIVATE", "email_reports": False, "exclude_params": ["a", "b"]}
-    create = Task(
-        CreateWebsiteOperator, domain="WWW.example.com", if_exists=if_exists, exclude_ips=["10.0.0.2"], **settings
-    )
-    tasks = run_tasks(create=create)
-    logged = task_log()
-    assert ends(tasks) == {"create": (state, 1)}
-    assert "exists, with id 1" in logged
-    assert [dict(request.form) for request in sandbox.requests if request.operation == "update"] == sent
-    if sent:
-        assert tasks["create"].returned["website"] == sandbox.websites()[0]
-        assert writes(sandbox) == ["update"]
+    same, other = {"email_reports": False, "exclude_params": ["a", "b"]}, {"privacy": "PRIVATE", "exclude_ips": "::1"}
+    create: dict[str, Any] = {"domain": "WWW.example.com", "if_exists": if_exists, **same, **other}
+    if if_exists == "fail":
+        with pytest.raises(AirflowFailException, match="exists, with id 1"):
+            run(CreateWebsiteOperator, **create)
+    else:
+        assert run(CreateWebsiteOperator, **create)["website"] == sandbox.websites()[0]
+    if if_exists == "update":
+        assert sent(sandbox, "update") == [{"privacy": "1", "exclude_ips": "::1"}]
         sandbox.clear_requests()
-        assert run_tasks(create=create)["create"].returned["website"] == sandbox.websites()[0]
+        assert run(CreateWebsiteOperator, **create)["website"] == sandbox.websites()[0]
     else:
         assert sandbox.websites() == [before]
-    if if_exists == "skip":
-        assert "privacy, exclude_ips" in logged
-        assert "exclude_params" not in logged
-    # What is so already is not sent.
-    assert writes(sandbox) == []
+    assert ("was left unchanged. Settings that differ or are not shown: privacy, exclude_ips." in task_log()) == (
+        if_exists == "skip"
+    )
+    assert {request.method for request in sandbox.requests} == {"GET"}  # what is so already is not sent
 
 
-def test_create_does_not_trust_a_search_that_finds_nothing(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+def test_create_does_not_trust_a_search_that_finds_nothing(sandbox: SandboxServer) -> None:
     website = sandbox.add_website("www.example.com")
     nothing = {"data": [], "meta": {"total": 0, "current_page": 1}}
     sandbox.fault("list", target="search=", body=nothing, times=None)
-    tasks = run_tasks(create=Task(CreateWebsiteOperator, domain="www.example.com"))
-    assert tasks["create"].returned["website"] == website
+    assert run(CreateWebsiteOperator, domain="www.example.com")["website"] == website
     assert len(sandbox.websites()) == 1
 
 
-def test_update(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
+def test_update(sandbox: SandboxServer, page_password: str) -> None:
     sandbox.add_website("www.example.com", exclude_ips="10.0.0.1", exclude_params="a")
-    tasks = run_tasks(
-        one=Task(UpdateWebsiteOperator, website_id=1, email_reports=True),
-        password=Task(UpdateWebsiteOperator, domain="www.example.com", privacy="password", password_from=PAGE_PASSWORD),
-        clear=Task(UpdateWebsiteOperator, website_id="1", exclude_ips=[], exclude_params=[]),
-        favorite=Task(UpdateWebsiteOperator, website_id=1, favorite="true"),
-        not_favorite=Task(UpdateWebsiteOperator, website_id=1, favorite=False),
-        same=Task(UpdateWebsiteOperator, website_id=1, favorite=False, exclude_ips=[]),
-        unknown=Task(UpdateWebsiteOperator, website_id=2, email_reports=True),
-    )
-    forms = [dict(request.form) for request in sandbox.requests if request.operation == "update"]
-    assert forms == [
+    changes: list[dict[str, Any]] = [
+        {"email_reports": True},
+        {**PAGE, "website_id": None, "domain": "www.example.com"},
+        {"website_id": "1", "exclude_ips": [], "exclude_params": []},
+        {"favorite": "true"},
+        {"favorite": False},
+        {"favorite": False, "exclude_ips": []},
+    ]
+    done = [run(UpdateWebsiteOperator, **{"website_id": 1, **one}) for one in changes]
+    assert sent(sandbox, "update") == [
         {"email": "1"},
-        {"privacy": "2", "password": "s3cret-page"},
+        {"privacy": "2", "password": page_password},
         {"exclude_params": "", "exclude_ips": ""},
         {"favorite": "true"},
         {"favorite": "false"},
     ]
-    assert sandbox.stored_password(1) == "s3cret-page"
-    assert tasks["not_favorite"].returned["website"] == sandbox.websites()[0]
-    assert (tasks["not_favorite"].returned["updated"], tasks["same"].returned["updated"]) == (["favorite"], [])
-    assert "s3cret-page" not in json.dumps([task.returned for task in tasks.values()])
-    assert all("password" not in task.returned["website"] for task in tasks.values() if task.returned)
-    assert ends(tasks) == {
-        **dict.fromkeys(("one", "password", "clear", "favorite", "not_favorite", "same"), ("success", 1)),
-        "unknown": ("failed", 2),
-    }
+    assert sandbox.stored_password(1) == page_password
+    assert done[-1]["website"] == done[-2]["website"] == sandbox.websites()[0]
+    assert (done[-2]["updated"], done[-1]["updated"]) == (["favorite"], [])
+    assert all("password" not in one["website"] for one in done)
+    with pytest.raises(NotFoundError):
+        run(UpdateWebsiteOperator, website_id=2, email_reports=True)
 
 
-def test_delete(sandbox: SandboxServer, run_tasks: RunTasks, connect_sandbox: Callable[..., None]) -> None:
+def test_delete(sandbox: SandboxServer, connect_sandbox: Callable[..., None]) -> None:
     for name in "abc":
         sandbox.add_website(f"{name}.example.com")
+    for deleted in (True, False):
+        assert run(DeleteWebsiteOperator, website_id=1) == {"website_id": 1, "domain": None, "deleted": deleted}
+        named = {"website_id": None, "domain": "B.example.com", "deleted": deleted}
+        assert run(DeleteWebsiteOperator, domain="B.example.com") == named
+    assert run(DeleteWebsiteOperator, website_id=3, ignore_missing="false")["deleted"] is True
+    assert sandbox.websites() == []
     connect_sandbox("wrong_place", host=f"{sandbox.url}/elsewhere")
     connect_sandbox("wrong_key", password="wr0ng-key")
-    tasks = run_tasks(
-        by_id=Task(DeleteWebsiteOperator, website_id=1),
-        by_id_again=Task(DeleteWebsiteOperator, website_id=1),
-        by_domain=Task(DeleteWebsiteOperator, domain="B.example.com"),
-        by_domain_again=Task(DeleteWebsiteOperator, domain="B.example.com"),
-        strict=Task(DeleteWebsiteOperator, website_id=3, ignore_missing="{{ false }}"),
-        strict_again=Task(DeleteWebsiteOperator, website_id=3, ignore_missing="{{ false }}"),
-        strict_domain=Task(DeleteWebsiteOperator, domain="c.example.com", ignore_missing=False),
-        wrong_place=Task(DeleteWebsiteOperator, website_id=9, analytics_conn_id="wrong_place"),
-        wrong_place_domain=Task(DeleteWebsiteOperator, domain="b.example.com", analytics_conn_id="wrong_place"),
-        wrong_key=Task(DeleteWebsiteOperator, website_id=9, analytics_conn_id="wrong_key"),
-    )
-    assert sandbox.websites() == []
-    assert tasks["by_id"].returned == {"website_id": 1, "domain": None, "deleted": True}
-    assert tasks["by_id_again"].returned == {"website_id": 1, "domain": None, "deleted": False}
-    assert tasks["by_domain"].returned == {"website_id": None, "domain": "B.example.com", "deleted": True}
-    assert tasks["by_domain_again"].returned["deleted"] is False
-    assert ends(tasks) == {
-        **dict.fromkeys(("by_id", "by_id_again", "by_domain", "by_domain_again", "strict"), ("success", 1)),
-        **dict.fromkeys(("strict_again", "strict_domain", "wrong_place", "wrong_place_domain"), ("failed", 2)),
-        "wrong_key": ("failed", 1),
-    }
-
-
-@needs_xcoms_of_none
-def test_an_upstream_output_is_an_argument(sandbox: SandboxServer, run_dag: RunDag) -> None:
-    with DAG("outputs", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        created: Any = CreateWebsiteOperator(task_id="create", domain="www.example.com", multiple_outputs=True)
-        UpdateWebsiteOperator(task_id="update", website_id=created.output["website_id"], favorite=True)
-        DeleteWebsiteOperator(task_id="delete", website_id=9, ignore_missing=created.output["domain"])
-    tasks = run_dag(dag).tasks
-    assert tasks["update"].returned["website"]["favorite"] is True
-    assert tasks["delete"].state == "failed", "an argument that is not templated would be taken for True"
-
-
-def test_a_list_given_as_a_native_object(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
-    sandbox.add_website("www.example.com")
-    update = Task(UpdateWebsiteOperator, website_id=1, exclude_ips="{{ ['10.0.0.1', '10.0.0.2'] }}")
-    tasks = run_tasks(dag_arguments={"render_template_as_native_obj": True}, update=update)
-    assert tasks["update"].returned["website"]["exclude_ips"] == "10.0.0.1\n10.0.0.2"
+    refused: list[tuple[type[Exception], dict[str, Any]]] = [
+        (NotFoundError, {"website_id": 3, "ignore_missing": "false"}),
+        (DomainError, {"domain": "c.example.com", "ignore_missing": False}),
+        (AnalyticsError, {"website_id": 9, "analytics_conn_id": "wrong_place"}),
+        (AnalyticsError, {"domain": "b.example.com", "analytics_conn_id": "wrong_place"}),
+        (AirflowFailException, {"website_id": 9, "analytics_conn_id": "wrong_key"}),
+    ]
+    for error, arguments in refused:
+        with pytest.raises(error):
+            run(DeleteWebsiteOperator, **arguments)
