@@ -15,34 +15,46 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 Capture = pytest.CaptureFixture[str]
 BAD = "websites:\n  b.example: {privcy: 1}\n"
+SAID = "privcy is not known; did you mean privacy?"
 
 
-def test_validate_prints_every_problem_with_its_place(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "a.yaml").write_text("websites:\n  a.example:\n")
-    (tmp_path / "b.yaml").write_text(BAD)
-    (tmp_path / "c.yaml").write_text("websites: {A.example: }\n")
-    (tmp_path / "d.yaml").write_text("websites: [\n")
-    assert main(["validate", str(tmp_path)]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{tmp_path}/b.yaml:2:15: privcy is not known; did you mean privacy?"
-    assert lines[1] == f"{tmp_path}/c.yaml:1:12: A.example is a duplicate of {tmp_path}/a.yaml:2"
-    assert lines[2].startswith(f"{tmp_path}/d.yaml:2:1: invalid YAML: ")
-    assert len(lines) == 3
-
-
-def test_validate_annotates_for_both_hosts(tmp_path: Path, capsys: Capture) -> None:
-    file = tmp_path / "100%.yaml"
-    file.write_text(BAD)
-    assert main(["validate", str(file), "--format", "github"]) == 1
-    where = str(file).replace("%", "%25")
-    said = "privcy is not known; did you mean privacy?"
-    assert capsys.readouterr().out == f"::error file={where},line=2,col=15::{said}\n"
-    assert main(["validate", str(file), "--format", "gitlab"]) == 1
-    [one] = json.loads(capsys.readouterr().out)
-    assert one["location"] == {"path": str(file), "lines": {"begin": 2}}
-    file.write_text("websites: {}")
-    assert main(["validate", str(file), "--format", "gitlab"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+@pytest.mark.parametrize("output", ["text", "github", "gitlab"])
+def test_validate_prints_every_problem_with_its_place(output: str, tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "100%"
+    folder.mkdir()
+    (tmp_path / "outside.yaml").write_text(BAD)
+    (folder / "a.yaml").write_text(BAD, encoding="utf-16")
+    (folder / "b.yaml").mkdir()
+    (folder / "c.yaml").symlink_to("../outside.yaml")
+    (folder / "d.yaml").symlink_to("d.yaml")
+    (folder / os.fsdecode(b"e\xff.yaml")).write_text(BAD)
+    (folder / "f.yaml").write_text("websites:\n  a.example:\n")
+    (folder / "g.yaml").write_text("websites: {A.example: }\n")
+    (folder / "h.yaml").write_text("websites: [\n")
+    assert main(["validate", str(folder), "--format", output]) == 1
+    printed, summary = capsys.readouterr()
+    assert summary == f"{folder}: 7 problems\n"
+    problems = [
+        ("a.yaml", 1, 1, "cannot be read: invalid start byte; allowed: a text file in UTF-8"),
+        ("b.yaml", 1, 1, "cannot be read: Is a directory; allowed: a text file in UTF-8"),
+        ("c.yaml", 1, 1, "cannot be read: it is a link that leads outside its folder; allowed: a text file in UTF-8"),
+        ("d.yaml", 1, 1, "cannot be read: Too many levels of symbolic links; allowed: a text file in UTF-8"),
+        ("e\\udcff.yaml", 2, 15, SAID),
+        ("g.yaml", 1, 12, f"A.example is a duplicate of {folder}/f.yaml:2"),
+        ("h.yaml", 2, 1, "invalid YAML: "),
+    ]
+    if output == "gitlab":
+        shown = [(one["location"], one["description"]) for one in json.loads(printed)]
+        for (name, line, _, problem), (location, description) in zip(problems, shown, strict=True):
+            assert location == {"path": f"{folder}/{name}", "lines": {"begin": line}}
+            assert description.startswith(problem)
+        return
+    for (name, line, column, problem), written in zip(problems, printed.splitlines(), strict=True):
+        where = f"{folder}/{name}:{line}:{column}: "
+        if output == "github":
+            where = f"::error file={folder}/{name}".replace("%", "%25") + f",line={line},col={column}::"
+            problem = problem.replace("%", "%25")
+        assert written.startswith(where + problem)
 
 
 def test_validate_refuses_what_is_no_file(tmp_path: Path, capsys: Capture) -> None:
@@ -54,52 +66,15 @@ def test_validate_refuses_what_is_no_file(tmp_path: Path, capsys: Capture) -> No
     ]
 
 
-@pytest.mark.parametrize("output", ["text", "github", "gitlab"])
-def test_validate_prints_what_it_cannot_read_among_all_problems(output: str, tmp_path: Path, capsys: Capture) -> None:
-    folder = tmp_path / "websites"
-    folder.mkdir()
-    (tmp_path / "outside.yaml").write_text(BAD)
-    (folder / "a.yaml").write_text(BAD, encoding="utf-16")
-    (folder / "b.yaml").mkdir()
-    (folder / "c.yaml").symlink_to("../outside.yaml")
-    (folder / "d.yaml").symlink_to("d.yaml")
-    (folder / os.fsdecode(b"e\xff.yaml")).write_text(BAD)
-    assert main(["validate", str(folder), "--format", output]) == 1
-    printed, summary = capsys.readouterr()
-    assert summary == f"{folder}: 5 problems\n"
-    problems = [
-        ("a.yaml", "cannot be read: invalid start byte; allowed: a text file in UTF-8"),
-        ("b.yaml", "cannot be read: Is a directory; allowed: a text file in UTF-8"),
-        ("c.yaml", "cannot be read: it is a link that leads outside its folder; allowed: a text file in UTF-8"),
-        ("d.yaml", "cannot be read: Too many levels of symbolic links; allowed: a text file in UTF-8"),
-        ("e\\udcff.yaml", "privcy is not known; did you mean privacy?"),
-    ]
-    if output == "gitlab":
-        assert [(one["location"]["path"], one["description"]) for one in json.loads(printed)] == [
-            (f"{folder}/{name}", problem) for name, problem in problems
-        ]
-    else:
-        lines = printed.splitlines()
-        assert all(name in line and problem in line for line, (name, problem) in zip(lines, problems, strict=True))
-
-
-def test_validate_survives_lists_that_nest_deeply(tmp_path: Path) -> None:
+def test_validate_survives_lists_that_nest_deeply_and_imports_no_airflow(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("[" * 300_000)
-    command = [sys.executable, "-m", "airflow_provider_analytics", "validate", str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == 1
-    assert f"{file}:1:101: nested too deeply; allowed: at most 100 levels" in ended.stdout
-
-
-def test_validate_imports_no_airflow(tmp_path: Path) -> None:
-    file = tmp_path / "a.yaml"
-    file.write_text("websites: {}")
     code = (
         "import sys; from airflow_provider_analytics.commands import main; "
         f"main(['validate', {str(file)!r}]); print([name for name in ('airflow', 'requests') if name in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.splitlines()
+    assert printed == [f"{file}:1:101: nested too deeply; allowed: at most 100 levels", "[]"]
 
 
 def test_plan_and_drift_say_by_their_status_whether_there_are_changes(
@@ -117,6 +92,8 @@ def test_plan_and_drift_say_by_their_status_whether_there_are_changes(
     Path("a.yaml").write_text("websites: {a.example: {privacy: public}}")
     assert main(plan) == 0
     assert main(["drift", "a.yaml"]) == 0
+    assert main(["validate", "a.yaml", "--format", "gitlab"]) == 0
+    assert capsys.readouterr().out.endswith("[]\n")
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
 
 
@@ -129,21 +106,15 @@ def test_a_guard_that_trips_is_a_failure(analytics_sandbox: SandboxServer, tmp_p
     assert main(["plan", str(file), "--prune", "--accept", "empty"]) == 2
 
 
-def test_a_connection_that_is_given_twice_is_refused(
-    analytics_sandbox: SandboxServer, tmp_path: Path, capsys: Capture
-) -> None:
-    file = tmp_path / "a.yaml"
-    file.write_text("websites: {}")
-    with pytest.raises(SystemExit) as exit_:
-        main(["plan", str(file), "--conn-id", "a", "--conn-id", "b"])
-    assert exit_.value.code == 1
+def test_a_connection_that_is_given_twice_is_refused(capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="1"):
+        main(["plan", "a.yaml", "--conn-id", "a", "--conn-id", "b"])
     assert "--conn-id: given more than once" in capsys.readouterr().err
-    assert not analytics_sandbox.requests
 
 
 @pytest.mark.parametrize("command", [["plan", "a.yaml"], ["drift", "a.yaml"], ["probe"]], ids=lambda one: one[0])
 def test_a_connection_that_does_not_exist_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, command: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.yaml").write_text("websites: {}")
@@ -152,6 +123,6 @@ def test_a_connection_that_does_not_exist_is_named(
     assert said in capsys.readouterr().err
 
 
-def test_why_names_a_folder_without_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_names_a_folder_without_lists(tmp_path: Path, capsys: Capture) -> None:
     assert main(["why", "192.0.2.1", "--state-path", f"{tmp_path}/missing"]) == 1
     assert f"state_path='{tmp_path}/missing' has no lists" in capsys.readouterr().err
