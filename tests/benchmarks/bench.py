@@ -46,9 +46,7 @@ class Sizes:
 
     :param repeats: measurements of each comparison.
     :param gets: websites that are read one by one.
-    :param pages: pages of a list and of a snapshot.
-    :param slow_pages: pages of a list with latency.
-    :param compared: websites that a sync compares.
+    :param pages: pages of a list.
     :param websites: websites that one task works on.
     :param mapped: mapped tasks, from which the time for all websites is extrapolated.
     :param growth: numbers of websites.
@@ -57,22 +55,15 @@ class Sizes:
     repeats: int
     gets: int
     pages: int
-    slow_pages: int
-    compared: int
     websites: int
     mapped: int
-    growth: tuple[int, ...]
+    growth: tuple[int, int]
 
 
-FULL = Sizes(7, 2_000, 1_000, 1_000, 10_000, 1_000, 20, (10_000, 100_000))
-QUICK = Sizes(3, 200, 100, 50, 1_000, 200, 5, (1_000, 10_000))
+FULL = Sizes(7, 2_000, 1_000, 1_000, 20, (10_000, 100_000))
+QUICK = Sizes(3, 200, 100, 200, 5, (1_000, 10_000))
 #: For the test that runs everything once.
-TINY = Sizes(1, 2, 3, 5, 20, 20, 2, (100, 300))
-
-OPERATORS = [
-    f"airflow_provider_analytics.operators.{name}"
-    for name in ("account", "exclusions", "snapshots", "websites", "websites_as_code")
-]
+TINY = Sizes(1, 2, 3, 20, 2, (100, 300))
 
 
 @dataclass(frozen=True)
@@ -101,19 +92,15 @@ class Result:
         """The median of the ratios."""
         return statistics.median(self.ratios)
 
-    @property
-    def reached(self) -> str:
-        """``yes``, ``no``, or nothing where there is no goal."""
-        if self.goal is None:
-            return ""
-        return "yes" if (self.median >= self.goal if self.faster else self.low <= self.median <= self.goal) else "no"
-
     def cells(self) -> list[str]:
         """Return the cells of the table."""
-        bound = f"{_figure(self.low)} to" if self.low else "at least" if self.faster else "at most"
-        goal = "" if self.goal is None else f"{bound} {_figure(self.goal)}{self.unit}"
         spread = f"{_figure(min(self.ratios))} to {_figure(max(self.ratios))}"
-        return [self.work, self.against, f"{_figure(self.median)}{self.unit}", spread, goal, self.reached]
+        shown = [self.work, self.against, f"{_figure(self.median)}{self.unit}", spread]
+        if self.goal is None:
+            return [*shown, "", ""]
+        bound = f"{_figure(self.low)} to" if self.low else "at least" if self.faster else "at most"
+        reached = self.median >= self.goal if self.faster else self.low <= self.median <= self.goal
+        return [*shown, f"{bound} {_figure(self.goal)}{self.unit}", "yes" if reached else "no"]
 
 
 class Bench:
@@ -129,19 +116,15 @@ class Bench:
 
     def run(self) -> None:
         """Take all measurements."""
-        pages = self.sizes.pages
         # As an installation does.
         compileall.compile_dir(CHECKOUT / "airflow_provider_analytics", quiet=1)
-        with canned(pages * 100) as url:
+        with canned(self.sizes.pages * 100) as url:
             self._websites(url)
             self._lists(url)
-            self._snapshots(url)
-        self._comparison()
-        self._files()
         self._parsing()
         self._tasks()
         self._growth()
-        with canned(self.sizes.slow_pages * 100, LATENCY) as url:
+        with canned(self.sizes.pages * 100, LATENCY) as url:
             self._latency(url)
 
     def _websites(self, url: str) -> None:
@@ -168,38 +151,7 @@ class Bench:
         against = "`HttpOperator` with a pagination function"
         self.add(f"complete list, {pages:,} pages, peak memory", against, _ratios(ours, http, "memory"), 0.1)
 
-    def _snapshots(self, url: str) -> None:
-        pages = {"url": url, "pages": self.sizes.pages}
-        plain, jsonl, pandas, parquet = self.turns(
-            "snapshots",
-            ("plain_snapshot", pages),
-            ("our_snapshot", {"url": url, "file_format": "jsonl"}),
-            ("pandas_snapshot", pages),
-            ("our_snapshot", {"url": url, "file_format": "parquet"}),
-        )
-        work = f"snapshot of {self.sizes.pages * 100:,} websites, CPU"
-        against = "a loop of requests and `json.dumps` that proves nothing"
-        self.add(f"{work}, JSON Lines", against, _ratios(jsonl, plain), 1.2)
-        self.add(f"{work}, Parquet", "a loop of requests, a pandas frame, `to_parquet`", _ratios(parquet, pandas), 1.0)
-
-    def _comparison(self) -> None:
-        size = {"websites": self.sizes.compared, "addresses": 200, "differ": 100}
-        naive, ours = self.turns("comparison", ("naive_comparison", size), ("our_comparison", size))
-        work = f"sync of {self.sizes.compared:,} websites x 200 addresses, 100 differ: comparison, CPU"
-        self.add(work, "naive `ipaddress` sets", _ratios(ours, naive), 0.03)
-
-    def _files(self) -> None:
-        size = {"websites": self.sizes.compared // 2}
-        plain, ours = self.turns("files", ("plain_yaml", size), ("validated", size))
-        work = f"`validate` of a file of {size['websites']:,} websites, CPU"
-        self.add(work, "PyYAML's parser in C, which checks nothing", _ratios(ours, plain), 3)
-
     def _parsing(self) -> None:
-        modules = (OPERATORS, ["airflow.providers.http.operators.http"])
-        ours, http = self.alone("imports", *(("imports", {"modules": one}) for one in modules))
-        work = "import of all operators over `airflow.sdk`, CPU"
-        self.add(work, "http provider's operator", _ratios(ours, http), 0.05)
-        self.add("the same, modules", "", [float(one["returned"]) for one in ours], 15, unit=" modules")
         peers = Path(__file__).with_name("http_dags")
         with tempfile.TemporaryDirectory() as samples:
             for peer in peers.glob("*.py"):
@@ -226,21 +178,18 @@ class Bench:
         self.add("the same: the wait before what was changed is read again", "its whole task time", waited, None)
 
     def _growth(self) -> None:
-        sizes = self.sizes.growth
-        with ExitStack() as stack:
-            urls = [stack.enter_context(canned(size)) for size in sizes]
-            found = self.turns("growth", *(("our_snapshot", {"url": url, "file_format": "jsonl"}) for url in urls))
-        # With few websites, files and proof weigh more than the websites.
-        measured, few = sizes[-2:], len(sizes) - 2
-        cpu = [_slope(measured, [one["cpu"] for one in turn[few:]]) for turn in zip(*found, strict=True)]
-        work = f"growth of a snapshot, {measured[0]:,} to {measured[1]:,} websites: exponent of CPU"
+        few, many = self.sizes.growth
+        with canned(few) as one, canned(many) as other:
+            small, large = self.turns("growth", ("our_snapshot", {"url": one}), ("our_snapshot", {"url": other}))
+        cpu = [math.log(ratio) / math.log(many / few) for ratio in _ratios(large, small)]
+        work = f"growth of a snapshot, {few:,} to {many:,} websites: exponent of CPU"
         self.add(work, "", cpu, 1.05, low=0.95)
         # The oldest websites and the head prove the list.
-        extra = [float(turn[-1]["returned"] - sizes[-1] // 100) for turn in zip(*found, strict=True)]
+        extra = [float(turn["returned"] - many // 100) for turn in large]
         self.add("the same, full last page: requests besides n", "", extra, 2, unit=" more than n")
 
     def _latency(self, url: str) -> None:
-        pages = self.sizes.slow_pages
+        pages = self.sizes.pages
         one, eight, http = self.turns(
             "latency",
             *(("hook_list", {"url": url, "parallel": parallel}) for parallel in (1, 8)),
@@ -262,18 +211,21 @@ class Bench:
         with ExitStack() as stack:
             processes = [stack.enter_context(process(work)) for work in works]
             turns = [[measure() for measure in processes] for _ in range(self.sizes.repeats + 1)][1:]
-        measured = self.measured[name] = [list(found) for found in zip(*turns, strict=True)]
-        return measured
+        return self._keep(name, turns)
 
     def alone(self, name: str, *works: Work) -> list[list[dict[str, Any]]]:
         """Measure works in turns, each time in a new process."""
-        measured: list[list[dict[str, Any]]] = [[] for _ in works]
-        for _ in range(self.sizes.repeats):
-            for work, found in zip(works, measured, strict=True):
-                with process(work) as measure:
-                    found.append(measure())
-        self.measured[name] = measured
+        return self._keep(name, [[once(work) for work in works] for _ in range(self.sizes.repeats)])
+
+    def _keep(self, name: str, turns: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+        measured = self.measured[name] = [list(found) for found in zip(*turns, strict=True)]
         return measured
+
+
+def once(work: Work) -> dict[str, Any]:
+    """Measure a work in a new process."""
+    with process(work) as measure:
+        return measure()
 
 
 @contextmanager
@@ -326,11 +278,6 @@ def sandbox(websites: int) -> Iterator[str]:
 
 def _ratios(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], quantity: str = "cpu") -> list[float]:
     return [our[quantity] / their[quantity] for our, their in zip(ours, theirs, strict=True)]
-
-
-def _slope(sizes: tuple[int, ...], seconds: list[float]) -> float:
-    """Return the exponent with which seconds grow: the slope of a line through both logarithms."""
-    return statistics.linear_regression([math.log(size) for size in sizes], [math.log(one) for one in seconds]).slope
 
 
 def _figure(number: float) -> str:
@@ -389,14 +336,6 @@ def fill(document: Path, name: str, lines: list[str]) -> None:
     document.write_text(marked.sub(lambda found: found[1] + "\n".join(lines) + "\n" + found[2], text), encoding="utf-8")
 
 
-def write(bench: Bench, folder: Path) -> None:
-    """Write the results as JSON."""
-    folder.mkdir(parents=True, exist_ok=True)
-    results = [{**asdict(result), "median": result.median, "reached": result.reached} for result in bench.results]
-    content = {"machine": machine(bench.sizes.repeats), "results": results, "measured": bench.measured}
-    (folder / "results.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
 def document(bench: Bench) -> None:
     """Write the tables and the line of the documents."""
     docs = CHECKOUT / "docs"
@@ -424,7 +363,9 @@ def main() -> int:
     bench = Bench(QUICK if given.quick else TINY if given.tiny else FULL)
     sys.stdout.write("\n".join([machine(bench.sizes.repeats), "", *table([])]) + "\n")
     bench.run()
-    write(bench, given.output)
+    given.output.mkdir(parents=True, exist_ok=True)
+    content = {"results": [asdict(result) for result in bench.results], "measured": bench.measured}
+    (given.output / "results.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if given.document:
         document(bench)
     sys.stdout.write(f"\nAll measurements are in {given.output}\n")

@@ -8,9 +8,6 @@ returned.
 from __future__ import annotations
 
 import gc
-import importlib
-import importlib.machinery
-import ipaddress
 import itertools
 import json
 import os
@@ -110,77 +107,10 @@ def http_operator_list(url: str, pages: int) -> Iterator[Work]:
     yield lambda: operator.execute({})
 
 
-# The comparison of a sync
-
-
-def lists(websites: int, addresses: int, differ: int) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the desired addresses, and records of websites of which ``differ`` lack the last one."""
-    wanted = [f"10.0.{number // 250}.{number % 250 + 1}" for number in range(addresses)]
-    records = []
-    for one in range(1, websites + 1):
-        listed = wanted[:-1] if one <= differ else wanted
-        records.append({"id": one, "domain": f"{one}.example", "exclude_ips": "\n".join(listed)})
-    return wanted, records
-
-
-def naive_comparison(websites: int, addresses: int, differ: int) -> Iterator[Work]:
-    """Two sets of ``ipaddress`` objects per website."""
-    wanted, records = lists(websites, addresses, differ)
-
-    def compare() -> int:
-        changed = 0
-        for record in records:
-            desired = {ipaddress.ip_address(line) for line in wanted}
-            current = {ipaddress.ip_address(line) for line in record["exclude_ips"].split("\n")}
-            changed += bool(desired - current)
-        return changed
-
-    yield compare
-
-
-def our_comparison(websites: int, addresses: int, differ: int) -> Iterator[Work]:
-    from airflow_provider_analytics.api.fields import LINE_FIELDS
-    from airflow_provider_analytics.reconcile.exclusions import ExclusionList
-    from airflow_provider_analytics.reconcile.maintained import read_list
-
-    wanted, records = lists(websites, addresses, differ)
-
-    def compare() -> int:
-        listed = read_list("exclude_ips", wanted, LINE_FIELDS["exclude_ips"], managed=False)
-        return len(ExclusionList("exclude_ips", "merge", listed).resolve(records).plan(records).changes)
-
-    yield compare
-
-
 # A snapshot
 
 
-def plain_snapshot(url: str, pages: int) -> Iterator[Work]:
-    """A loop of requests and ``json.dumps`` that proves nothing."""
-
-    def write() -> int:
-        with Path(folder, "rows.jsonl").open("w") as file:
-            return sum(file.write(json.dumps(row) + "\n") > 0 for row in rows_of(session, url, pages))
-
-    with tempfile.TemporaryDirectory() as folder, plain_session(url) as session:
-        yield write
-
-
-def pandas_snapshot(url: str, pages: int) -> Iterator[Work]:
-    """A loop of requests, a data frame, and its ``to_parquet``."""
-    import pandas as pd
-
-    def write() -> int:
-        rows = list(rows_of(session, url, pages))
-        pd.DataFrame(rows).to_parquet(Path(folder, "rows.parquet"))
-        return len(rows)
-
-    with tempfile.TemporaryDirectory() as folder, plain_session(url) as session:
-        pd.DataFrame([{"a": 1}]).to_parquet(Path(folder, "first.parquet"))
-        yield write
-
-
-def our_snapshot(url: str, file_format: str) -> Iterator[Work]:
+def our_snapshot(url: str) -> Iterator[Work]:
     from airflow_provider_analytics.snapshots.catalog import dataset_of
     from airflow_provider_analytics.snapshots.manifest import ListSource
     from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
@@ -189,8 +119,6 @@ def our_snapshot(url: str, file_format: str) -> Iterator[Work]:
         client = ours.client
         ours.get_account()
         number = itertools.count()
-        if file_format == "parquet":
-            import pyarrow.parquet  # noqa: F401 - as pandas has, before it is measured
 
         def write() -> int:
             """Write the first snapshot of a new dataset, and return the number of requests."""
@@ -198,54 +126,13 @@ def our_snapshot(url: str, file_format: str) -> Iterator[Work]:
             source = ListSource(url=url, account_id="1")
             origin = Origin(client.iter_websites, source, client.stats, secrets=client.redact)
             dataset = dataset_of(f"file://{folder}/{next(number)}/websites")
-            take_snapshot(dataset, now.date(), origin, now=now, options=SnapshotOptions(file_format))
+            take_snapshot(dataset, now.date(), origin, now=now, options=SnapshotOptions("jsonl"))
             return int(client.stats.requests - before)
 
         yield write
 
 
-# Files of websites
-
-
-def websites_file(websites: int) -> str:
-    """Return a file as people write one: all settings of each website."""
-    settings = "privacy: private, email: true, favorite: false, exclude_params: [gclid, fbclid]"
-    entries = "exclude_ips: [203.0.113.7, 198.51.100.9]"
-    return "websites:\n" + "".join(f"  w{one}.example: {{{settings}, {entries}}}\n" for one in range(websites))
-
-
-def plain_yaml(websites: int) -> Iterator[Work]:
-    """Parse a file with PyYAML's parser in C."""
-    import yaml
-
-    text = websites_file(websites)
-    yield lambda: len(yaml.load(text, yaml.CSafeLoader)["websites"])
-
-
-def validated(websites: int) -> Iterator[Work]:
-    """Parse and check a file, as ``validate`` does."""
-    from airflow_provider_analytics.reconcile.websites_file import parse_websites_files
-
-    text = websites_file(websites)
-    yield lambda: len(parse_websites_files({"websites.yaml": text}).websites)
-
-
-# Imports and parsing
-
-
-def imports(modules: list[str]) -> Iterator[Work]:
-    """Import modules on top of Airflow's SDK; returns how many modules that brought."""
-    import airflow.providers.common.compat.sdk
-    import airflow.sdk
-
-    def load() -> int:
-        before = len(sys.modules)
-        for name in modules:
-            importlib.import_module(name)
-        return len(sys.modules) - before
-
-    assert airflow.sdk.DAG is airflow.providers.common.compat.sdk.DAG
-    yield load
+# Parsing
 
 
 def dag_bag(folder: str) -> Iterator[Work]:

@@ -72,7 +72,7 @@ DELETES: Rows = [
     ({"domain": "None"}, ["domain='None'"]),
     ({**ONE, "ignore_missing": "None"}, ["ignore_missing='None'"]),
 ]
-ROWS = {
+ROWS: dict[Any, Rows] = {
     ListWebsitesOperator: LISTS,
     CreateWebsiteOperator: CREATES,
     UpdateWebsiteOperator: UPDATES,
@@ -125,9 +125,9 @@ NO_ADDRESSES = ["192.0.2.1,192.0.2.2", "999.1.1.1", "a.example", ["192.0.2.1 192
 @pytest.mark.parametrize("entries", NO_ADDRESSES, ids=repr)
 def test_hook_operators_and_syncs_refuse_the_same_entries(sandbox: SandboxServer, entries: Any) -> None:
     with AnalyticsHook() as hook:
-        for call, website in ((hook.update_website, 1), (hook.create_website, "new.example")):
+        for call in (hook.update_website, hook.create_website):
             with pytest.raises(ValueError, match="exclude_ips"):
-                call(website, exclude_ips=entries)
+                call("1", exclude_ips=entries)
     for operator, arguments in (
         (CreateWebsiteOperator, NEW),
         (UpdateWebsiteOperator, ONE),

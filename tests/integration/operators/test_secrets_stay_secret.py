@@ -32,7 +32,7 @@ from airflow_provider_analytics.operators.websites import (
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import read_snapshot
 
-PAGE = {"privacy": 2, "password_from": "connection:page_password"}
+PAGE: dict[str, Any] = {"privacy": 2, "password_from": "connection:page_password"}
 #: Headers that a proxy in front may require, and that are no secrets.
 HEADERS = {"X-Tenant": "acme", "X-Api-Version": "2", "X-Region": "www"}
 

@@ -69,7 +69,7 @@ def test_all_six_operations_in_one_run_and_again(sandbox: SandboxServer, run_tas
     assert created.items() >= {"domain": "www.example.com", **switches, **lists}.items()
     assert (first["websites"], first["get"], first["account"]["id"]) == ([created], created, 1)
     done = {"website_id": 2, "domain": "www.example.com", "created": True, "verified": True, "website": created}
-    nothing = {key: [] for key in ("updated", "differing", "unverified", "unexpected_changes")}
+    nothing: dict[str, Any] = {key: [] for key in ("updated", "differing", "unverified", "unexpected_changes")}
     assert first["create"] == {**done, **nothing}
     assert first["update"]["website"] == {**created, "favorite": True, "exclude_ips": None}
     assert first["update"]["updated"] == ["exclude_ips", "favorite"]

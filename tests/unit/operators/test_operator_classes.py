@@ -118,7 +118,7 @@ def test_constructing_assigns_and_does_nothing_else(operator: Operator) -> None:
         assert new in parameters(operator)
         assert parameters(operator)[name].default is None
         with pytest.warns(AirflowProviderDeprecationWarning, match=f"^a_task: {name} is deprecated, use {new}$"):
-            operator(task_id="a_task", **given, **{name: "a value"})
+            operator(task_id="a_task", **{**given, name: "a value"})
 
 
 @every_operator
