@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from subprocess import Popen
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -88,12 +87,13 @@ class AirflowApi:
         """Log in, once the server answers."""
         airflow_versions.log_in(self._session, self.url, USER, PASSWORD)
 
-    def call(self, method: str, path: str, **arguments: Any) -> requests.Response:
+    def call(self, method: str, path: str, may: int | None = None, **arguments: Any) -> requests.Response:
         """Send a request.
 
         :param path: path below that of the API.
+        :param may: the status of an error that is returned.
         :param arguments: those of ``requests``.
-        :raises requests.HTTPError: for an error, with what the server says of it.
+        :raises requests.HTTPError: for another error, with what the server says of it.
         """
         url = f"{self.url}{airflow_versions.API}{path}"
         answer = self._session.request(method, url, timeout=60, **arguments)
@@ -102,7 +102,8 @@ class AirflowApi:
             if answer.status_code >= requests.codes.internal_server_error:
                 self._session.close()  # as the server does after an error of its own; the next request would meet that
                 message += f"\n{self._told()}"
-            raise requests.HTTPError(message, response=answer)
+            if answer.status_code != may:
+                raise requests.HTTPError(message, response=answer)
         return answer
 
     def get(self, path: str, **parameters: Any) -> Any:
@@ -118,39 +119,31 @@ class AirflowApi:
         """Let a DAG run, once Airflow has found it."""
 
         def unpaused() -> bool:
-            try:
-                self.call("PATCH", f"/dags/{dag_id}", json={"is_paused": False})
-            except requests.HTTPError as error:
-                if error.response.status_code != requests.codes.not_found:
-                    raise
-                broken = self._all("/importErrors", "import_errors")
-                assert not broken, broken
-                return False
-            return True
+            if self.call("PATCH", f"/dags/{dag_id}", may=404, json={"is_paused": False}).ok:
+                return True
+            broken = self._all("/importErrors", "import_errors")
+            assert not broken, broken
+            return False
 
         wait_for(f"the DAG {dag_id}", unpaused)
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Trigger a DAG and return the id of the run."""
         answer = self.call("POST", f"/dags/{dag_id}/dagRuns", json=airflow_versions.run_body(conf or {}))
-        run_id: str = answer.json()["dag_run_id"]
-        return run_id
+        return str(answer.json()["dag_run_id"])
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         """Return the runs of a DAG, the oldest first."""
-        found = self._all(f"/dags/{dag_id}/dagRuns", "dag_runs")
-        return sorted(found, key=lambda run: run["start_date"] or "~")
+        return sorted(self._all(f"/dags/{dag_id}/dagRuns", "dag_runs"), key=lambda run: run["start_date"] or "~")
 
     def run(self, dag_id: str, run_id: str) -> RunState:
         """Return how far a run is."""
         run = self.get(_run(dag_id, run_id))
         tasks = self._all(f"{_run(dag_id, run_id)}/taskInstances", "task_instances")
-        states = {
-            task["task_id"] if task["map_index"] < 0 else f"{task['task_id']}[{task['map_index']}]": TaskState(
-                task["state"], task["try_number"]
-            )
-            for task in tasks
-        }
+        states = {}
+        for task in tasks:
+            index = f"[{task['map_index']}]" if task["map_index"] >= 0 else ""
+            states[f"{task['task_id']}{index}"] = TaskState(task["state"], task["try_number"])
         return RunState(run["state"], states)
 
     def wait(self, dag_id: str, run_id: str, patience: float = PATIENCE) -> RunState:
@@ -234,19 +227,16 @@ class AirflowApi:
             return found[0] if found else None
 
         question = wait_for(f"a question of {run_id} of {dag_id}", asked, lambda: self.run(dag_id, run_id))
-        wait_for("the task that waits", lambda: self._is_parked(dag_id, run_id, question))
-        for _ in range(2):  # the first may have begun before
-            last = self._heartbeat()
-            wait_for("the scheduler", lambda last=last: self._heartbeat() != last)  # type: ignore[misc]
+        task_id, parked = question["task_instance"]["task_id"], ("awaiting_input", "deferred")
+        wait_for("the task that waits", lambda: self.run(dag_id, run_id).tasks[task_id].state in parked)
+        beats = set()
+
+        def has_looked() -> bool:
+            beats.add(self.get(airflow_versions.HEALTH)["scheduler"]["latest_scheduler_heartbeat"])
+            return len(beats) > 2  # the first look may have begun before
+
+        wait_for("the scheduler", has_looked)
         return question
-
-    def _is_parked(self, dag_id: str, run_id: str, question: Mapping[str, Any]) -> bool:
-        task = self.run(dag_id, run_id).tasks[question["task_instance"]["task_id"]]
-        return task.state in ("awaiting_input", "deferred")
-
-    def _heartbeat(self) -> str:
-        latest: str = self.get(airflow_versions.HEALTH)["scheduler"]["latest_scheduler_heartbeat"]
-        return latest
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
         """Answer the question of a task."""
@@ -257,10 +247,7 @@ class AirflowApi:
         self.call("PATCH", path, json=body)
 
     def test_connection(self, connection: Mapping[str, Any]) -> tuple[bool, str]:
-        """Test a connection as the button does; return whether it is well, and the message.
-
-        :param connection: its fields, ``connection_id`` among them.
-        """
+        """Test a connection (with its ``connection_id``) as the button does; return whether it is well, and why."""
         result = self.call("POST", "/connections/test", json=dict(connection)).json()
         return result["status"], result["message"]
 
@@ -271,11 +258,7 @@ class AirflowApi:
     def set_variable(self, name: str, value: str) -> None:
         """Set a Variable of Airflow."""
         body = {"key": name, "value": value}
-        try:
-            self.call("PATCH", f"/variables/{name}", json=body)
-        except requests.HTTPError as error:
-            if error.response.status_code != requests.codes.not_found:
-                raise
+        if not self.call("PATCH", f"/variables/{name}", may=404, json=body).ok:
             self.call("POST", "/variables", json=body)
 
     def asset_events(self) -> list[dict[str, Any]]:
@@ -287,20 +270,12 @@ class AirflowApi:
         return self._events(f"{_run(dag_id, run_id)}/upstream{airflow_versions.ASSET.title()}Events")
 
     def _events(self, path: str) -> list[dict[str, Any]]:
-        refused = ""
-
         def shown() -> Any:
-            nonlocal refused
-            try:
-                return self.get(path)
-            except requests.HTTPError as error:
-                # Airflow 3 shows no event while a run that it started is queued: the run has no start yet (3.3.2).
-                if error.response.status_code != requests.codes.internal_server_error:
-                    raise
-                refused = str(error)
-                return None
+            # Airflow 3 shows no event while a run that it started is queued: the run has no start yet (3.3.2).
+            answer = self.call("GET", path, may=500)
+            return answer.json() if answer.ok else None
 
-        events = wait_for("the events", shown, lambda: refused)[f"{airflow_versions.ASSET}_events"]
+        events = wait_for("the events", shown, self._told)[f"{airflow_versions.ASSET}_events"]
         return [{**event, "uri": event[airflow_versions.ASSET_URI]} for event in sorted(events, key=itemgetter("id"))]
 
 
@@ -329,19 +304,15 @@ class AirflowProcesses:
         self.home = home
         self.url = f"http://127.0.0.1:{free_port()}"
         self.api = AirflowApi(self.url, self.told)
-        self.env = environment(
-            home,
-            {
-                **server_settings(home, self.url),
-                **airflow_versions.process_settings(self.url),
-                "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
-                "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-                # What a person hardly notices adds up in tests: the wait until the scheduler looks again.
-                "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-                "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
-                **(settings or {}),
-            },
-        )
+        own = {
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            # What a person hardly notices adds up in tests: the wait until the scheduler looks again.
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+        }
+        of_the_version = airflow_versions.process_settings(self.url)
+        self.env = environment(home, {**server_settings(home, self.url), **of_the_version, **own, **(settings or {})})
         self.processes: dict[str, Popen[bytes]] = {}
         self._stack = ExitStack()
 
@@ -360,9 +331,7 @@ class AirflowProcesses:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._stop()
         if error is not None:
             error.add_note(self.told())

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 AIRFLOW_VERSION = airflow.__version__
 VERSION = tuple(int(part) for part in AIRFLOW_VERSION.split(".")[:2])
 AIRFLOW_2 = VERSION < (3, 0)
-#: Approvals came with 3.1, as a part of the standard provider that needs it.
-HAS_APPROVALS = VERSION >= (3, 1)
 
 #: Airflow 3.0 makes the label of a task in a mapped group before it knows the arguments of the group.
 LABELS_KNOW_MAPPED_GROUPS = VERSION != (3, 0)
@@ -55,48 +53,42 @@ def names_that_airflow_masks() -> frozenset[str]:
 
 # Markers for what one version has and another has not.
 
-needs_the_form_of_the_hook = pytest.mark.skipif(not AIRFLOW_2, reason="later versions read the provider info")
+
+def _needs(holds: bool, reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not holds, reason=reason)
+
+
+needs_the_form_of_the_hook = _needs(AIRFLOW_2, "later versions read the provider info")
 # Airflow 3.0 imports wtforms and flask_appbuilder before it asks for any provider's form, and needs neither itself.
-needs_the_form_of_the_provider_info = pytest.mark.skipif(
-    AIRFLOW_2 or (VERSION == (3, 0) and find_spec("flask_appbuilder") is None),
-    reason="Airflow 2 asks the hook, and a plain Airflow 3.0 shows no provider's form",
+needs_the_form_of_the_provider_info = _needs(
+    VERSION > (3, 0) or (VERSION == (3, 0) and find_spec("flask_appbuilder") is not None),
+    "Airflow 2 asks the hook, and a plain Airflow 3.0 shows no provider's form",
 )
-needs_wtforms = pytest.mark.skipif(find_spec("wtforms") is None, reason="wtforms comes with Airflow 2 only")
-needs_approvals = pytest.mark.skipif(not HAS_APPROVALS, reason="approvals came with Airflow 3.1")
-needs_deadlines = pytest.mark.skipif(
-    VERSION < (3, 3), reason="deadlines came with Airflow 3.1; the models that a test needs are those of 3.3"
+needs_wtforms = _needs(find_spec("wtforms") is not None, "wtforms comes with Airflow 2 only")
+needs_approvals = _needs(VERSION >= (3, 1), "approvals came with Airflow 3.1, in the standard provider that needs it")
+needs_deadlines = _needs(VERSION >= (3, 3), "deadlines came with 3.1; the models that a test needs are those of 3.3")
+needs_partitions = _needs(VERSION >= (3, 3), "tasks give events a partition key from Airflow 3.3 on")
+needs_no_partitions = _needs(VERSION < (3, 3), "tasks give events a partition key from Airflow 3.3 on")
+needs_answers_in_dag_test = _needs(VERSION >= (3, 3), "DAG.test waits for an answer from Airflow 3.3 on")
+needs_the_screens_of_3_3 = _needs(VERSION >= (3, 3), "the demo and the web interface are those of Airflow 3.3")
+needs_what_is_measured = _needs(VERSION >= (3, 3), "the newest Airflow is what is measured")
+needs_known_screens = _needs(
+    AIRFLOW_2 or VERSION >= (3, 3), "tests/support knows the screens of the oldest and of the newest Airflow"
 )
-_no_partitions = "tasks give events a partition key from Airflow 3.3 on"
-needs_partitions = pytest.mark.skipif(VERSION < (3, 3), reason=_no_partitions)
-needs_no_partitions = pytest.mark.skipif(VERSION >= (3, 3), reason=_no_partitions)
-needs_answers_in_dag_test = pytest.mark.skipif(
-    VERSION < (3, 3), reason="DAG.test waits for an answer from Airflow 3.3 on"
+needs_variables_outside_of_tasks = _needs(
+    VERSION != (3, 0), "Airflow 3.0 has an ImportError for a missing variable outside of a task"
 )
-needs_the_screens_of_3_3 = pytest.mark.skipif(
-    VERSION < (3, 3), reason="the demo and the web interface are those of Airflow 3.3"
+needs_exceptions_in_callbacks = _needs(
+    AIRFLOW_2 or VERSION >= (3, 3), "DAG.test hands no exception to callbacks before Airflow 3.3; workers do"
 )
-needs_what_is_measured = pytest.mark.skipif(VERSION < (3, 3), reason="the newest Airflow is what is measured")
-needs_known_screens = pytest.mark.skipif(
-    (3, 0) <= VERSION < (3, 3), reason="tests/support knows the screens of the oldest and of the newest Airflow"
+needs_tracebacks_without_values = _needs(
+    VERSION != (3, 0), "`airflow dags test` of Airflow 3.0 prints local variables in clear; its workers do not"
 )
-needs_variables_outside_of_tasks = pytest.mark.skipif(
-    VERSION == (3, 0), reason="Airflow 3.0 has an ImportError for a missing variable outside of a task"
+needs_clearing_while_it_runs = _needs(
+    not AIRFLOW_2, "over REST, Airflow 2.11 answers 200 and leaves a task that runs as it is"
 )
-needs_exceptions_in_callbacks = pytest.mark.skipif(
-    (3, 0) <= VERSION < (3, 3), reason="DAG.test hands no exception to callbacks before Airflow 3.3; workers do"
-)
-needs_xcoms_of_none = pytest.mark.skipif(
-    VERSION == (3, 0),
-    reason="Airflow 3.0 refuses an XCom of None, as multiple_outputs of a record makes",
-)
-needs_tracebacks_without_values = pytest.mark.skipif(
-    VERSION == (3, 0), reason="`airflow dags test` of Airflow 3.0 prints local variables in clear; its workers do not"
-)
-needs_clearing_while_it_runs = pytest.mark.skipif(
-    AIRFLOW_2, reason="over REST, Airflow 2.11 answers 200 and leaves a task that runs as it is"
-)
-needs_openlineage = pytest.mark.skipif(
-    find_spec("airflow.providers.openlineage") is None, reason="the OpenLineage provider is optional"
+needs_openlineage = _needs(
+    find_spec("airflow.providers.openlineage") is not None, "the OpenLineage provider is optional"
 )
 
 
@@ -105,9 +97,8 @@ needs_openlineage = pytest.mark.skipif(
 
 def dag_test_arguments(conf: dict[str, Any] | None, logical_date: datetime | None) -> dict[str, Any]:
     """Return the arguments of ``DAG.test``."""
-    if logical_date is None:
-        return {"run_conf": conf}
-    return {"run_conf": conf, "execution_date" if AIRFLOW_2 else "logical_date": logical_date}
+    date = {"execution_date" if AIRFLOW_2 else "logical_date": logical_date} if logical_date else {}
+    return {"run_conf": conf, **date}
 
 
 def build_the_api_once() -> None:
@@ -125,16 +116,13 @@ def register(dag: DAG) -> None:
     from airflow.models.dag_version import DagVersion
     from airflow.models.dagbundle import DagBundleModel
     from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
     from airflow.utils.session import create_session
 
+    of_the_scheduler = "airflow.serialization.definitions.dag:SerializedDAG"
     serialized_dag = _by_version(
-        {
-            (3, 0): "airflow.serialization.serialized_objects:SerializedDAG",
-            (3, 2): "airflow.serialization.definitions.dag:SerializedDAG",
-        }
+        {(3, 0): "airflow.serialization.serialized_objects:SerializedDAG", (3, 2): of_the_scheduler}
     )
-    from airflow.serialization.serialized_objects import LazyDeserializedDAG
-
     dag.relative_fileloc = Path(dag.fileloc).name
     lazy = LazyDeserializedDAG(data=serialized(dag))
     with create_session() as session:
@@ -200,24 +188,24 @@ def last_asset_event(uri: str) -> Any:
 
 def hooks() -> Mapping[str, Any]:
     """Return what Airflow knows of the hooks of all providers, by connection type."""
-    found: Mapping[str, Any] = _by_version(
-        {
-            (2, 0): "airflow.providers_manager:ProvidersManager",
-            (3, 2): "airflow.sdk.providers_manager_runtime:ProvidersManagerTaskRuntime",
-        }
-    )().hooks
+    found: Mapping[str, Any] = _providers().hooks
     return found
+
+
+def _providers() -> Any:
+    task_runtime = "airflow.sdk.providers_manager_runtime:ProvidersManagerTaskRuntime"
+    return _by_version({(2, 0): "airflow.providers_manager:ProvidersManager", (3, 2): task_runtime})()
 
 
 def serialized(dag: DAG) -> dict[str, Any]:
     """Return a DAG as Airflow writes it into its database."""
-    found: dict[str, Any] = _by_version(
-        {
-            (2, 0): "airflow.serialization.serialized_objects:SerializedDAG",
-            (3, 2): "airflow.serialization.serialized_objects:DagSerialization",
-        }
-    ).to_dict(dag)
+    found: dict[str, Any] = _serialization().to_dict(dag)
     return found
+
+
+def _serialization() -> Any:
+    module = "airflow.serialization.serialized_objects"
+    return _by_version({(2, 0): f"{module}:SerializedDAG", (3, 2): f"{module}:DagSerialization"})
 
 
 def awaited_uris(dag: DAG) -> list[str]:
@@ -258,16 +246,7 @@ def _timetable(dag: DAG) -> Any:
     if AIRFLOW_2:
         return dag.timetable
     # The scheduler's, which plans runs; the one of the DAG file only names the schedule.
-    return (
-        _by_version(
-            {
-                (3, 0): "airflow.serialization.serialized_objects:SerializedDAG",
-                (3, 2): "airflow.serialization.serialized_objects:DagSerialization",
-            }
-        )
-        .from_dict(serialized(dag))
-        .timetable
-    )
+    return _serialization().from_dict(serialized(dag)).timetable
 
 
 def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
@@ -279,11 +258,6 @@ def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
     from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
 
     asked = waiting.task_instance
-    more: dict[str, Any] = {}
-    if VERSION >= (3, 4):
-        from airflow.models.dagbag import DBDagBag
-
-        more["dag_bag"] = DBDagBag()
     person: Any = SimpleNamespace(get_id=user.lower, get_name=lambda: user, get_display_name=lambda: user)
     update_hitl_detail(
         dag_id=asked.dag_id,
@@ -294,18 +268,12 @@ def answer_approval(waiting: Any, option: str, user: str, session: Any) -> None:
         ),
         user=person,
         session=session,
-        **more,
     )
 
 
 def asset_handler(scheme: str) -> Any:
     """Return the function that Airflow validates the addresses of a scheme with."""
-    manager = _by_version(
-        {
-            (2, 0): "airflow.providers_manager:ProvidersManager",
-            (3, 2): "airflow.sdk.providers_manager_runtime:ProvidersManagerTaskRuntime",
-        }
-    )()
+    manager = _providers()
     return (manager.dataset_uri_handlers if AIRFLOW_2 else manager.asset_uri_handlers).get(scheme)
 
 
@@ -362,17 +330,9 @@ def process_settings(url: str) -> dict[str, str]:
 def setup_commands(user: str, password: str) -> list[list[str]]:
     """Return the commands that set up a database, with a user who may do all. Airflow 3 reads its users from a file."""
     migrate = ["db", "migrate"]
-    if not AIRFLOW_2:
-        return [migrate]
-    fields = {
-        "username": user,
-        "password": password,
-        "role": "Admin",
-        "email": "admin@example.com",
-        "firstname": user,
-        "lastname": user,
-    }
-    return [migrate, ["users", "create", *(f"--{name}={value}" for name, value in fields.items())]]
+    person = [f"--username={user}", f"--firstname={user}", f"--lastname={user}", "--email=admin@example.com"]
+    create = ["users", "create", "--role=Admin", f"--password={password}", *person]
+    return [migrate, create] if AIRFLOW_2 else [migrate]
 
 
 def log_in(session: requests.Session, url: str, user: str, password: str) -> None:
@@ -399,10 +359,12 @@ LOG_TYPE = "text/plain" if AIRFLOW_2 else "application/x-ndjson"
 
 def log_text(answer: str) -> str:
     """Return the lines of a log, from what the API answered: time and all further values behind each message."""
-    if AIRFLOW_2:
-        return answer
-    lines = [json.loads(line) for line in answer.splitlines()]
-    return "".join(f"{line.pop('event')} {json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+    lines = [] if AIRFLOW_2 else [json.loads(line) for line in answer.splitlines()]
+    return (
+        answer
+        if AIRFLOW_2
+        else "".join(f"{line.pop('event')} {json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+    )
 
 
 # The web interface.

@@ -58,36 +58,31 @@ class Screen:
         """Wait until there is such an element."""
         self.wait(lambda _: self.all(selector))
 
+    def _do(self, selector: str, act: Callable[[WebElement], Any]) -> None:
+        """Wait until there is such an element and the action on the first of them succeeds."""
+        self.wait(lambda _: any(act(found) for found in self.all(selector)[:1]))
+
     def click(self, selector: str) -> None:
-        def clicked(_: object) -> bool:
-            for found in self.all(selector)[:1]:
-                if found.is_enabled():
-                    found.click()
-                    return True
+        def clicked(found: WebElement) -> bool:
+            if found.is_enabled():
+                found.click()
+                return True
             return False
 
-        self.wait(clicked)
+        self._do(selector, clicked)
 
     def type(self, selector: str, text: str) -> None:
         """Replace what is in a field, at one go as pasting does: of fast single keys, forms lose some."""
 
-        def typed(_: object) -> bool:
-            for field in self.all(selector)[:1]:
-                field.send_keys(Keys.CONTROL + "a")
-                self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
-                return field.get_attribute("value") == text
-            return False
+        def typed(field: WebElement) -> bool:
+            field.send_keys(Keys.CONTROL + "a")
+            self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
+            return field.get_attribute("value") == text
 
-        self.wait(typed)
+        self._do(selector, typed)
 
     def press(self, selector: str, *keys: str) -> None:
-        def pressed(_: object) -> bool:
-            for found in self.all(selector)[:1]:
-                found.send_keys(*keys)
-                return True
-            return False
-
-        self.wait(pressed)
+        self._do(selector, lambda found: found.send_keys(*keys) is None)  # type: ignore[func-returns-value]
 
     def read(self, selector: str, attribute: str) -> str:
         """Return an attribute once the element is there and has it."""

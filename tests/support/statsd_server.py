@@ -6,7 +6,6 @@ import re
 import socket
 import threading
 from collections import Counter
-from types import TracebackType
 from typing import Self
 
 _LINE = re.compile(r"(?P<name>[^:|]+):(?P<value>[-+.\d]+)\|(?P<kind>c|ms|g)")
@@ -24,9 +23,7 @@ class StatsD:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.sendto(b"", self._socket.getsockname())  # ends the thread
         self._thread.join()
         self._socket.close()

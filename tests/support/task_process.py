@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from connections import with_parallel_requests
@@ -43,14 +42,8 @@ def run(job):
         from airflow_versions import attach
         attach("s3", s3fs.S3FileSystem(**job["s3"]))
     task = globals()[job["operator"]](task_id="sync", **job["arguments"])
-    ti = SimpleNamespace(
-        dag_id="the_dag",
-        run_id=job["run_id"],
-        task_id="sync",
-        map_index=-1,
-        try_number=job["try_number"],
-        start_date=None,
-    )
+    of_try = {"run_id": job["run_id"], "try_number": job["try_number"]}
+    ti = SimpleNamespace(dag_id="the_dag", task_id="sync", map_index=-1, start_date=None, **of_try)
 
     def on_term(number, frame):
         task.on_kill()
@@ -80,6 +73,9 @@ for line in sys.stdin:
     tell(event="gone")
 """
 
+#: Of a job. Airflow 3 goes on with the task after ``on_kill``, 2 raises an exception.
+DEFAULTS: dict[str, Any] = {"airflow": 3, "settle_seconds": 0, "try_number": 1, "run_id": "run"}
+
 
 class TaskProcess:
     """Runs one operator at a time: :meth:`start`, then :meth:`terminate` or :meth:`kill`, then :meth:`wait`."""
@@ -99,39 +95,21 @@ class TaskProcess:
         )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)
 
     def start(
-        self,
-        operator: str,
-        *,
-        airflow: int = 3,
-        settle_seconds: float = 0,
-        try_number: int = 1,
-        run_id: str = "run",
-        parallel_requests: int | None = None,
-        s3: dict[str, Any] | None = None,
-        **arguments: Any,
+        self, operator: str, *, parallel_requests: int | None = None, s3: dict[str, Any] | None = None, **given: Any
     ) -> None:
         """Begin to run an operator.
 
-        :param airflow: major version: 3 goes on with the task after ``on_kill``, 2 raises an exception.
         :param s3: arguments of the file system for ``s3://``.
+        :param given: values of :data:`DEFAULTS`, and arguments of the operator.
         """
         job = {
+            **{name: given.pop(name, value) for name, value in DEFAULTS.items()},
             "operator": operator,
-            "arguments": arguments,
-            "airflow": airflow,
-            "settle_seconds": settle_seconds,
-            "try_number": try_number,
-            "run_id": run_id,
+            "arguments": given,
             "environment": {"AIRFLOW_CONN_ANALYTICS_DEFAULT": with_parallel_requests(parallel_requests)},
             "s3": s3,
         }
