@@ -26,9 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from canned import API_KEY, canned
-
-from airflow_provider_analytics.reconcile.apply import SETTLE_SECONDS
+from canned import canned
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: Where pages of the site link to documents that are not part of it.
@@ -47,23 +45,19 @@ class Sizes:
     :param repeats: measurements of each comparison.
     :param gets: websites that are read one by one.
     :param pages: pages of a list.
-    :param websites: websites that one task works on.
-    :param mapped: mapped tasks, from which the time for all websites is extrapolated.
     :param growth: numbers of websites.
     """
 
     repeats: int
     gets: int
     pages: int
-    websites: int
-    mapped: int
     growth: tuple[int, int]
 
 
-FULL = Sizes(7, 2_000, 1_000, 1_000, 20, (10_000, 100_000))
-QUICK = Sizes(3, 200, 100, 200, 5, (1_000, 10_000))
+FULL = Sizes(7, 2_000, 1_000, (10_000, 100_000))
+QUICK = Sizes(3, 200, 100, (1_000, 10_000))
 #: For the test that runs everything once.
-TINY = Sizes(1, 2, 3, 20, 2, (100, 300))
+TINY = Sizes(1, 2, 3, (100, 300))
 
 
 @dataclass(frozen=True)
@@ -122,7 +116,6 @@ class Bench:
             self._websites(url)
             self._lists(url)
         self._parsing()
-        self._tasks()
         self._growth()
         with canned(self.sizes.pages * 100, LATENCY) as url:
             self._latency(url)
@@ -158,24 +151,6 @@ class Bench:
                 shutil.copy(CHECKOUT / "dags" / peer.name, samples)
             ours, http = self.alone("dag_bag", *(("dag_bag", {"folder": folder}) for folder in (samples, str(peers))))
         self.add("parsing four sample DAGs, CPU", "the same DAGs with HttpOperator", _ratios(ours, http), 0.8)
-
-    def _tasks(self) -> None:
-        websites, mapped = self.sizes.websites, self.sizes.mapped
-        lacking = websites // 100
-        with sandbox(websites) as url:
-            unchanged, ours, theirs = self.turns(
-                "tasks",
-                ("one_task", {"url": url, "lacking": 0}),
-                ("one_task", {"url": url, "lacking": lacking}),
-                ("mapped_tasks", {"url": url, "number": mapped}),
-            )
-        against = f"{websites:,} mapped HttpOperator tasks (extrapolated from {mapped})"
-        for found, how in ((unchanged, "none lacks it"), (ours, f"{lacking} lack it")):
-            ratios = [ratio / mapped * websites for ratio in _ratios(theirs, found, "returned")]
-            work = f"one operator brings an address to {websites:,} websites, {how}: task time"
-            self.add(work, against, ratios, 100, faster=True)
-        waited = [SETTLE_SECONDS / one["returned"] for one in ours]
-        self.add("the same: the wait before what was changed is read again", "its whole task time", waited, None)
 
     def _growth(self) -> None:
         few, many = self.sizes.growth
@@ -261,19 +236,6 @@ def process(work: Work) -> Iterator[Callable[[], dict[str, Any]]]:
 
             yield measure
             asked.close()
-
-
-@contextmanager
-def sandbox(websites: int) -> Iterator[str]:
-    """Run the sandbox in a process of its own, and yield its URL."""
-    command = [sys.executable, "-m", "airflow_provider_analytics.sandbox"]
-    command += ["--websites", str(websites), "--api-key", API_KEY]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield json.loads(process.stdout.readline().partition("=")[2].strip().strip("'"))["host"]
-        finally:
-            process.terminate()
 
 
 def _ratios(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], quantity: str = "cpu") -> list[float]:

@@ -28,18 +28,12 @@ NIGHTS = re.findall(
 )
 OFFICE, BY_HAND = "192.0.2.7", "198.51.100.1"
 
-#: Run one of the DAGs against the sandbox.
+#: Run one of the DAGs against the sandbox, with /data in a folder of the test.
 Night = Callable[[str], DagOutcome]
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """What /data is in the DAGs."""
-    return tmp_path
-
-
-@pytest.fixture
-def night(run_dag: RunDag, analytics_sandbox: SandboxServer, data: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
+def night(run_dag: RunDag, analytics_sandbox: SandboxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
     connection = {"conn_type": "http", "host": analytics_sandbox.url}
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_HTTP", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW_VAR_ANALYTICS_KEY", analytics_sandbox.api_key)
@@ -48,9 +42,10 @@ def night(run_dag: RunDag, analytics_sandbox: SandboxServer, data: Path, monkeyp
     analytics_sandbox.configure(allow_duplicates=True)
 
     def run(code: str) -> DagOutcome:
-        file = data / "a_dag.py"
-        file.write_text(code.replace("/data/", f"{data}/"))
-        [dag] = [value for value in _values(file) if isinstance(value, DAG)]
+        # A DAG file leaves its DAG to whom parses it; here it is asked for by name.
+        named = re.sub(r"^(websites\w*)\(\)$", r"the_dag = \1()", code, flags=re.MULTILINE)
+        (tmp_path / "a_dag.py").write_text(named.replace("/data/", f"{tmp_path}/"))
+        [dag] = [value for value in runpy.run_path(str(tmp_path / "a_dag.py")).values() if isinstance(value, DAG)]
         for task in dag.tasks:
             task.retry_delay = timedelta(0)
         return run_dag(dag)
@@ -58,19 +53,13 @@ def night(run_dag: RunDag, analytics_sandbox: SandboxServer, data: Path, monkeyp
     return run
 
 
-def _values(file: Path) -> list[Any]:
-    # A DAG file leaves its DAG to whom parses it; here it is asked for by name.
-    file.write_text(re.sub(r"^(websites\w*)\(\)$", r"the_dag = \1()", file.read_text(), flags=re.MULTILINE))
-    return list(runpy.run_path(str(file)).values())
-
-
 def states(outcome: DagOutcome) -> set[str]:
     return {task.state for task in outcome.tasks.values()}
 
 
-def published(data: Path) -> list[Any]:
+def published(tmp_path: Path) -> list[Any]:
     """Return the websites that are published, by whichever DAG."""
-    found = [*data.glob("websites.json"), *data.glob("analytics/websites/dt=*/*.jsonl")]
+    found = [*tmp_path.glob("websites.json"), *tmp_path.glob("analytics/websites/dt=*/*.jsonl")]
     text = "".join(file.read_text() for file in found)
     return json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
 
@@ -117,7 +106,7 @@ def test_a_lost_answer(night: Night, analytics_sandbox: SandboxServer, code: str
 
 @both
 def test_half_of_the_list(
-    night: Night, analytics_sandbox: SandboxServer, data: Path, task_log: Callable[[], str], code: str
+    night: Night, analytics_sandbox: SandboxServer, tmp_path: Path, task_log: Callable[[], str], code: str
 ) -> None:
     for number in range(59):
         analytics_sandbox.add_website(f"{number}.example")
@@ -126,23 +115,23 @@ def test_half_of_the_list(
     outcome = night(code)
     if code is THEIRS:
         assert states(outcome) == {"success"}
-        assert (len(analytics_sandbox.websites()), len(published(data))) == (60, 30)
+        assert (len(analytics_sandbox.websites()), len(published(tmp_path))) == (60, 30)
         assert without_the_address(analytics_sandbox) == 30
         return
     ended = {name: task.state for name, task in outcome.tasks.items()}
     assert ended == {"create": "failed", "office": "upstream_failed", "snapshot": "upstream_failed"}
     assert "IncompleteListError" in task_log()
     assert {request.method for request in analytics_sandbox.requests} == {"GET"}
-    assert (analytics_sandbox.websites(), published(data)) == (before, [])
+    assert (analytics_sandbox.websites(), published(tmp_path)) == (before, [])
 
 
 @both
-def test_an_address_by_hand(night: Night, analytics_sandbox: SandboxServer, data: Path, code: str) -> None:
+def test_an_address_by_hand(night: Night, analytics_sandbox: SandboxServer, tmp_path: Path, code: str) -> None:
     analytics_sandbox.add_website("by-hand.example", exclude_ips=BY_HAND)
     assert states(night(code)) == {"success"}
     lists = [website["exclude_ips"] for website in analytics_sandbox.websites()]
     assert lists == [OFFICE if code is THEIRS else f"{BY_HAND}\n{OFFICE}", OFFICE]
-    assert len(published(data)) == 2
+    assert len(published(tmp_path)) == 2
 
 
 @both

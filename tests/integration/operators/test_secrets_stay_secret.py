@@ -77,7 +77,6 @@ def test_no_secret_is_in_xcom_or_in_a_snapshot(
         taken = execute(SnapshotWebsitesOperator, base_path=str(tmp_path), report=True)
         assert execute(GetWebsiteOperator, website_id=1) == left
         assert execute(ListWebsitesOperator) == [left]
-        assert execute(GetAccountOperator) == {"id": 1}
     with serving({**website, "note": f"see {page_password}", "other": "sales"}):
         updated = execute(UpdateWebsiteOperator, website_id=1, **PAGE)
     assert updated["website"] == {**left, "note": "***", "other": "sales"}
@@ -88,11 +87,15 @@ def test_no_secret_is_in_xcom_or_in_a_snapshot(
     assert not [path for path in files if KEY in path.read_text(encoding="utf-8")]
 
 
-def test_what_a_new_website_tells_of_secrets_is_not_returned(sandbox: SandboxServer, page_password: str) -> None:
+def test_what_a_new_website_and_the_account_tell_of_secrets_is_not_returned(
+    sandbox: SandboxServer, page_password: str
+) -> None:
     told = {"page_password": "{password}", "note": "opened with {api_key}", "said": "{password}"}
     sandbox.configure(extra_fields=told)
     created = CreateWebsiteOperator(task_id="create", domain="new.example.com", **PAGE).execute({})["website"]
     assert (created.get("page_password"), created["note"], created["said"]) == (None, "***", "***")
+    sandbox.fault("account", body={"data": {"id": 1, "api_key": "x", "note": f"opened with {sandbox.api_key}"}})
+    assert GetAccountOperator(task_id="account").execute({}) == {"id": 1, "note": "***"}
 
 
 @pytest.mark.parametrize("password", ["acme", "2222", "example"])
@@ -175,6 +178,7 @@ with DAG("secrets", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezo
 """
 
 
+#: What a person types, in one process.
 COMMANDS = """
 import contextlib, sys
 from airflow.__main__ import main
@@ -186,41 +190,28 @@ for arguments in (["db", "migrate"], ["dags", "test", "secrets"]):
 """
 
 
-def said_by_airflow(home: Path, **environment: str) -> str:
-    """Return all that ``airflow dags test`` says in a fresh home."""
-    settings = {"AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS],
-        env=local_airflow.environment(home, settings),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    return done.stdout + done.stderr
-
-
 @pytest.mark.slow
 @needs_tracebacks_without_values
-def test_airflow_dags_test_shows_no_secret(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
+def test_airflow_dags_test_shows_no_secret(sandbox: SandboxServer, tmp_path: Path) -> None:
     """``airflow dags test`` masks nothing; and what the run leaves behind is searched byte by byte."""
-    sandbox = analytics_sandbox
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "secrets.py").write_text(DAG_FILE)
     for website_id, status in ((77, 422), (78, 500), (79, 401)):
         sandbox.fault("any", target=f"/websites/{website_id}$", status=status, echo=True, times=None)
     sandbox.fault("account", body={"data": {"id": 1, "api_key": sandbox.api_key}}, times=None)
     fields = {**json.loads(sandbox.connection_json()), "extra": {"max_retries": 1}}
+    bad = {**fields, "host": f"ftp://{sandbox.api_key}", "extra": {"timeout": sandbox.api_key}}
     secrets = ["p4ge&=%s3cret/'ü", "another s3cret phrase", sandbox.api_key]
-    said = said_by_airflow(
-        tmp_path,
-        AIRFLOW_CONN_ANALYTICS_DEFAULT=json.dumps(fields),
-        AIRFLOW_CONN_BAD=json.dumps(
-            {**fields, "host": f"ftp://{sandbox.api_key}", "extra": {"timeout": sandbox.api_key}}
-        ),
-        AIRFLOW_CONN_PAGE_PASSWORD=json.dumps({"conn_type": "generic", "password": secrets[0]}),
-        AIRFLOW_VAR_PAGE_PASSWORD=secrets[1],
-    )
+    settings = {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
+        "AIRFLOW_CONN_ANALYTICS_DEFAULT": json.dumps(fields),
+        "AIRFLOW_CONN_BAD": json.dumps(bad),
+        "AIRFLOW_CONN_PAGE_PASSWORD": json.dumps({"conn_type": "generic", "password": secrets[0]}),
+        "AIRFLOW_VAR_PAGE_PASSWORD": secrets[1],
+    }
+    command, env = [sys.executable, "-c", COMMANDS], local_airflow.environment(tmp_path, settings)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900, check=False)
+    said = done.stdout + done.stderr
     sent = {dict(request.form).get("password") for request in sandbox.requests}
     assert set(secrets[:2]) <= sent
     for part in ("has no effect", "The service rejected", "(500 ", "API key rejected", "connection 'bad'"):

@@ -7,7 +7,6 @@ import inspect
 import pkgutil
 import re
 import textwrap
-import tomllib
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from airflow.exceptions import AirflowProviderDeprecationWarning
 from airflow.providers.common.compat.sdk import Asset, BaseOperator
 
 import airflow_provider_analytics.operators
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import task_arguments
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.task_arguments import TaskArguments
@@ -86,7 +86,7 @@ def test_every_operator_is_found() -> None:
 
 
 @every_operator
-def test_arguments_are_keywords_that_an_editor_completes(operator: Operator) -> None:
+def test_arguments_are_keywords_that_an_editor_completes_and_mypy_checks(operator: Operator) -> None:
     assert {parameter.kind for parameter in parameters(operator).values()} == {inspect.Parameter.KEYWORD_ONLY}
     own = constructors(operator)[0]
     [kwargs] = re.findall(r"Unpack\[(\w+)\]", str(own["kwargs"].annotation))
@@ -159,11 +159,9 @@ def test_airflows_email_is_not_taken_for_the_websites(operator: Any, email: Any)
         operator(task_id="a_task", domain="www.example.com", email=email)
 
 
-def test_mypy_reads_the_file_of_misspelt_arguments() -> None:
-    file = Path(__file__).with_name("misspelt_arguments.py")
-    checkout = file.parents[3]
-    settings = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]["mypy"]
-    assert any(file.is_relative_to(checkout / read) for read in settings["files"])
-    assert (settings["strict"], settings.get("warn_unused_ignores", True), "exclude" in settings) == (True, True, False)
-    text = file.read_text()
-    assert not [operator for operator in OPERATORS if f"{operator.__name__}(" not in text]
+@pytest.mark.parametrize(
+    "method", [AnalyticsHook.create_website, AnalyticsHook.update_website, AnalyticsHook.list_websites]
+)
+def test_mypy_refuses_misspelt_settings_of_the_hook(method: Any) -> None:
+    [last] = [one for one in inspect.signature(method).parameters.values() if one.kind is inspect.Parameter.VAR_KEYWORD]
+    assert str(last.annotation).startswith("Unpack[")
