@@ -39,21 +39,18 @@ class Authority:
         :param asks_clients: refuse clients without a certificate of this authority.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*self._signed(host, expired=expired))
+        context.load_cert_chain(*self.server_files(host, expired=expired))
         if asks_clients:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(self.path)
         return context
 
-    def server_files(self, host: str) -> tuple[Path, Path]:
-        """Return the files of a certificate for ``host``, an address or a name, and of its key."""
-        return self._signed(host)
-
     def client_files(self) -> tuple[Path, Path]:
         """Return the files of a client's certificate and of its key."""
-        return self._signed("client.example")
+        return self.server_files("client.example")
 
-    def _signed(self, host: str, *, expired: bool = False) -> tuple[Path, Path]:
+    def server_files(self, host: str, *, expired: bool = False) -> tuple[Path, Path]:
+        """Return the files of a certificate for ``host``, an address or a name, and of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
@@ -67,11 +64,8 @@ class Authority:
         )
         files = self._folder / f"{host}.pem", self._folder / f"{host}.key"
         files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        files[1].write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        files[1].write_bytes(key.private_bytes(pem, pkcs8, serialization.NoEncryption()))
         return files
 
     def _builder(

@@ -161,7 +161,9 @@ def test_create_does_not_trust_a_search_that_finds_nothing(sandbox: SandboxServe
     assert len(sandbox.websites()) == 1
 
 
-def test_update(sandbox: SandboxServer, page_password: str) -> None:
+def test_update(sandbox: SandboxServer, page_password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr("airflow_provider_analytics.operators.passwords.mask_secret", masked.append)
     sandbox.add_website("www.example.com", exclude_ips="10.0.0.1", exclude_params="a")
     changes: list[dict[str, Any]] = [
         {"email_reports": True},
@@ -179,7 +181,7 @@ def test_update(sandbox: SandboxServer, page_password: str) -> None:
         {"favorite": "true"},
         {"favorite": "false"},
     ]
-    assert sandbox.stored_password(1) == page_password
+    assert [sandbox.stored_password(1)] == masked == [page_password]
     assert done[-1]["website"] == done[-2]["website"] == sandbox.websites()[0]
     assert (done[-2]["updated"], done[-1]["updated"]) == (["favorite"], [])
     assert all("password" not in one["website"] for one in done)
