@@ -47,7 +47,7 @@ CREATES: Rows = [
     ({**NEW, "exclude_params": "['utm']"}, ["exclude_params", "use the filter tojson in the template"]),
 ]
 UPDATES: Rows = [
-    (ONE, ["Nothing to update", "favorite"]),
+    (ONE, ["Nothing to update", "email_reports", "password_from", "favorite"]),
     (NEW, ["Nothing to update"]),
     ({"email_reports": True}, ["website_id and domain are missing"]),
     ({**NEW, "email_reports": 3}, ["email=3", "True or False"]),
