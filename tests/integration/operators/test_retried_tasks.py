@@ -133,3 +133,12 @@ def test_a_delete_whose_answer_is_lost(sandbox: SandboxServer, run_tasks: RunTas
     sandbox.fault("delete", commit=True, drop=True)
     assert ends(run_tasks(delete=(DeleteWebsiteOperator, {"domain": "old.example.com"}))) == {"delete": ("success", 2)}
     assert sandbox.websites() == []
+
+
+def test_a_task_that_is_killed_after_its_last_request_does_not_succeed(sandbox: SandboxServer) -> None:
+    task = GetAccountOperator(task_id="account")
+    connected = task.connected({})
+    connected.__enter__().get_account()
+    task.on_kill()
+    with pytest.raises(exceptions.StoppedError):
+        connected.__exit__(None, None, None)
