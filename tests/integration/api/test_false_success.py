@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
-    IncompleteListError,
     NotAppliedError,
     NotFoundError,
     UnexpectedResponseError,
@@ -48,13 +48,6 @@ def refused(operation: str, *replies: bytes | Reply, kind: type[Exception] = Une
     found, _ = outcome(operation, *replies)
     assert isinstance(found, kind), found
     return found
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_good_answers_are_successes(operation: str) -> None:
-    found, server = outcome(operation, http(200, GOOD[operation]))
-    assert not isinstance(found, Exception), found
-    assert len(server.requests) == OPERATIONS[operation].requests
 
 
 BAD_BODIES: dict[str, bytes] = {
@@ -111,7 +104,7 @@ SHAPES: dict[str, Any] = {
              {"data": None}],
     "create": [[WEBSITE], {}, {"data": []}, {"data": {"domain": "new.example"}}, {"message": "ok"}],
     "update": [[WEBSITE], {}, {"data": []}, {"message": "ok"}],
-    "delete": [{"success": False}],
+    "delete": [{"success": False}, {"success": 0}, {"success": "false"}, {"status": "error", "message": "no"}],
     "account": [[], {}, {"data": []}, {"data": None}, {"data": {}}, GOOD["list"], {"message": "Unauthenticated."}],
 }  # fmt: skip
 
@@ -158,13 +151,6 @@ def test_a_body_cut_short_of_its_content_length(operation: str, missing: int) ->
     assert (error.status, error.transient, error.sent) == (200, True, True)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_answer_cut_within_its_head(operation: str) -> None:
-    """Its status did arrive, and what a write has stored is read afterwards; a read needs the body."""
-    found, _ = outcome(operation, Reply(b"HTTP/1.1 200 OK\r\nDate: Mon", then="close"))
-    assert isinstance(found, UnexpectedResponseError) if operation in READS else found is None, found
-
-
 def without_length(body: bytes, *headers: str) -> Reply:
     """Return a response of HTTP/1.0, as some proxies send it: the end of the connection ends the body."""
     head = "\r\n".join(("HTTP/1.0 200 OK", "Content-Type: application/json", *headers))
@@ -180,14 +166,6 @@ def test_a_body_without_a_length_that_was_cut_is_no_success(operation: str, is_z
     # Behind the JSON, gzip has eight bytes more.
     for place in range(0, len(whole) - 9, 3):
         refused(operation, without_length(whole[:place], *headers))
-
-
-@pytest.mark.parametrize("operation", ["create", "update"])
-def test_a_write_whose_answer_without_a_length_was_cut_is_not_sent_again(operation: str) -> None:
-    with served(without_length(b'{"data": {"id"')) as (client, server):
-        with pytest.raises(UnexpectedResponseError, match="not JSON"):
-            do(client, operation)
-        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [202, 203, 205, 206])
@@ -226,14 +204,11 @@ def test_a_chunked_body(operation: str) -> None:
         refused(operation, Reply(chunked(body, end=end), then="close"), kind=AnalyticsConnectionError)
 
 
-def zipped(body: bytes, **extra: Any) -> bytes:
-    return http(200, body, headers=[("Content-Encoding", "gzip")], **extra)
-
-
 def test_damaged_gzip() -> None:
     plain = json.dumps(GOOD["list"]).encode()
     body = gzip.compress(plain)
     flipped = body[:-6] + bytes([body[-6] ^ 1]) + body[-5:]
+    zipped = partial(http, 200, headers=[("Content-Encoding", "gzip")])
     for damaged in (b"no gzip", flipped, plain):
         refused("list", zipped(damaged), kind=AnalyticsConnectionError)
     for point in range(1, len(body) - 9, 7):
@@ -300,16 +275,3 @@ def test_numbers_that_are_none_are_taken_for_absent(value: str) -> None:
     with served(http(200, body)) as (client, _):
         # Without a total: both directions, and the page parameter has no effect. One website proves itself.
         assert [row["id"] for row in client.list_websites()] == [value or "x"]
-
-
-def test_a_look_up_that_cannot_be_proven_is_no_look_up() -> None:
-    unproven = http(200, {"data": [{"id": 1, "domain": "other.example"}], "total": 9})
-    with served(unproven, max_retries=0) as (client, server):
-        with pytest.raises(IncompleteListError):
-            client.ensure_website("new.example")
-        assert "POST /api/v1/websites" not in server.sent
-
-
-def test_reads_and_writes_are_all_operations() -> None:
-    assert (READS, WRITES) == (("list", "show", "account"), ("create", "update", "delete"))
-    assert {*READS, *WRITES} == OPERATIONS.keys() == GOOD.keys()

@@ -19,7 +19,6 @@ from wire_client import Time, client_of, served
 from airflow_provider_analytics.api import transport
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.rate_limiter import MIN_INTERVAL, WINDOW, RateLimiter
-from airflow_provider_analytics.api.settings import MAX_PARALLEL, Settings
 from airflow_provider_analytics.exceptions import (
     AnalyticsApiError,
     AnalyticsError,
@@ -195,14 +194,6 @@ def test_a_connection_is_reused_after_an_error_whose_body_was_read_to_the_end(sm
             assert server.connections == connections
 
 
-def test_threads_share_the_pool() -> None:
-    with served(RECORD) as (client, server):
-        with ThreadPoolExecutor(MAX_PARALLEL) as pool:
-            assert list(pool.map(client.get_website, [7] * 100)) == [{"id": 7}] * 100
-        assert server.connections <= MAX_PARALLEL
-        assert client.stats.requests == len(server.requests) == 100
-
-
 def test_threads_may_open_the_pool_at_the_same_time() -> None:
     with RawServer([RECORD]) as server, ThreadPoolExecutor(8) as pool:
         for _ in range(50):
@@ -214,7 +205,3 @@ def test_threads_may_open_the_pool_at_the_same_time() -> None:
                     return client.get_website(7)
 
                 assert list(pool.map(first, range(8))) == [{"id": 7}] * 8
-
-
-def test_every_request_has_a_timeout_by_default() -> None:
-    assert Settings(base_url="https://stats.example.com", api_key="k").timeout == 30

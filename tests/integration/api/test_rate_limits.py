@@ -136,34 +136,6 @@ def test_the_rate_recovers_once_there_is_no_limit() -> None:
     assert time.slept == []
 
 
-def test_nothing_is_lost_without_a_limit(caplog: pytest.LogCaptureFixture) -> None:
-    time = Time()
-    service = Service(None)
-    with served(service, time) as (client, _), ThreadPoolExecutor(THREADS) as pool:
-        change = partial(client.change_website, work_out=lambda _: {"email": True})
-        list(pool.map(change, range(1, WEBSITES + 1)))
-    assert (len(service.accepted), client.stats.requests, client.stats.retries) == (2 * WEBSITES,) * 2 + (0,)
-    assert (time.slept, client.stats.waited, caplog.messages) == ([], 0, [])
-
-
-@pytest.mark.parametrize("announced", [True, False])
-def test_no_request_fails_at_a_limit_per_window(announced: bool) -> None:
-    """As Laravel's ``throttle`` counts; ``Retry-After`` sends all threads back at the same moment."""
-    allowed = Counter[int]()
-    lock = threading.Lock()
-
-    def respond(request: Request) -> bytes:
-        with lock:
-            window = int(real_time.monotonic())
-            allowed[window] += 1
-            if allowed[window] > 10:
-                return http(429, PAGE, headers=[("Retry-After", "1")] if announced else [])
-            return http(200, {"data": WEBSITE})
-
-    with RawServer(respond) as server, waiting_client_of(server.url) as client, ThreadPoolExecutor(THREADS) as pool:
-        assert list(pool.map(client.get_website, [7] * 40)) == [WEBSITE] * 40
-
-
 def test_refusals_of_requests_sent_at_the_same_time_count_once() -> None:
     time = Time()
     together = threading.Barrier(THREADS)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import datetime
 import email.utils
 import socket
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import lost_answers
 import pytest
-import urllib3.connection
-import urllib3.exceptions
 from operations import OPERATIONS, READS
 from raw_server import RawServer, Reply, Request, answer_read, http, list_body
 from wire_client import WEBSITE, Time, client_of, do, error_of, served
@@ -131,16 +128,6 @@ def test_retry_after_is_obeyed(operation: str, status: int) -> None:
     assert sum(time.slept[1:]) <= MIN_INTERVAL
 
 
-def test_a_request_after_a_lost_create_waits_for_retry_after_as_well() -> None:
-    time = Time()
-    with served([http(503, headers=[("Retry-After", "17")]), RECORD], time) as (client, server):
-        with pytest.raises(AmbiguousWriteError):
-            client.create_website("new.example")
-        client.get_website(7)
-        assert [request.method for request in server.requests] == ["POST", "GET"]
-    assert time.slept == [17.0]
-
-
 def waited_after(value: str) -> list[float]:
     """Return the waits of a request that is refused once, with this ``Retry-After``."""
     time = Time()
@@ -192,50 +179,6 @@ def test_a_refused_connection_is_tried_again_then_reported(operation: str) -> No
     assert (caught.value.sent, len(time.slept)) == (False, 2)
 
 
-@pytest.fixture
-def failing_connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let the next connections fail as urllib3 lets them."""
-
-    def install(*errors: Callable[[Any], Exception]) -> None:
-        left: Iterator[Callable[[Any], Exception]] = iter(errors)
-        connect = urllib3.connection.HTTPConnection._new_conn
-
-        def new_conn(self: Any) -> Any:
-            error = next(left, None)
-            if error is not None:
-                raise error(self)
-            return connect(self)
-
-        monkeypatch.setattr(urllib3.connection.HTTPConnection, "_new_conn", new_conn)
-
-    return install
-
-
-NOT_SENT: dict[str, Callable[[Any], Exception]] = {
-    "connect timeout": lambda conn: urllib3.exceptions.ConnectTimeoutError(conn, "timed out"),
-    "refused": lambda conn: urllib3.exceptions.NewConnectionError(conn, "[Errno 111] Connection refused"),
-    "unreachable": lambda conn: urllib3.exceptions.NewConnectionError(conn, "[Errno 113] No route to host"),
-    "unknown name": lambda conn: urllib3.exceptions.NameResolutionError("host", conn, socket.gaierror(-2, "unknown")),
-}
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("name", NOT_SENT)
-def test_what_never_left_is_sent_again_a_create_too(
-    operation: str, name: str, failing_connect: Callable[..., None]
-) -> None:
-    failing_connect(NOT_SENT[name], NOT_SENT[name])
-    with served(good(operation)) as (client, server):
-        do(client, operation)
-        assert len(server.requests) == OPERATIONS[operation].requests
-        assert client.stats.requests == 2 + OPERATIONS[operation].requests
-
-
-def test_a_connect_timeout_is_a_timeout(failing_connect: Callable[..., None]) -> None:
-    failing_connect(NOT_SENT["connect timeout"])
-    assert not error_of(RECORD, match="did not accept the connection within 5 s").sent
-
-
 class Service:
     """Stores what is posted, then lets the answer be lost in one way."""
 
@@ -268,9 +211,14 @@ def test_a_create_whose_answer_is_lost_is_never_repeated_and_never_a_success(fau
             assert service.stored == ["domain=new.example"]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+#: A list that lacks websites.
+UNPROVEN = http(200, {"data": [{"id": 1, "domain": "other.example"}], "total": 9})
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "unproven"])
 def test_a_look_up_that_fails_never_leads_to_a_create(fault: str) -> None:
-    with served(FAULTS[fault][0], timeout=timeout_for(fault), max_retries=1) as (client, server):
+    reply = FAULTS.get(fault, (UNPROVEN,))[0]
+    with served(reply, timeout=timeout_for(fault), max_retries=1) as (client, server):
         with pytest.raises(AnalyticsError):
             client.ensure_website("new.example")
         assert "POST /api/v1/websites" not in server.sent

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from certificates import Authority
-from operations import OPERATIONS, READS, WRITES, update
-from raw_server import RawServer, Replies, Reply, Request, Respond, http
+from operations import OPERATIONS, WRITES, update
+from raw_server import RawServer, Replies, Reply, Request, Respond, http, list_body, rows
 from wire_client import KEY, WEBSITE, do, waiting_client_of
 
 from airflow_provider_analytics.api import listing, stopping, transport
@@ -24,7 +22,6 @@ from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.stopping import Stopping
 from airflow_provider_analytics.api.transport import may_have_been_applied
 from airflow_provider_analytics.exceptions import (
-    AmbiguousWriteError,
     AnalyticsApiError,
     AnalyticsConnectionError,
     AnalyticsError,
@@ -40,13 +37,6 @@ LONG = 60
 RECORD = http(200, {"data": WEBSITE})
 CUT = http(200, b'{"data"', length=100_000)
 HEAD = b"HTTP/1.1 200 OK\r\nX-Slow: "
-
-STALLS: dict[str, Reply] = {
-    "no response": Reply(then="hang"),
-    "headers that stop": Reply(HEAD, then="hang"),
-    "a body that stops": Reply(CUT, then="hang"),
-    "a body that drips": Reply(CUT, then="drip"),
-}
 
 
 @contextmanager
@@ -65,120 +55,28 @@ def waiting(respond: Respond | Replies, **settings: Any) -> Iterator[tuple[Analy
         yield client, server
 
 
-def stopping_at(number: int, *replies: bytes | Reply) -> tuple[list[Callable[[], None]], Respond]:
-    """Return what responds one after the other, and calls the functions of a list at the request with this number."""
-    acts: list[Callable[[], None]] = []
-    left = [*replies]
-    numbers = iter(range(1, number))
+@contextmanager
+def stopped(reply: bytes | Reply) -> Iterator[tuple[AnalyticsClient, RawServer]]:
+    """As :func:`waiting`; the client is stopped while the first request is served."""
 
     def respond(request: Request) -> bytes | Reply:
-        if next(numbers, None) is None:
-            for act in acts:
-                act()
-        return left.pop(0) if len(left) > 1 else left[0]
+        client.stop()
+        return reply
 
-    return acts, respond
-
-
-@contextmanager
-def stopped(*replies: bytes | Reply, **settings: Any) -> Iterator[tuple[AnalyticsClient, RawServer]]:
-    """As :func:`waiting`; the client is stopped while the first request is served."""
-    acts, respond = stopping_at(1, *replies)
-    with waiting(respond, **settings) as (client, server):
-        acts.append(client.stop)
+    with waiting(respond) as (client, server):
         yield client, server
 
 
-# Reads
-
-
-@pytest.mark.parametrize("operation", READS)
-@pytest.mark.parametrize("stall", STALLS)
-def test_a_read_is_given_up(operation: str, stall: str) -> None:
-    with stopped(STALLS[stall]) as (client, server):
-        with pytest.raises(StoppedError, match="the task was killed, before the service responded: GET /api/v1/"):
-            do(client, operation)
-        assert len(server.requests) == 1
-        assert server.closed.wait(30)
-
-
-def test_pages_that_are_read_at_the_same_time_are_all_given_up() -> None:
-    asked = threading.Barrier(4)
-
-    def respond(request: Request) -> bytes | Reply:
-        if "page" not in request.query:
-            found = [{"id": n} for n in range(1000, 900, -1)]
-            return http(200, {"data": found, "meta": {"total": 1000, "current_page": 1}})
-        if asked.wait(30) == 0:
-            client.stop()
-        return Reply(then="hang")
-
-    with waiting(respond, parallel_requests=4) as (client, _):
-        with pytest.raises(StoppedError):
-            client.list_websites()
-        for thread in threading.enumerate():
-            if thread.name.startswith("analytics-list"):
-                thread.join(LONG)
-                assert not thread.is_alive()
-
-
-# Writes
-
-
-def test_a_write_gets_time_to_end_so_that_its_outcome_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "GRACE_SECONDS", LONG)
-    monkeypatch.setattr(stopping, "LOOK_SECONDS", 0.001)
-    gives_up = Stopping.gives_up
-    looks = threading.Semaphore(0)
-
-    def counted(self: Stopping, method: str, *, sent: bool) -> bool:
-        if self.is_set:
-            looks.release()
-        return gives_up(self, method, sent=sent)
-
-    def respond(request: Request) -> bytes:
-        client.stop()
-        # The client looks several times whether to give the request up.
-        assert all(looks.acquire(timeout=30) for _ in range(5))
-        return RECORD
-
-    monkeypatch.setattr(Stopping, "gives_up", counted)
+def test_a_response_that_arrives_soon_after_a_stop_counts_and_nothing_is_sent_after_it() -> None:
     for operation in WRITES:
-        with waiting(respond) as (client, server):
+        with stopped(RECORD) as (client, _):
             assert do(client, operation) == (None if operation == "delete" else WEBSITE)
-            assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("operation", WRITES)
-@pytest.mark.parametrize("stall", STALLS)
-def test_a_write_that_does_not_end_may_have_been_applied(
-    operation: str, stall: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
-    with stopped(STALLS[stall]) as (client, server):
-        # Who applies a plan counts an error of the connection among those whose outcome is unknown.
-        with pytest.raises(AnalyticsConnectionError, match="The request may have been applied") as caught:
-            do(client, operation)
-        assert may_have_been_applied(caught.value)
-        assert caught.value.sent
-        assert caught.value.before_retry == ""
-        assert len(server.requests) == 1
-
-
-def test_a_create_and_an_update_that_do_not_end_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
-    with stopped(STALLS["no response"]) as (client, server):
-        with pytest.raises(AmbiguousWriteError, match="The request may have been applied"):
-            client.create_website("new.example")
-        assert server.sent == ["POST /api/v1/websites"]
-    lost: list[bool] = []
-    acts, respond = stopping_at(2, RECORD, STALLS["no response"])
-    with waiting(respond) as (client, server):
-        acts.append(client.stop)
-        with pytest.raises(AnalyticsConnectionError):
-            client.change_website(7, lambda record: {"email": True}, lambda: lost.append(True))
-        assert server.sent == ["GET /api/v1/websites/7", "PATCH /api/v1/websites/7"]
-    assert lost == [True]
+    with stopped(RECORD) as (client, server):
+        with pytest.raises(StoppedError):
+            client.change_website(7, lambda record: {"email": True})
+        assert client.stopped
+        assert server.sent == ["GET /api/v1/websites/7"]
+        assert client.stats.requests == 1
 
 
 def test_the_time_of_a_write_begins_with_the_first_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,16 +92,23 @@ def test_the_time_of_a_write_begins_with_the_first_stop(monkeypatch: pytest.Monk
         stop.set()
 
 
-def test_an_update_that_was_to_follow_a_show_is_not_sent() -> None:
-    with stopped(RECORD) as (client, server):
+def test_pages_that_are_read_at_the_same_time_are_all_given_up() -> None:
+    asked = threading.Barrier(4)
+
+    def respond(request: Request) -> bytes | Reply:
+        if "page" not in request.query:
+            return http(200, list_body(request.query, rows(*range(1000))))
+        if asked.wait(30) == 0:
+            client.stop()
+        return Reply(then="hang")
+
+    with waiting(respond, parallel_requests=4) as (client, _):
         with pytest.raises(StoppedError):
-            client.change_website(7, lambda record: {"email": True})
-        assert server.sent == ["GET /api/v1/websites/7"]
-        # Nor is anything else.
-        assert client.stopped
-        with pytest.raises(StoppedError):
-            client.get_account()
-        assert client.stats.requests == 1
+            client.list_websites()
+        for thread in threading.enumerate():
+            if thread.name.startswith("analytics-list"):
+                thread.join(LONG)
+                assert not thread.is_alive()
 
 
 # Phases of a request
@@ -240,13 +145,13 @@ class Hanging:
         settings = {"timeout": timeout, "max_retries": 0, **self.settings}
         return waiting_client_of(settings.pop("base_url"), **settings)
 
-    def call(self, client: AnalyticsClient) -> Any:
+    def call(self, client: AnalyticsClient, operation: str = "show") -> Any:
         """Send a request that reaches the phase; the body of an update is far larger than the buffers of sockets."""
         if self.phase == "send":
             return update(client, 7, exclude_params="x" * 40_000_000)
         if self.phase == "reused connection":
             client.get_website(7)
-        return client.get_website(7)
+        return do(client, operation)
 
     def _serve(self) -> None:
         replies = {
@@ -331,34 +236,28 @@ def test_it_ends_in_time(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> N
     is_unclear = hanging.phase not in UNSENT and is_reached.is_set()
     assert may_have_been_applied(caught.value) or not is_unclear
     assert not may_have_been_applied(caught.value) or hanging.phase not in UNSENT
+    if hanging.phase == "connect":
+        assert "did not accept the connection within 0." in str(caught.value)
     if hanging.phase in DRIPPING and is_unclear:
         assert "did not finish its response within 0.6 s" in str(caught.value)
 
 
-@in_phases(*(phase for phase in PHASES if phase not in ("connect", "send")))
-def test_a_read_ends_at_a_stop(hanging: Hanging) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+@in_phases(*(phase for phase in PHASES if phase != "connect"))
+def test_it_ends_at_a_stop(hanging: Hanging, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", 0)
+    is_sent = hanging.phase not in UNSENT
+    is_write = is_sent and (operation in WRITES or hanging.phase == "send")
+    message = "before the service responded" if is_sent else "so this was not sent: "
     with hanging.client(LONG) as client, soon():
         hanging.reached = client.stop
-        with pytest.raises(StoppedError, match="this was not sent" if hanging.phase in UNSENT else "before the serv"):
-            hanging.call(client)
-
-
-@pytest.mark.parametrize("operation", WRITES)
-@in_phases("handshake", "tunnel")
-def test_a_write_whose_connection_hangs_is_not_sent(hanging: Hanging, operation: str) -> None:
-    with hanging.client(LONG) as client, soon():
-        hanging.reached = client.stop
-        with pytest.raises(StoppedError, match="the task was killed, so this was not sent: ") as caught:
-            do(client, operation)
-        assert not may_have_been_applied(caught.value)
-
-
-@in_phases("send")
-def test_a_write_that_the_service_does_not_read_ends_at_a_stop(hanging: Hanging) -> None:
-    with hanging.client(LONG) as client, soon():
-        hanging.reached = client.stop
-        with pytest.raises(AnalyticsConnectionError, match="The request may have been applied"):
-            hanging.call(client)
+        # Who applies a plan counts an error of the connection among those whose outcome is unknown.
+        kind = AnalyticsConnectionError if is_write else StoppedError
+        with pytest.raises(kind, match=f"the task was killed, {message}") as caught:
+            hanging.call(client, operation)
+        assert client.stats.requests == 1 + (hanging.phase == "reused connection")
+    assert may_have_been_applied(caught.value) == is_write == ("may have been applied" in str(caught.value))
+    assert not is_write or caught.value.before_retry == ""
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -384,46 +283,17 @@ def test_nothing_is_sent_after_a_look_up_during_which_the_client_was_stopped(
         assert server.requests == []
 
 
-def test_a_stop_that_interrupts_the_main_thread_ends_its_request() -> None:
-    """Airflow stops a task by a signal, whose handler runs in the thread that waits for the response."""
-    acts, respond = stopping_at(1, Reply(then="hang"))
-    acts.append(partial(os.kill, os.getpid(), signal.SIGUSR1))
-    with waiting(respond) as (client, _):
-        before = signal.signal(signal.SIGUSR1, lambda *_: client.stop())
-        try:
-            with pytest.raises(StoppedError):
-                client.get_website(7)
-        finally:
-            signal.signal(signal.SIGUSR1, before)
-
-
 # The watchdog
 
 
-@pytest.fixture
-def dying_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each thread of the client end as soon as it starts."""
-    run = threading.Thread.run
-
-    def dying(thread: threading.Thread) -> None:
-        if not thread.name.startswith("analytics"):
-            run(thread)
-
-    monkeypatch.setattr(threading.Thread, "run", dying)
-
-
 @in_phases(*(phase for phase in PHASES if phase not in DRIPPING))
-@pytest.mark.usefixtures("dying_threads")
-def test_it_ends_without_the_watchdog(hanging: Hanging) -> None:
+def test_it_ends_without_the_watchdog(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read, and the handshake as a whole, has the timeout of the socket."""
+    run = threading.Thread.run
+    ends_at_once = "analytics"
+    monkeypatch.setattr(threading.Thread, "run", lambda one: None if one.name.startswith(ends_at_once) else run(one))
     with hanging.client(0.5) as client, soon(), pytest.raises(AnalyticsConnectionError):
         hanging.call(client)
-
-
-@pytest.mark.usefixtures("dying_threads")
-def test_no_request_needs_another_thread() -> None:
-    with waiting(RECORD) as (client, _):
-        assert [client.get_website(7) for _ in range(3)] == [WEBSITE] * 3
 
 
 def join_watchdogs() -> int:
@@ -485,55 +355,42 @@ def test_no_thread_and_no_descriptor_is_left() -> None:
 # Waits
 
 
-@pytest.fixture
-def stopped_while_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop a client that begins to wait for long."""
-    wait = Stopping.wait
-
-    def stopped(self: Stopping, seconds: float, unwanted: threading.Event | None = None) -> None:
-        if seconds > LONG / 2:
-            threading.Timer(0.01, self.set).start()
-        wait(self, seconds, unwanted)
-
-    monkeypatch.setattr(Stopping, "wait", stopped)
-
-
 REFUSED = http(503, headers=[("Retry-After", "50")])
 MOVING = http(200, {"data": [{"id": 7}, {"id": 7}], "meta": {"total": 2}})
 
 
-@pytest.mark.usefixtures("stopped_while_waiting")
 @pytest.mark.parametrize(
-    ("reply", "settings", "error"),
+    ("reply", "settings", "call", "error"),
     [
-        pytest.param(REFUSED, {}, "so this was not sent: GET", id="Retry-After"),
-        pytest.param(RECORD, {"requests_per_minute": 2}, "so this was not sent: GET", id="requests_per_minute"),
-        pytest.param(MOVING, {}, "so this was not sent: GET", id="a list that is read again"),
+        pytest.param(REFUSED, {}, lambda one: one.get_website(7), StoppedError, id="Retry-After"),
+        # A write that waits for its repeat has the error of its first attempt.
+        pytest.param(REFUSED, {}, lambda one: one.update_website(7, email=True), AnalyticsApiError, id="a write"),
+        pytest.param(RECORD, {"requests_per_minute": 2}, lambda one: one.get_website(7), StoppedError, id="a limit"),
+        pytest.param(MOVING, {}, lambda one: one.list_websites(), StoppedError, id="a list that is read again"),
     ],
 )
-def test_a_wait_before_a_read_ends(
-    reply: bytes, settings: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
+def test_a_wait_ends(
+    reply: bytes, settings: dict[str, Any], call: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    wait = Stopping.wait
+
+    def stop_soon(self: Stopping, seconds: float, unwanted: threading.Event | None = None) -> None:
+        if seconds > LONG / 2:
+            threading.Timer(0.01, self.set).start()
+        wait(self, seconds, unwanted)
+
+    monkeypatch.setattr(Stopping, "wait", stop_soon)
     monkeypatch.setattr(listing, "WAITS_BETWEEN_READINGS", (LONG, LONG, LONG))
     with waiting(reply, **settings) as (client, server):
-        with pytest.raises(StoppedError, match=f"the task was killed, {error}"):
-            [client.list_websites() if reply is MOVING else client.get_website(7) for _ in range(3)]
+        with pytest.raises(error) as caught:
+            [call(client) for _ in range(3)]
         assert len(server.requests) <= 2
-
-
-@pytest.mark.usefixtures("stopped_while_waiting")
-def test_a_wait_before_a_write_is_repeated_ends_with_the_error_of_its_first_attempt() -> None:
-    with waiting(REFUSED) as (client, server):
-        with pytest.raises(AnalyticsApiError) as caught:
-            client.update_website(7, email=True)
-        assert may_have_been_applied(caught.value)
-        assert len(server.requests) == 1
+    assert may_have_been_applied(caught.value) or "the task was killed, so this was not sent: GET" in str(caught.value)
 
 
 # Operators
 
 
-@pytest.mark.parametrize("stall", STALLS)
 @pytest.mark.parametrize(
     ("operator", "arguments", "number"),
     [
@@ -545,18 +402,20 @@ def test_a_wait_before_a_write_is_repeated_ends_with_the_error_of_its_first_atte
     ],
 )
 def test_a_task_that_hangs_in_a_slow_response_ends_and_is_not_green(
-    operator: Any, arguments: Any, number: int, stall: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operator: Any, arguments: Any, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def respond(request: Request) -> bytes | Reply:
+        if len(server.requests) < number:
+            return http(200, {"data": {"id": 1}})
+        task.on_kill()
+        return Reply(CUT, then="drip")
+
     task = operator(
         task_id="task", **{name: str(tmp_path) if value == "..." else value for name, value in arguments.items()}
     )
-    acts, respond = stopping_at(number, *[http(200, {"data": {"id": 1}})] * (number - 1), STALLS[stall])
-    acts.append(task.on_kill)
     with RawServer(respond) as server, soon():
-        fields = (
-            f'{{"conn_type": "analytics", "host": "{server.url}", "password": "{KEY}", "extra": {{"timeout": {LONG}}}}}'
-        )
-        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", fields)
+        fields = {"conn_type": "analytics", "host": server.url, "password": KEY, "extra": {"timeout": LONG}}
+        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
         with pytest.raises(StoppedError, match="Stopped: the task was killed, before the service responded: GET"):
             task.execute({})
         assert len(server.requests) == number

@@ -155,6 +155,14 @@ def test_a_ca_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         assert (caught.value.sent, caught.value.transient, client.stats.requests) == (False, False, 1)
 
 
+@pytest.mark.parametrize("host", ["*.example.com", f"{'a' * 70}.example.com"])
+def test_a_host_that_no_request_can_be_sent_to_is_an_error_of_this_package(host: str) -> None:
+    with client_of(f"https://{host}") as client:
+        with pytest.raises(AnalyticsConnectionError, match="not a valid address") as caught:
+            client.get_account()
+        assert (caught.value.sent, caught.value.transient, client.stats.retries) == (False, False, 0)
+
+
 @pytest.mark.parametrize(
     ("variables", "is_used"),
     [

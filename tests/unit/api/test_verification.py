@@ -113,11 +113,6 @@ def test_another_domain_never_holds() -> None:
     assert expected.compare({"privacy": 1, "domain": "b.example"}).other_domain == "b.example"
 
 
-@pytest.mark.parametrize("before", [None, "", ()])
-def test_others_may_add_to_a_list_that_was_empty(before: object) -> None:
-    assert Expected({"exclude_ips": before}, {"privacy": 1}).compare({"exclude_ips": "10.0.0.1", "privacy": 1}).holds
-
-
 @pytest.mark.parametrize(
     ("before", "now", "is_lost"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import socket
 import subprocess
@@ -30,15 +29,6 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> str:
     fields = {"conn_type": "analytics", "host": "https://stats.example.com", "password": "k3y"}
     monkeypatch.setenv("AIRFLOW_CONN_STATS", json.dumps(fields))
     return "stats"
-
-
-def test_airflow_finds_its_marks() -> None:
-    assert AnalyticsHook.conn_name_attr == "analytics_conn_id"
-    assert AnalyticsHook.default_conn_name == "analytics_default"
-    assert AnalyticsHook.conn_type == "analytics"
-    assert AnalyticsHook.hook_name == "Website Analytics"
-    assert list(inspect.signature(AnalyticsHook).parameters) == ["analytics_conn_id"]
-    assert AnalyticsHook().analytics_conn_id == "analytics_default"
 
 
 def test_nothing_is_read_before_the_first_use_and_nothing_opened_before_the_first_request(
@@ -82,16 +72,6 @@ def test_a_bad_connection_is_told_at_first_use_and_by_the_test_button(monkeypatc
     assert not worked
     for part in ("Base URL", "API key", "'timeout'", "Correct this connection."):
         assert part in message
-
-
-def test_field_behaviour_is_that_of_the_provider_info() -> None:
-    behaviour = AnalyticsHook.get_ui_field_behaviour()
-    assert set(behaviour) == {"hidden_fields", "relabeling", "placeholders"}
-    # The port is shown: from 3.3.1 on, Airflow's Test button needs one on a saved connection.
-    assert {"login", "schema"} == set(behaviour["hidden_fields"])
-    assert set(behaviour["relabeling"]) == {"host", "password", "port"}
-    declared = CONNECTION_TYPE["ui-field-behaviour"]
-    assert {name.replace("_", "-"): value for name, value in behaviour.items()} == declared
 
 
 def test_the_form_has_a_field_for_every_extra() -> None:
