@@ -59,15 +59,6 @@ def test_paths_stand_below_the_base_url(root: str, sent: str) -> None:
         assert server.requests[0].target == f"{sent}{PREFIX}/websites/1"
 
 
-@pytest.mark.parametrize("path", sorted({operation.path for operation in OPERATIONS.values()}))
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
-def test_the_sandbox_has_the_operations_and_no_other(sandbox: SandboxServer, method: str, path: str) -> None:
-    url = f"{sandbox.url}{PREFIX}{path.format(id=1)}"
-    status = requests.request(method, url, headers={"Accept": "application/json"}, timeout=10).status_code
-    exists = any(operation.path == path and method in operation.methods for operation in OPERATIONS.values())
-    assert status == (401 if exists else 404)
-
-
 @proves("account-read-only")
 def test_statements_name_each_operation_and_the_account_has_one() -> None:
     stated = {statement.id for statement in STATEMENTS if statement.id.startswith("operation-")}

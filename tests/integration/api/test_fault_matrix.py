@@ -35,27 +35,6 @@ def test_every_case_holds(group: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "order", "requests"),
-    [
-        # For servers that behave well, the model computes the number.
-        (Server(size=10_000), "newest first", 102),
-        (Server(size=10_000), "by domain", 103),
-        (Server(size=250, per_page="ignored"), "newest first", 2),
-        (Server(size=250, per_page=25), "newest first", 12),
-        # Page 1 once more, to see whether pages count from 1.
-        (Server(size=250, key=None, metadata="none"), "newest first", 9),
-        (Server(size=100, page="ignored", key=None, metadata="none"), "newest first", 5),
-    ],
-    ids=str,
-)
-def test_requests_are_the_arithmetic_minimum(server: Server, order: str, requests: int) -> None:
-    got, reading = fault_matrix.read(server.answer, ORDERS[order])
-    assert len(got) == server.size
-    assert reading.proof is not None
-    assert reading.proof.pages == requests
-
-
-@pytest.mark.parametrize(
     ("server", "check"),
     [
         (Server(page="ignored"), "page number"),

@@ -67,7 +67,11 @@ def test_a_row_without_a_domain_matters_only_where_the_domain_is_not_found(
 
 @pytest.mark.parametrize(
     "options",
-    [*({"search_matches": one} for one in ("part", "start", "label", "nothing")), {"ignored": ["search"]}],
+    [
+        *({"search_matches": one} for one in ("part", "start", "label", "nothing")),
+        {"ignored": ["search"]},
+        *({"fault": one} for one in ({"status": 404}, {"body": []}, {"body": {"data": [], "total": 3}})),
+    ],
     ids=str,
 )
 def test_what_a_search_does_not_find_is_looked_for_in_the_whole_list(
@@ -78,7 +82,10 @@ def test_what_a_search_does_not_find_is_looked_for_in_the_whole_list(
     It may be case-sensitive, know only one spelling of an internationalised domain, or lack a website in its index.
     """
     analytics_sandbox.seed(120)
-    analytics_sandbox.configure(**options)
+    if "fault" in options:
+        analytics_sandbox.fault("list", target="search=", times=None, **options["fault"])
+    else:
+        analytics_sandbox.configure(**options)
     for domain in ("xn--bcher-kva.example", "Shop.example", "www.shop.example", "shop.example.org"):
         analytics_sandbox.add_website(domain)
     for spelling in ("bücher.example", "shop.example", "SHOP.Example", "shop.example."):
@@ -86,18 +93,6 @@ def test_what_a_search_does_not_find_is_looked_for_in_the_whole_list(
         assert found is not None
         assert found["domain"] == ("xn--bcher-kva.example" if "cher" in spelling else "Shop.example")
     assert client.find_website("none.example") is client.find_website("op.example") is None
-
-
-@pytest.mark.parametrize(
-    "fault", [{"status": 404}, {"status": 422}, {"body": []}, {"body": {"data": [], "total": 3}}], ids=str
-)
-def test_a_search_that_is_refused_or_finds_nothing_leads_to_the_whole_list(
-    client: AnalyticsClient, analytics_sandbox: SandboxServer, fault: dict[str, Any]
-) -> None:
-    analytics_sandbox.add_website("shop.example")
-    analytics_sandbox.fault("list", target="search=", times=None, **fault)
-    assert client.find_website("shop.example") is not None
-    assert client.find_website("none.example") is None
 
 
 def posts(sandbox: SandboxServer) -> int:

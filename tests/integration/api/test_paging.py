@@ -260,21 +260,6 @@ def test_so_many_pages_are_requested_at_the_same_time_and_given_out_in_order(par
         assert server.connections == max(under_way) == parallel
 
 
-def test_a_thread_that_has_its_page_begins_the_next_one_before_the_consumer_takes_it() -> None:
-    others = threading.Barrier(2)
-
-    def respond(request: Request) -> bytes:
-        # Page 2 is held until pages 3 and 4 were asked for, both by the other one of two threads.
-        if request.query.get("page") in ("2", "4"):
-            others.wait(30)
-        return http(200, list_body(request.query, rows(*range(1, 451))))
-
-    with served(respond, parallel_requests=2) as (client, server):
-        assert len(client.list_websites()) == 450
-        # Held until it times out, page 2 would be asked for again.
-        assert [request.query.get("page") for request in server.requests].count("2") == 1
-
-
 def test_pages_that_come_at_once_are_read_by_the_thread_that_asks_until_one_takes_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

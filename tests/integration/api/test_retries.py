@@ -241,14 +241,6 @@ def test_a_create_that_a_proxy_took_and_lost_is_not_repeated() -> None:
         assert [request.method for request in proxy.requests].count("POST") == 1
 
 
-def test_a_create_that_no_proxy_took_is_sent_again() -> None:
-    gone = f"http://127.0.0.1:{free_port()}"
-    with client_of("http://stats.example.test", allow_insecure_http=True, proxies={"http": gone}) as client:
-        with pytest.raises(AnalyticsConnectionError) as caught:
-            client.create_website("new.example")
-        assert (client.stats.requests, caught.value.sent) == (4, False)
-
-
 def test_a_proxy_that_refuses_the_tunnel_did_not_send_the_create() -> None:
     with RawServer([Reply(http(403), then="close")]) as proxy:
         with (

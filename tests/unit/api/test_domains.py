@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_provider_analytics.api.domains import domain_key, same_domain
+from airflow_provider_analytics.api.domains import check_domain, domain_key, same_domain
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,10 @@ def test_every_text_has_a_key_that_is_its_own_key(text: str) -> None:
     key = domain_key(text)
     assert domain_key(key) == key or not key.isascii()
     assert isinstance(key, str)
+
+
+@pytest.mark.parametrize("one", "\n\r\t\x1b\x00\x7f\xad\u200b\u200e\u202e\u2028\u2066\ufeff\u034f\u3164\ufe0f\u2800")
+def test_a_domain_with_a_character_that_does_not_show_is_refused(one: str) -> None:
+    with pytest.raises(ValueError, match="domain") as caught:
+        check_domain(f"a{one}b.example")
+    assert one not in str(caught.value)

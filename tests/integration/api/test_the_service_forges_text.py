@@ -12,10 +12,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from attacks import FORGED, shows_as_it_is
 from fixture_types import Execute, Serving
 from jinja2.sandbox import SandboxedEnvironment
-from raw_server import Reply, http
+from raw_server import http
 from wire_client import error_of
 
-from airflow_provider_analytics.api.domains import check_domain
 from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
@@ -34,13 +33,6 @@ RECORD = {
     "favorite": False,
     f"field{FORGED}": 1,
 }
-
-
-@pytest.mark.parametrize("one", "\n\r\t\x1b\x00\x7f\xad\u200b\u200e\u202e\u2028\u2066\ufeff\u034f\u3164\ufe0f\u2800")
-def test_a_domain_with_a_character_that_does_not_show_is_refused(one: str) -> None:
-    with pytest.raises(ValueError, match="domain") as caught:
-        check_domain(f"a{one}b.example")
-    assert one not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -65,21 +57,12 @@ def test_no_answer_forges_a_line(
         "message": {"message": FORGED},
         "errors": {"message": "no", "errors": {FORGED: [FORGED]}},
     }[shape]
-    error = str(error_of(http(status, body, kind=None, headers=headers), max_retries=1))
+    error = str(error_of(http(status, body, kind=None, headers=headers)))
     assert shows_as_it_is(error) == []
     assert not [line for line in error.splitlines() if line.startswith("ERROR")]
     assert any(escape in error for escape in ("forged \\x1b", "forged\\r\\u001b", "br\\x1b"))
     assert shows_as_it_is(logged()) == []
     assert not [line for line in logged().splitlines() if line.startswith("ERROR forged")]
-
-
-@pytest.mark.parametrize("first_line", ["no http \x1b\xad", "HTTP/1.1 200 \x1b\xad\r\nno header \x1b\xad: x"])
-def test_a_status_line_and_headers_that_are_none_are_not_shown_as_they_are(
-    first_line: str, logged: Callable[[], str]
-) -> None:
-    answer = f"{first_line}\r\n\x1b[2J not a header\r\nContent-Length: 2\r\n\r\n{{}}".encode("latin-1")
-    assert shows_as_it_is(str(error_of(Reply(answer, "close")))) == []
-    assert shows_as_it_is(logged()) == []
 
 
 def test_no_record_forges_a_log_a_plan_or_a_report(
@@ -129,7 +112,7 @@ def test_no_page_of_markdown_loads_a_picture_or_links_elsewhere(
 def test_no_text_of_a_sample_mentions_or_links_in_slack() -> None:
     forged = "x.example <!channel> & <https://evil.example|x>"
     shown = []
-    for path in (Path(__file__).parents[2] / "dags").glob("*.py"):
+    for path in (Path(__file__).parents[3] / "dags").glob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and "SlackWebhookNotifier" in ast.unparse(call.func):
                 [template] = [ast.literal_eval(one.value) for one in call.keywords if one.arg == "text"]
