@@ -49,12 +49,8 @@ def test_any_account_record_is_handed_on(client: AnalyticsClient, sandbox: Sandb
         {"metadata": "flat"},
         {"metadata": "none"},
         {"numbers_as_text": True},
-        {"paginator": "simple"},
-        {"current_page": "absent"},
         {"favorite_as": "text", "flags_as": "boolean"},
         {"empty_answers": ["create", "update", "delete"]},
-        {"page_size_limit": 25},
-        {"ignored": ["per_page"]},
     ],
     ids=str,
 )

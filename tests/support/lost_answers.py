@@ -1,4 +1,4 @@
-"""What becomes of a create whose answer is lost: ``python tests/support/lost_answers.py``.
+"""What becomes of a create whose answer is lost.
 
 A service without any check for duplicates stores what is posted, or does not, or shows it only later, and answers in
 one of 24 ways that say nothing. The task is run as Airflow does, with three retries, whose delay is longer than the
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -103,22 +102,3 @@ def _connection(url: str) -> Iterator[None]:
         yield
     finally:
         del os.environ["AIRFLOW_CONN_LOSSY"]
-
-
-def main() -> int:
-    """Print the number of websites for each answer; return 1 if one is not 1, or a task failed."""
-    failed = 0
-    lines = [f"{'websites that exist afterwards, stored':38}" + "".join(f"{stores:>14}" for stores in STORES)]
-    for answer in ANSWERS:
-        cells = []
-        for stores in STORES:
-            websites, succeeded = try_once(answer, stores)
-            failed += (websites, succeeded) != (1, True)
-            cells.append(f"{websites}{'' if succeeded else ' (failed)'}")
-        lines.append(f"{answer:38}" + "".join(f"{cell:>14}" for cell in cells))
-    sys.stdout.write("\n".join((*lines, f"{len(ANSWERS) * len(STORES)} tried, {failed} failed")) + "\n")
-    return int(failed > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -58,23 +58,6 @@ def test_a_record_that_does_not_say_so_is_there(mark: Record) -> None:
         assert client.get_website(2) == stored[1]
 
 
-@pytest.mark.parametrize("meta", [{}, {"total": None}], ids=["counted", "no total"])
-@pytest.mark.parametrize("query", [{}, {"sort": "asc"}, {"sort_by": "domain"}, {"per_page": 10}], ids=str)
-@pytest.mark.parametrize("deleted", [{250}, {1}, {*range(101, 201)}, {*range(1, 251)}, {*range(1, 251, 2)}], ids=len)
-def test_a_list_of_several_pages_has_no_deleted_website(deleted: set[int], query: Any, meta: Any) -> None:
-    with served(service(records(250, deleted, DELETED[3]), **meta)) as (client, _):
-        assert {website["id"] for website in client.list_websites(**query)} == set(range(1, 251)) - deleted
-
-
-@pytest.mark.parametrize("size", [60, 250])
-def test_a_list_of_favorites_has_none_either(size: int) -> None:
-    with served(service(records(size, {4, 7}, DELETED[0], favorite=True))) as (client, _):
-        listing = client.iter_websites(favorite=True)
-        assert {website["id"] for website in listing} == {*range(1, size + 1)} - {4, 7}
-        assert listing.proof is not None
-        assert (listing.proof.websites, listing.proof.total) == (size - 2, size)
-
-
 @pytest.mark.parametrize("query", [{}, {"sort": "asc"}, {"sort_by": "domain"}], ids=str)
 @pytest.mark.parametrize(
     ("size", "deleted"),

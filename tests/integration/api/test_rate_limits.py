@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -35,7 +34,6 @@ class Service:
     :param rate: requests per second; None for no limit.
     :param burst: requests that the bucket holds.
     :param status: status of a refusal.
-    :param headers: headers of a refusal.
     """
 
     def __init__(
@@ -44,7 +42,6 @@ class Service:
         burst: int = 0,
         status: int = 503,
         clock: Callable[[], float] = real_time.monotonic,
-        headers: Any = (),
     ) -> None:
         self.rate, self.burst = rate, burst
         #: Method and website of each accepted request.
@@ -54,7 +51,7 @@ class Service:
             str(number): {**WEBSITE, "id": number, "domain": f"{number}.example", "exclude_ips": ""}
             for number in range(1, WEBSITES + 1)
         }
-        self._refusal = http(status, PAGE, kind="text/html", headers=headers)
+        self._refusal = http(status, PAGE, kind="text/html")
         self._clock = clock
         self._excess, self._last = 0.0, 0.0
         self._lock = threading.Lock()

@@ -55,23 +55,15 @@ def waiting(respond: Respond | Replies, **settings: Any) -> Iterator[tuple[Analy
         yield client, server
 
 
-@contextmanager
-def stopped(reply: bytes | Reply) -> Iterator[tuple[AnalyticsClient, RawServer]]:
-    """As :func:`waiting`; the client is stopped while the first request is served."""
-
-    def respond(request: Request) -> bytes | Reply:
-        client.stop()
-        return reply
-
-    with waiting(respond) as (client, server):
-        yield client, server
-
-
 def test_a_response_that_arrives_soon_after_a_stop_counts_and_nothing_is_sent_after_it() -> None:
+    def respond(request: Request) -> bytes:
+        client.stop()
+        return RECORD
+
     for operation in WRITES:
-        with stopped(RECORD) as (client, _):
+        with waiting(respond) as (client, _):
             assert do(client, operation) == (None if operation == "delete" else WEBSITE)
-    with stopped(RECORD) as (client, server):
+    with waiting(respond) as (client, server):
         with pytest.raises(StoppedError):
             client.change_website(7, lambda record: {"email": True})
         assert client.stopped

@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG
-from dag_runs import RunDag
 from raw_server import RawServer, Reply, http
 
 from airflow_provider_analytics.api.fields import Privacy
 from airflow_provider_analytics.exceptions import AnalyticsConfigError, NotFoundError
 from airflow_provider_analytics.hooks.analytics import AnalyticsHook
-from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 
@@ -153,25 +149,6 @@ def test_what_goes_wrong_is_told(
     message = failed(hook, analytics_sandbox)
     for part in (analytics_sandbox.url.removeprefix("http://"), *expected):
         assert part in message
-
-
-@pytest.mark.parametrize("extra", [None, '{"timeout": null, "verify": "", "max_retries": "0"}'])
-def test_a_connection_in_the_metadata_database(
-    analytics_sandbox: SandboxServer, run_dag: RunDag, extra: str | None
-) -> None:
-    from airflow.models.connection import Connection
-    from airflow.utils.session import create_session
-
-    conn_id = f"in_database_{extra is None}"
-    with create_session() as session:
-        session.add(
-            Connection(
-                conn_id, "analytics", host=analytics_sandbox.url, password=analytics_sandbox.api_key, extra=extra
-            )
-        )
-    with DAG(f"read_{conn_id}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        GetAccountOperator(task_id="account", analytics_conn_id=conn_id)
-    assert run_dag(dag).tasks["account"].returned["id"] == 1
 
 
 def test_the_documented_example_runs(analytics_sandbox: SandboxServer) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import BaseHook
-from airflow_versions import needs_the_form_of_the_hook, needs_the_form_of_the_provider_info, needs_wtforms
+from airflow_versions import needs_wtforms
 from wire_client import KEY
 
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -107,42 +105,3 @@ def test_the_form_of_airflow_2_has_a_field_for_every_extra() -> None:
     assert hasattr(form.headers(), "__html__")  # no text, which the page would show with its signs
     assert 'value="20"' in str(form.timeout())
     assert 'value=""' in str(form.verify())
-
-
-@needs_the_form_of_the_hook
-def test_airflow_2_shows_the_form() -> None:
-    from airflow.providers_manager import ProvidersManager
-
-    manager = ProvidersManager()  # type: ignore[no-untyped-call]
-    shown = {
-        info.field_name: info
-        for name, info in manager.connection_form_widgets.items()
-        if name.startswith("extra__analytics__")
-    }
-    assert set(shown) == set(EXTRAS)
-    behaviour = manager.field_behaviours["analytics"]
-    assert behaviour["relabeling"]["password"] == "API key"
-    assert set(behaviour["hidden_fields"]) == {"login", "schema"}
-
-
-#: In a process of its own: a hook that was imported before has no form of Airflow 3.1 any more.
-SHOWN = """
-from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
-found = next(meta for meta in HookMetaService.hook_meta_data() if meta.connection_type == "analytics")
-print("\\n" + found.model_dump_json())
-"""
-
-
-@pytest.mark.slow
-@needs_the_form_of_the_provider_info
-def test_airflow_3_shows_the_form() -> None:
-    answer = subprocess.run([sys.executable, "-c", SHOWN], capture_output=True, text=True, check=True)
-    found = json.loads(answer.stdout.splitlines()[-1])
-    assert found["hook_name"] == "Website Analytics"
-    assert found["hook_class_name"] == "airflow_provider_analytics.hooks.analytics.AnalyticsHook"
-    assert list(found["extra_fields"]) == list(EXTRAS)
-    standard = found["standard_fields"]
-    assert {name for name, field in standard.items() if field and field["hidden"]} == {"login", "url_schema"}
-    assert standard["host"]["title"] == "Base URL"
-    assert standard["host"]["placeholder"] == "https://stats.example.com"
-    assert standard["password"]["title"] == "API key"
