@@ -93,9 +93,8 @@ SECONDS ?= 300
 soak: install  ## Let the oracle watch worlds drawn by chance for SECONDS (300); SEED=... begins at another
 	@PYTHONPATH=tests/support $(PY) tests/oracle/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-fault-matrix: install  ## Try every way a list may be served, a write be taken and an answer be lost
+fault-matrix: install  ## Try every way a list may be served and a write be taken
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/fault_matrix.py --all
-	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_retries.py -k whatever_becomes
 
 requests: install  ## Count the requests of each operation, and write the table of docs/operations.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py

@@ -120,6 +120,9 @@ def test_each_error_code_has_its_class(client_with: Clients, sandbox: SandboxSer
         ({"title": "No.", "errors": ["Taken."]}, "No.", {}),
         (["odd"], '["odd"]', {}),
         ("<h1>No.</h1>", "<h1>No.</h1>", {}),
+        ({"message": 7, "errors": {"a": [{"b": 1}, None]}}, '{"message":7', {"a": ['{"b":1}', "null"]}),
+        ({"message": "No.", "errors": [[[[[[["deep"]]]]]]]}, "No.", {}),
+        ("[" * 100_000, "[[[", {}),
     ],
 )
 def test_an_error_body_of_any_shape_is_told(
@@ -128,7 +131,8 @@ def test_an_error_body_of_any_shape_is_told(
     sandbox.fault(status=422, body=body)
     with pytest.raises(AnalyticsApiError) as caught:
         client.get_website(1)
-    assert (caught.value.message.replace(" ", ""), caught.value.errors) == (message.replace(" ", ""), errors)
+    assert caught.value.message.replace(" ", "").startswith(message)
+    assert caught.value.errors == errors
     assert all(said in str(caught.value) for messages in errors.values() for said in messages)
 
 

@@ -10,7 +10,6 @@ import pytest
 from raw_server import answer_read, rows
 from wire_client import error_of, served
 
-from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.exceptions import IncompleteListError, NotFoundError
 
 Record = dict[str, Any]
@@ -76,10 +75,3 @@ def test_a_domain_is_looked_up_among_the_websites_that_exist() -> None:
         found = client.find_website("5.example")
         assert found is not None
         assert found["id"] == 5
-
-
-def test_a_snapshot_has_none_and_its_count_agrees(snapshot_of: Callable[[AnalyticsClient], Any]) -> None:
-    with served(service(records(150, range(1, 51), DELETED[3]))) as (client, _):
-        reading = snapshot_of(client)
-    assert reading.count == reading.proof.websites == len(reading.data.read_text().splitlines()) == 100
-    assert reading.proof.total == 150

@@ -19,7 +19,6 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsConnectionError,
     AnalyticsError,
     NotAppliedError,
-    NotFoundError,
     UnexpectedResponseError,
 )
 from airflow_provider_analytics.readable import EXCERPT_LENGTH
@@ -216,28 +215,6 @@ def test_every_name_of_json_is_read(kind: str | None) -> None:
     assert outcome("show", http(200, GOOD["show"], kind=kind))[0] == WEBSITE
     marked = b"\xef\xbb\xbf" + json.dumps(GOOD["show"]).encode()
     assert outcome("show", http(200, marked, kind=kind))[0] == WEBSITE
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"[" * 100_000, "[[["),
-        (b"\xff\xfe\xff", "\ufffd"),
-        (b"", "(empty response)"),
-        (b'{"message": "  down \\n for now "}', "down for now"),
-        (b'{"message": "' + b"x" * 100_000 + b'"}', "x" * 197 + "..."),
-        (b'{"message": "no", "errors": {"a": ' + b"[" * 500 + b"]" * 500 + b"}}", "no"),
-        (b'{"message": 7, "errors": {"a": [{"b": 1}, null]}}', '{"message": 7'),
-    ],
-)
-def test_an_error_answer_of_any_shape_keeps_its_class(body: bytes, message: str) -> None:
-    for status, kind in ((500, AnalyticsApiError), (404, NotFoundError), (418, AnalyticsApiError)):
-        error = refused("show", http(status, body), kind=kind)
-        assert error.status == status
-        assert error.message.startswith(message)
-        assert len(error.message) <= EXCERPT_LENGTH
-        assert len(str(error)) < 2000
-    refused("show", http(502, b"\x1b\x00", headers=[("Content-Encoding", "br")]), kind=AnalyticsApiError)
 
 
 def test_an_error_with_very_many_fields_is_bounded() -> None:

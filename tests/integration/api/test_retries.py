@@ -8,7 +8,6 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-import lost_answers
 import pytest
 from operations import OPERATIONS, READS
 from raw_server import RawServer, Reply, Request, answer_read, http, list_body
@@ -33,17 +32,27 @@ GOOD = {
 RECORD = http(200, {"data": WEBSITE})
 REPEATABLE = (*READS, "update", "delete")
 
+CUT = http(200, b'{"data"', length=500)
+BROKEN, FAILED = AnalyticsConnectionError, AnalyticsApiError
 #: What may happen to any request, and the error of it.
 FAULTS: dict[str, tuple[bytes | Reply, type[AnalyticsError]]] = {
-    **{name: (lost_answers.ANSWERS[name], AnalyticsConnectionError) for name in (
-        "closed without an answer", "reset without an answer", "no HTTP", "cut in the first line", "cut in the body",
-        "reset in the body", "no answer in time", "a body that stops",
-    )},
-    **{name: (lost_answers.ANSWERS[name], AnalyticsApiError) for name in ("408", "500", "502, an HTML page", "504")},
-    "429": (http(429, {"message": "slow down"}), AnalyticsApiError),
-    "503": (http(503), AnalyticsApiError),
-    "503 with Retry-After": (http(503, headers=[("Retry-After", "3")]), AnalyticsApiError),
-}  # fmt: skip
+    "closed without an answer": (Reply(then="close"), BROKEN),
+    "reset without an answer": (Reply(then="reset"), BROKEN),
+    "no HTTP": (Reply(b"hello\r\n\r\n", then="close"), BROKEN),
+    "cut in the first line": (Reply(b"HTTP/1.1 20", then="close"), BROKEN),
+    "cut in the body": (Reply(CUT, then="close"), BROKEN),
+    "reset in the body": (Reply(CUT, then="reset"), BROKEN),
+    "no answer in time": (Reply(then="hang"), BROKEN),
+    "a body that stops": (Reply(CUT, then="hang"), BROKEN),
+    "408": (http(408, {"message": "too slow"}), FAILED),
+    "500": (http(500, {"message": "oops"}), FAILED),
+    "502, an HTML page": (http(502, b"<html>Bad gateway</html>", kind="text/html"), FAILED),
+    "504": (http(504), FAILED),
+    "429": (http(429, {"message": "slow down"}), FAILED),
+    "503": (http(503), FAILED),
+    "503 with Retry-After": (http(503, headers=[("Retry-After", "3")]), FAILED),
+    "520, of a proxy": (http(520, b"<html>Unknown error</html>", kind="text/html"), FAILED),
+}
 #: Faults that last until the client times out.
 STALLING = ("no answer in time", "a body that stops")
 #: Refusals of a rate limit, which are repeated for a time of their own: see test_rate_limits.py.
@@ -315,13 +324,3 @@ def test_what_an_update_with_a_lost_answer_reset_is_compared_with_the_record_bef
         with pytest.raises(NotAppliedError, match="privacy is 'public', was 'private'; exclude_ips lacks 192"):
             client.update_website(7, email=True)
         assert [request.method for request in server.requests[:4]] == ["GET", "PATCH", "GET", "PATCH"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("answer", lost_answers.ANSWERS)
-@pytest.mark.chosen(4)
-def test_whatever_becomes_of_the_answer_to_a_create_there_is_one_website(answer: str) -> None:
-    assert len(lost_answers.ANSWERS) == 24
-    assert {stores: lost_answers.try_once(answer, stores) for stores in lost_answers.STORES} == dict.fromkeys(
-        lost_answers.STORES, (1, True)
-    )

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 from certificates import Authority
 from operations import OPERATIONS, WRITES, update
-from raw_server import RawServer, Replies, Reply, Request, Respond, http, list_body, rows
+from raw_server import RawServer, Replies, Reply, Request, Respond, http
 from wire_client import KEY, WEBSITE, do, waiting_client_of
 
 from airflow_provider_analytics.api import listing, stopping, transport
@@ -82,25 +82,6 @@ def test_the_time_of_a_write_begins_with_the_first_stop(monkeypatch: pytest.Monk
         now = later
         assert stop.gives_up("PATCH") is (later == stopping.GRACE_SECONDS)
         stop.set()
-
-
-def test_pages_that_are_read_at_the_same_time_are_all_given_up() -> None:
-    asked = threading.Barrier(4)
-
-    def respond(request: Request) -> bytes | Reply:
-        if "page" not in request.query:
-            return http(200, list_body(request.query, rows(*range(1000))))
-        if asked.wait(30) == 0:
-            client.stop()
-        return Reply(then="hang")
-
-    with waiting(respond, parallel_requests=4) as (client, _):
-        with pytest.raises(StoppedError):
-            client.list_websites()
-        for thread in threading.enumerate():
-            if thread.name.startswith("analytics-list"):
-                thread.join(LONG)
-                assert not thread.is_alive()
 
 
 # Phases of a request
