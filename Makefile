@@ -94,7 +94,7 @@ soak: install  ## Let the oracle watch worlds drawn by chance for SECONDS (300);
 	@PYTHONPATH=tests/support $(PY) tests/oracle/soak.py $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 fault-matrix: install  ## Try every way a list may be served and a write be taken
-	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/fault_matrix.py --all
+	@FAULT_MATRIX=all $(PY) -m pytest $(PYTEST_FLAGS) tests/integration/api/test_fault_matrix.py
 
 requests: install  ## Count the requests of each operation, and write the table of docs/operations.md
 	@AIRFLOW__LOGGING__LOGGING_LEVEL=ERROR $(PY) tests/support/request_counts.py

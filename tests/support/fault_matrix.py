@@ -1,4 +1,4 @@
-"""Every way a list may be served and a write be taken, tried: ``python tests/support/fault_matrix.py [--all]``.
+"""Every way a list may be served and a write be taken, tried: ``make fault-matrix`` tries every combination.
 
 Each case of a list holds when the client returns exactly the websites the server had, or refuses with a typed error;
 and when a well-behaved server is asked no more often than arithmetic demands. Moving lists hold when nothing that was
@@ -8,11 +8,9 @@ while the totals are right, when it returns the list as it was at that moment. F
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import random
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -23,7 +21,7 @@ from unittest import mock
 from list_model import ORDERS, MovingList, Server, capped, page_function, sample, servers, with_deleted
 from write_matrix import Writer, service, write, writers
 
-from airflow_provider_analytics.api import client, listing
+from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.api.listing import Listing
 from airflow_provider_analytics.exceptions import IncompleteListError, UnexpectedResponseError
 
@@ -240,27 +238,3 @@ def run(cases: Iterable[Any]) -> tuple[collections.Counter[str], list[str]]:
             failures.append(f"{case}: {problem}")
     writing.close()
     return counts, failures
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Print the table of groups; return 1 if any case failed."""
-    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0] if __doc__ else None)
-    parser.add_argument("--all", action="store_true", help="every combination of the axes (minutes)")
-    complete = parser.parse_args(arguments).all
-    client.CONFIRM_WAITS = ()  # these services show a write at once, or never
-    total: collections.Counter[str] = collections.Counter()
-    found = groups(complete)
-    width = max(map(len, found)) + 2
-    lines = [f"{'':{width}}{'tried':>8}{'held':>8}{'failed':>8}"]
-    for name, cases in found.items():
-        counts, failures = run(cases)
-        total += counts
-        lines.append(f"{name:{width}}{counts['tried']:8}{counts['held']:8}{counts['failed']:8}")
-        lines += [f"  FAILED {failure}" for failure in failures[:5]]
-    lines.append(f"{'all':{width}}{total['tried']:8}{total['held']:8}{total['failed']:8}")
-    sys.stdout.write("\n".join(lines) + "\n")
-    return 1 if total["failed"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Complete lists: pages selected as the service says, one after the other and several at the same time."""
+"""Complete lists: pages selected as the service says, favorites as the rows agree, and no deleted websites."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import gc
 import json
 import threading
 import time as real_time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -15,15 +16,21 @@ import pytest
 from distortion import Distortion
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_server import Reply, Request, http, list_body, rows
-from wire_client import Time, served, waiting_client_of
+from raw_server import Reply, Request, answer_read, http, list_body, rows
+from wire_client import Time, error_of, served, waiting_client_of
 from zoo import Zoo
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import Page
 from airflow_provider_analytics.api.listing import WAITS_BETWEEN_READINGS, Listing, Query
-from airflow_provider_analytics.exceptions import AnalyticsApiError, IncompleteListError, UnexpectedResponseError
+from airflow_provider_analytics.exceptions import (
+    AnalyticsApiError,
+    IncompleteListError,
+    NotFoundError,
+    UnexpectedResponseError,
+)
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
+from airflow_provider_analytics.sandbox.server import SandboxServer
 
 ClientWith = Callable[..., AnalyticsClient]
 PATH = "/api/v1/websites"
@@ -325,3 +332,111 @@ def _join_readers() -> None:
         if thread.name.startswith("analytics-list"):
             thread.join(30)
             assert not thread.is_alive()
+
+
+ClientWith = Callable[..., AnalyticsClient]
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "honoured": {},
+    "ignored": {"ignored": ["favorite"]},
+    "false is true": {"favorite_filter": "truth of text"},
+}
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (2, 3), (30, 120), (120, 30), (120, 130)], ids=str)
+@pytest.mark.parametrize("shown_as", ["boolean", "integer", "text", "null", "hidden"])
+@pytest.mark.parametrize("filtered", FILTERS)
+def test_a_list_of_favorites_is_right_or_refused(
+    client_with: ClientWith,
+    analytics_sandbox: SandboxServer,
+    filtered: str,
+    shown_as: str,
+    sizes: tuple[int, int],
+    wanted: bool,
+) -> None:
+    for number in range(sum(sizes)):
+        analytics_sandbox.add_website(f"{number}.example", favorite=number < sizes[0])
+    first = range(1, sizes[0] + 1)
+    expected = set(first) if wanted else set(range(1, sum(sizes) + 1)) - set(first)
+    shown = {"list_hides": ["favorite"]} if shown_as == "hidden" else {"favorite_as": shown_as}
+    analytics_sandbox.configure(**shown, **FILTERS[filtered])
+    # Without the filter, no website contradicts it if all are favorites, or none is.
+    is_right = filtered == "honoured" or sizes == (0, 0)
+    if shown_as != "hidden":
+        is_right |= filtered == "ignored" and len(expected) == sum(sizes)
+        is_right |= filtered == "false is true" and wanted and bool(expected)
+    if is_right:
+        assert {website["id"] for website in client_with().list_websites(favorite=wanted)} == expected
+        assert len(analytics_sandbox.requests) == 2 or sum(sizes) > 100 or not expected or shown_as == "hidden"
+    else:
+        with pytest.raises(IncompleteListError, match=r"by the check 'favorite': .* boolean_format"):
+            client_with().list_websites(favorite=wanted)
+    if filtered == "false is true":
+        found = client_with(boolean_format="1/0").list_websites(favorite=wanted)
+        assert {website["id"] for website in found} == expected
+
+
+Record = dict[str, Any]
+
+DELETED: list[Record] = [
+    {"deleted": True}, {"deleted": 1}, {"deleted": "true"}, {"deleted_at": "2026-11-20T03:00:00Z"},
+    {"deleted_at": 1_795_000_000}, {"deleted": False, "deleted_at": "2026-11-20"},
+]  # fmt: skip
+NOT_DELETED: list[Record] = [
+    {"deleted": False}, {"deleted": 0}, {"deleted": None}, {"deleted": ""}, {"deleted": "false"}, {"deleted": "0"},
+    {"deleted_at": None}, {"deleted_at": "null"}, {"deleted_at": "0000-00-00 00:00:00"}, {"status": "active"},
+    {"status": None}, {"status": 1},
+]  # fmt: skip
+
+
+def records(size: int, deleted: Iterable[int], mark: Record, **fields: Any) -> list[Record]:
+    return [{**one, **(mark if one["id"] in deleted else {})} for one in rows(*range(1, size + 1), **fields)]
+
+
+def stored_service(stored: list[Record], **meta: Any) -> Callable[..., bytes]:
+    return partial(answer_read, records=stored, **meta)
+
+
+@pytest.mark.parametrize("mark", DELETED, ids=str)
+def test_a_record_that_says_so_is_deleted(mark: Record) -> None:
+    with served(stored_service(records(3, {2}, mark))) as (client, server):
+        listing = client.iter_websites()
+        assert [website["id"] for website in listing] == [3, 1]
+        assert listing.proof is not None
+        assert (listing.proof.websites, listing.proof.total) == (2, 3)
+        with pytest.raises(NotFoundError, match="the record says that the website is deleted"):
+            client.get_website(2)
+        with pytest.raises(NotFoundError):
+            client.change_website(2, lambda record: {"email": True})
+        assert "PATCH /api/v1/websites/2" not in server.sent
+        assert client.is_gone("2")
+        assert client.find_website("2.example") is None
+
+
+@pytest.mark.parametrize("mark", NOT_DELETED, ids=str)
+def test_a_record_that_does_not_say_so_is_there(mark: Record) -> None:
+    stored = records(3, {2}, mark)
+    with served(stored_service(stored)) as (client, _):
+        assert client.list_websites() == stored[::-1]
+        assert client.get_website(2) == stored[1]
+
+
+@pytest.mark.parametrize("query", [{}, {"sort": "asc"}, {"sort_by": "domain"}], ids=str)
+@pytest.mark.parametrize(
+    ("size", "deleted"),
+    [(30, {1}), (30, {30}), (100, {50}), (101, {1}), (110, set(range(1, 11))), (250, {1, 2, 3}), (300, {300})],
+    ids=str,
+)
+def test_a_total_that_leaves_out_deleted_websites_is_refused(size: int, deleted: set[int], query: Any) -> None:
+    """Up to that total, the rows are only a part of the list."""
+    respond = stored_service(records(size, deleted, DELETED[3]), total=size - len(deleted))
+    error = error_of(respond, lambda client: client.list_websites(**query), IncompleteListError)
+    assert error.check in ("total", "other end")
+
+
+def test_a_domain_is_looked_up_among_the_websites_that_exist() -> None:
+    with served(stored_service([*records(5, {4}, {"deleted": True, "domain": "5.example"})])) as (client, _):
+        found = client.find_website("5.example")
+        assert found is not None
+        assert found["id"] == 5

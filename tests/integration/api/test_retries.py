@@ -233,13 +233,6 @@ def test_a_look_up_that_fails_never_leads_to_a_create(fault: str) -> None:
         assert "POST /api/v1/websites" not in server.sent
 
 
-def test_a_create_turned_away_first_and_lost_then_is_not_repeated() -> None:
-    with served([FAULTS["429"][0], FAULTS["closed without an answer"][0]]) as (client, server):
-        with pytest.raises(AmbiguousWriteError):
-            client.create_website("new.example")
-        assert server.sent.count("POST /api/v1/websites") == 2
-
-
 def test_a_create_that_a_proxy_took_and_lost_is_not_repeated() -> None:
     """urllib3 reports a proxy that breaks off after the request like one that was never reached."""
     service = Service(Reply(then="close"), stores=True)

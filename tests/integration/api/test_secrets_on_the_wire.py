@@ -134,7 +134,13 @@ def test_every_way_of_writing_a_secret_is_redacted(secret: str, form: str, befor
 def test_no_text_around_it_and_no_cut_shows_a_part(text: str, limit: int, breaks: Any, is_part: bool) -> None:
     redact = Redactor()
     redact.add(LONG_KEY)
-    for shown in (f"{text}{LONG_KEY}{text}", f"{LONG_KEY}{text}", quote(f"{text}{LONG_KEY}"), "x" * 16_300 + LONG_KEY):
+    for shown in (
+        f"{text}{LONG_KEY}{text}",
+        f"{LONG_KEY}{text}",
+        quote(f"{text}{LONG_KEY}"),
+        "x" * 16_300 + LONG_KEY,
+        " " * 16_300 + LONG_KEY,
+    ):
         assert parts_in(readable(shown, 10 + limit, breaks=breaks, is_part=is_part), LONG_KEY) == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time
@@ -15,7 +14,7 @@ import pytest
 from certificates import Authority
 from operations import OPERATIONS, WRITES, update
 from raw_server import RawServer, Replies, Reply, Request, Respond, http
-from wire_client import KEY, WEBSITE, do, waiting_client_of
+from wire_client import WEBSITE, do, waiting_client_of
 
 from airflow_provider_analytics.api import listing, stopping, transport
 from airflow_provider_analytics.api.client import AnalyticsClient
@@ -27,9 +26,7 @@ from airflow_provider_analytics.exceptions import (
     AnalyticsError,
     StoppedError,
 )
-from airflow_provider_analytics.operators.account import GetAccountOperator
-from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.operators.websites import GetWebsiteOperator, ListWebsitesOperator
+from airflow_provider_analytics.operators.websites import GetWebsiteOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 #: Seconds that a request may take, and that a service asks to wait: far more than any of these tests needs.
@@ -362,37 +359,6 @@ def test_a_wait_ends(
 
 
 # Operators
-
-
-@pytest.mark.parametrize(
-    ("operator", "arguments", "number"),
-    [
-        (GetAccountOperator, {}, 1),
-        (GetWebsiteOperator, {"website_id": 7}, 1),
-        (GetWebsiteOperator, {"domain": "a.example"}, 1),
-        (ListWebsitesOperator, {}, 1),
-        (SnapshotWebsitesOperator, {"base_path": "..."}, 2),  # the account comes first
-    ],
-)
-def test_a_task_that_hangs_in_a_slow_response_ends_and_is_not_green(
-    operator: Any, arguments: Any, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def respond(request: Request) -> bytes | Reply:
-        if len(server.requests) < number:
-            return http(200, {"data": {"id": 1}})
-        task.on_kill()
-        return Reply(CUT, then="drip")
-
-    task = operator(
-        task_id="task", **{name: str(tmp_path) if value == "..." else value for name, value in arguments.items()}
-    )
-    with RawServer(respond) as server, soon():
-        fields = {"conn_type": "analytics", "host": server.url, "password": KEY, "extra": {"timeout": LONG}}
-        monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps(fields))
-        with pytest.raises(StoppedError, match="Stopped: the task was killed, before the service responded: GET"):
-            task.execute({})
-        assert len(server.requests) == number
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_task_that_was_killed_is_not_green_even_if_all_its_requests_ended(analytics_sandbox: SandboxServer) -> None:
