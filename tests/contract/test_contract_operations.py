@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import requests
-from contract_table import STATEMENTS, proves
+from contract_table import OPEN_POINTS, STATEMENTS, TESTS, load, proves
 from operations import OPERATIONS, PREFIX
 from raw_server import RawServer, http
 from wire_client import client_of
@@ -175,3 +175,10 @@ def test_another_list_parameter_is_refused_unsent(
         with pytest.raises(ValueError, match=name):
             call(**{name: value})
     assert sandbox.requests == []
+
+
+def test_every_statement_has_a_test_and_every_test_names_statements_that_exist() -> None:
+    load()
+    ids = [one.id for one in STATEMENTS] + [one.id for one in OPEN_POINTS]
+    assert len(set(ids)) == len(ids)
+    assert {name for name, tests in TESTS.items() if tests} == set(ids)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import release_check
-import yaml
 from packaging.requirements import Requirement
 
 REPOSITORY = Path(release_check.__file__).resolve().parent.parent
@@ -32,12 +31,3 @@ def test_no_tool_is_installed_without_its_hash() -> None:
     assert len(tools) == 2
     assert all("--require-hashes" in line for line in tools)
     assert not re.search(r"pip install(?!.*--requirement).* uv\b", recipes)
-
-
-def test_updates_are_proposed_for_actions_and_for_python() -> None:
-    updates = yaml.safe_load((REPOSITORY / ".github" / "dependabot.yml").read_text())["updates"]
-    assert {(one["package-ecosystem"], one["directory"]) for one in updates} == {
-        ("github-actions", "/"),
-        ("pip", "/constraints"),
-    }
-    assert all(one["cooldown"]["default-days"] >= 7 for one in updates)

@@ -334,8 +334,6 @@ def _join_readers() -> None:
             assert not thread.is_alive()
 
 
-ClientWith = Callable[..., AnalyticsClient]
-
 FILTERS: dict[str, dict[str, Any]] = {
     "honoured": {},
     "ignored": {"ignored": ["favorite"]},
