@@ -119,15 +119,6 @@ def test_a_test_of_a_slow_service_says_so(
         assert connect(host=server.url).test_connection() == (False, message)
 
 
-def failed(hook: AnalyticsHook, sandbox: SandboxServer) -> str:
-    """Press the Test button, and return the message of a failure; it never holds the key."""
-    worked, message = hook.test_connection()
-    assert not worked
-    assert sandbox.api_key not in message
-    assert len(sandbox.requests) <= 1, "a person waits for the answer: one attempt"
-    return message
-
-
 FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "maintenance": ({"status": 503}, ["503", "Service Unavailable"]),
     "too many requests": ({"status": 429, "headers": {"Retry-After": "30"}}, ["429", "requests_per_minute"]),
@@ -142,7 +133,10 @@ def test_what_goes_wrong_is_told(
     hook: AnalyticsHook, analytics_sandbox: SandboxServer, fault: dict[str, Any], expected: list[str]
 ) -> None:
     analytics_sandbox.fault("account", times=None, **fault)
-    message = failed(hook, analytics_sandbox)
+    worked, message = hook.test_connection()
+    assert not worked
+    assert analytics_sandbox.api_key not in message
+    assert len(analytics_sandbox.requests) <= 1, "a person waits for the answer: one attempt"
     for part in (analytics_sandbox.url.removeprefix("http://"), *expected):
         assert part in message
 
