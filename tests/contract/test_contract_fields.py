@@ -211,16 +211,6 @@ def test_an_update_sends_what_is_given_and_changes_nothing_else(
     assert {name for name in before if before[name] != after[name]} == {field} - {"password"}
 
 
-@proves("update-optional")
-@pytest.mark.parametrize("settings", [{}, dict.fromkeys(SETTINGS)])
-def test_an_update_of_nothing_is_refused_unsent(
-    client: AnalyticsClient, sandbox: SandboxServer, settings: dict[str, Any]
-) -> None:
-    with pytest.raises(ValueError, match="Nothing to update"):
-        client.update_website(1, **settings)
-    assert sandbox.requests == []
-
-
 @proves("id-in-path")
 @pytest.mark.parametrize(
     ("website_id", "path"),

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from attacks import FORGED, shows_as_it_is
 from fixture_types import Execute, Serving
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +28,15 @@ from airflow_provider_analytics.operators.snapshots import CompareSnapshotsOpera
 from airflow_provider_analytics.operators.websites import GetWebsiteOperator, UpdateWebsiteOperator
 from airflow_provider_analytics.operators.websites_as_code import ExportWebsitesOperator, PlanWebsitesOperator
 from airflow_provider_analytics.readable import Redactor, code_span, readable
+
+#: What nothing may show as it is: line breaks, escape codes, marks that turn a line, characters without a glyph.
+FORGED = "a\nERROR forged\r\x1b[31m\u202egpj\u200b\u2066\xad\x00\u2028b"
+
+
+def shows_as_it_is(text: str) -> list[str]:
+    """Return the characters that would change what a log, a terminal or a page shows."""
+    return sorted({one for one in text if one != "\n" and not one.isprintable()})
+
 
 RECORD = {
     "id": 1,
