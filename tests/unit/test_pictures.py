@@ -8,33 +8,13 @@ from pathlib import Path
 import pytest
 from screenshots import IMAGES, PICTURES, RECORDINGS
 
-pytestmark = pytest.mark.repository
 
-ROOT = Path(__file__).parents[2]
-
-
-#: Before each picture of README.md, which is shown as the page of the package as well.
-BASE = "https://raw.githubusercontent.com/airflow-provider-analytics/airflow-provider-analytics/main/"
-
-
-def test_the_documents_show_the_pictures_that_are_made() -> None:
-    shown = {
-        (text.parent / picture.removeprefix(BASE)).resolve()
-        for text in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-        for alternative, picture in re.findall(r"!\[(.*)\]\((.*?\.(?:png|gif))\)", text.read_text("utf-8"))
-        if alternative
-    }
-    assert (
-        shown
-        == set(IMAGES.iterdir())
-        >= {
-            *(IMAGES / f"{name}.png" for name in PICTURES),
-            *(IMAGES / f"{name}.gif" for name in RECORDINGS),
-        }
-    )
-
-
-def test_the_pictures_are_small() -> None:
-    large = {picture.name for picture in IMAGES.glob("*.png") if picture.stat().st_size > 150_000}
-    large |= {recording.name for recording in IMAGES.glob("*.gif") if recording.stat().st_size > 2_000_000}
-    assert large == set()
+@pytest.mark.repository
+def test_the_documents_show_the_pictures_that_are_made_and_these_are_small() -> None:
+    root = Path(__file__).parents[2]
+    texts = [path.read_text("utf-8") for path in (root / "README.md", *(root / "docs").rglob("*.md"))]
+    shown = {picture for text in texts for picture in re.findall(r"!\[.+\]\([^)]*?([\w-]+\.(?:png|gif))\)", text)}
+    assert shown == {path.name for path in IMAGES.iterdir()}
+    assert shown >= {*(f"{name}.png" for name in PICTURES), *(f"{name}.gif" for name in RECORDINGS)}
+    limits = {".png": 150_000, ".gif": 2_000_000}
+    assert [path.name for path in IMAGES.iterdir() if path.stat().st_size > limits[path.suffix]] == []

@@ -45,23 +45,24 @@ MOVES_ROWS = {"favorite"}
 SELECTS_NOTHING = {"sort_by", "sort", "per_page"}
 
 
+def text_of(path: str) -> str:
+    return (CHECKOUT / path).read_text()
+
+
 def page(name: str) -> str:
-    return (CHECKOUT / "docs" / name).read_text()
+    return text_of(f"docs/{name}")
 
 
 def parameters(function: Callable[..., object]) -> set[str]:
-    return set(signature_of(function).parameters)
-
-
-def documented(thing: object) -> set[str]:
-    return set(re.findall(r":param (\w+):", inspect.getdoc(thing) or ""))
+    """Return the arguments that a function has and documents."""
+    return {*signature_of(function).parameters} & {*re.findall(r":param (\w+):", inspect.getdoc(function) or "")}
 
 
 PLACES_OF_A_LIST_PARAMETER: dict[str, Callable[[], object]] = {
     "the proof of the list (api/listing.py)": lambda: listing.STABLE_FILTERS | MOVES_ROWS | SELECTS_NOTHING,
-    "hook.list_websites": lambda: parameters(AnalyticsHook.list_websites) & documented(AnalyticsHook.list_websites),
-    "hook.iter_websites": lambda: parameters(AnalyticsHook.iter_websites) & documented(AnalyticsHook.iter_websites),
-    "ListWebsitesOperator": lambda: parameters(ListWebsitesOperator) & documented(ListWebsitesOperator),
+    "hook.list_websites": lambda: parameters(AnalyticsHook.list_websites),
+    "hook.iter_websites": lambda: parameters(AnalyticsHook.iter_websites),
+    "ListWebsitesOperator": lambda: parameters(ListWebsitesOperator),
     "the sandbox": lambda: {parameter.name for parameter in LIST_PARAMETERS},
     "docs/interface.md": lambda: page("interface.md"),
     "tests/contract": contract_table.render,
@@ -85,10 +86,9 @@ NO_OPERATION = {
     "client", "where", "get_conn", "close", "stop", "iter_websites", "find_website", "ensure_website",
     "test_connection", "get_ui_field_behaviour", "get_connection_form_widgets",
 }  # fmt: skip
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 IN_THE_SANDBOX = {operation for operation, _, _ in ROUTES}
 STATED = {statement.id for statement in contract_table.STATEMENTS}
-FALSE_SUCCESS = (CHECKOUT / "tests" / "integration" / "api" / "test_false_success.py").read_text()
+FALSE_SUCCESS = text_of("tests/integration/api/test_false_success.py")
 PLACES_OF_AN_OPERATION: dict[str, Callable[[str], bool]] = {
     "IN_THE_HOOK of this test": lambda name: name in IN_THE_HOOK,
     "the client (api/client.py)": lambda name: hasattr(AnalyticsClient, IN_THE_HOOK.get(name, "?")),
@@ -121,27 +121,14 @@ def test_an_operation_begins_in_the_hook_or_the_sandbox() -> None:
     assert not {name for name in new if callable(getattr(AnalyticsHook, name))}, "add it to IN_THE_HOOK or NO_OPERATION"
 
 
-@pytest.mark.repository
-@pytest.mark.parametrize(
-    "file",
-    ["README.md", "airflow_provider_analytics/hooks/analytics.py", "airflow_provider_analytics/sandbox/service.py"],
-)
-def test_the_number_of_operations_is(file: str) -> None:
-    assert f"{NUMBERS[len(OPERATIONS)]} operations" in (CHECKOUT / file).read_text(), f"{file}: correct the number"
-
-
 PLACES_OF_A_FORMAT: dict[str, Callable[[], str]] = {
     "SnapshotWebsitesOperator": lambda: inspect.getdoc(SnapshotWebsitesOperator) or "",
     "docs/snapshots.md": lambda: page("snapshots.md"),
     "the sizes of docs/internals/decisions.md (make formats)": lambda: page("internals/decisions.md"),
     "Manifest (snapshots/manifest.py)": lambda: inspect.getdoc(Manifest) or "",
     "docs/loading.md": lambda: page("loading.md"),
-    "the readers that are tried": lambda: (
-        CHECKOUT / "tests" / "integration" / "snapshots" / "test_snapshot_readers.py"
-    ).read_text(),
-    "the tests of formats": lambda: (
-        CHECKOUT / "tests" / "unit" / "snapshots" / "test_snapshot_formats.py"
-    ).read_text(),
+    "the readers that are tried": lambda: text_of("tests/integration/snapshots/test_snapshot_readers.py"),
+    "the tests of formats": lambda: text_of("tests/unit/snapshots/test_snapshot_formats.py"),
 }
 
 
@@ -209,31 +196,22 @@ def test_a_guard_is_known_to(place: str, name: str) -> None:
 
 
 MARKER = "a-marker-of-32-characters-1234567"
-#: Settings that authenticate: what :class:`Settings` does not show.
-SECRETS = [one.name for one in dataclasses.fields(Settings) if not one.repr]
-OF_SECRETS: dict[str, dict[str, Any]] = {
-    "api_key": {"api_key": MARKER},
-    "headers": {"headers": {"X-Any": MARKER}},
-    "proxies": {"proxies": {"https": f"http://user:{MARKER}@proxy:3128"}},
+#: Settings that authenticate, with a value.
+SECRETS: dict[str, Any] = {
+    "api_key": MARKER,
+    "headers": {"X-Any": MARKER},
+    "proxies": {"https": f"http://user:{MARKER}@proxy:3128"},
 }
 
 
-@pytest.mark.parametrize("name", SECRETS)
-class TestASecretOfAConnection:
+@pytest.mark.parametrize("name", [one.name for one in dataclasses.fields(Settings) if not one.repr])
+def test_a_secret_of_a_connection_is_hidden_and_named(name: str) -> None:
     """Another way to authenticate begins with a setting that is not shown."""
-
-    def test_it_has_an_example_here(self, name: str) -> None:
-        assert name in OF_SECRETS
-
-    def test_it_is_hidden_in_every_text(self, name: str) -> None:
-        with client_of("https://stats.example", **OF_SECRETS[name]) as client:
-            assert MARKER not in client.redact(f"a {MARKER} b")
-            assert MARKER not in str(client.for_output({"x": f"a {MARKER} b"}))
-            assert MARKER not in repr(client.settings)
-
-    def test_the_form_and_the_docs_name_it(self, name: str) -> None:
-        (form,) = get_provider_info()["connection-types"]
-        named = {"api_key": "API key"}.get(name, name)
-        assert named in str(form)
-        assert named in page("connection.md")
-        assert named in page("security.md")
+    assert name in SECRETS, f"SECRETS of this test does not know {name}"
+    with client_of("https://stats.example", **{name: SECRETS[name]}) as client:
+        assert MARKER not in client.redact(f"a {MARKER} b")
+        assert MARKER not in str(client.for_output({"x": f"a {MARKER} b"}))
+        assert MARKER not in repr(client.settings)
+    named = {"api_key": "API key"}.get(name, name)
+    for place in (str(get_provider_info()["connection-types"]), page("connection.md"), page("security.md")):
+        assert named in place, f"the form, docs/connection.md and docs/security.md name {named}"
