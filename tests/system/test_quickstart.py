@@ -57,20 +57,14 @@ def run_all(text: str, folder: Path, environment: dict[str, str]) -> None:
             assert re.search(loosely(line), said), f"{commands}\ndoes not print\n{line}\nbut\n{said[-5000:]}"
 
 
-def test_every_expected_output_belongs_to_a_command() -> None:
-    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```text\n") == 9
-
-
-def test_the_readme_begins_as_the_quickstart_does() -> None:
+def test_the_readme_begins_as_the_quickstart_does_and_each_output_belongs_to_a_command() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     [(commands, _)] = steps(readme)
     assert commands == next(steps(QUICKSTART))[0]
-    # The others are targets of the Makefile, and a request of the interface.
-    of_service, of_checkout = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
-    assert of_service.endswith("/api/v1/account\n")
-    targets = re.findall(r"^make ([\w-]+)", of_checkout, re.MULTILINE)
+    targets = re.findall(r"^make ([\w-]+)", readme, re.MULTILINE)
     assert targets == ["demo", "test"]
     assert all(f"\n{target}: " in (ROOT / "Makefile").read_text() for target in targets)
+    assert sum(bool(lines) for _, lines in steps(QUICKSTART)) == QUICKSTART.count("```text\n") == 9
 
 
 @pytest.mark.skipif(f"=={AIRFLOW_VERSION}" not in QUICKSTART, reason="the quickstart is run with the Airflow it names")
@@ -87,15 +81,7 @@ def test_the_quickstart(uv: str, environment: dict[str, str], tmp_path: Path) ->
     text = QUICKSTART.replace(f"{make}\n{install}", f"{make}\nprintf %s {wrapper} > venv/bin/pip\n{install}")
     text = text.replace(clone, f"git clone {shlex.quote(str(ROOT))} {Path(REPOSITORY).name}")
     text = text.replace("8500", str(free_port()))
-    run_all(
-        text,
-        folder,
-        {
-            **environment,
-            "PATH": f"{programs}:{environment['PATH']}",
-            "NO_PROXY": "127.0.0.1",
-        },
-    )
+    run_all(text, folder, {**environment, "PATH": f"{programs}:{environment['PATH']}", "NO_PROXY": "127.0.0.1"})
 
 
 @pytest.fixture

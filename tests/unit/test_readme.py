@@ -38,10 +38,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/loading.md": {"system/test_recipes": "python sql"},
     "docs/operations.md": {"integration/docs/test_guides": "python"},
     "docs/reference/sandbox.md": {"integration/sandbox/test_sandbox_page": "python sh"},
-    "docs/troubleshooting.md": {
-        "integration/docs/test_what_to_do": "console",
-        "integration/docs/test_recovery": "python yaml",
-    },
+    "docs/troubleshooting.md": {"integration/docs/test_recovery": "console python yaml"},
     "docs/websites_as_code.md": {
         "integration/reconcile/test_reconcile_dag_runs": "python yaml",
         "integration/docs/test_rehearsal": "sh text",

@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import DAG
 from airflow_versions import allow_execute_in_this_thread
 from dag_runs import OutletEvents
 
+from airflow_provider_analytics.operators import exclusions, snapshots, websites_as_code
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -75,5 +76,35 @@ def execute() -> Callable[..., Any]:
                 "logical_date": datetime.now(UTC),
             }
         )
+
+    return run
+
+
+@pytest.fixture
+def run_block(execute: Callable[..., Any], tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Run a code block, each operator at once; return its names, and the results by task id.
+
+    Its buckets are folders of the test, and its day is today. An argument is another text that is replaced.
+    """
+    buckets = {"s3://my-bucket": tmp_path.as_uri(), "s3://analytics-state": tmp_path.as_uri()}
+    import_operators = re.compile(r"^from airflow_provider_analytics\.operators\.\w+ import .*\n", re.MULTILINE)
+
+    def run(code: str, **places: str) -> dict[str, Any]:
+        for there, here in {**buckets, "2026-11-20": datetime.now(UTC).date().isoformat(), **places}.items():
+            code = code.replace(there, here)
+        names: dict[str, Any] = {}
+
+        def at_once(operator: type) -> Callable[..., None]:
+            def call(*, task_id: str, **arguments: Any) -> None:
+                given = {name: value for name, value in arguments.items() if "{{" not in str(value)}
+                names[task_id] = execute(operator, **given)
+
+            return call
+
+        for module in (exclusions, snapshots, websites_as_code):
+            found = {name: value for name, value in vars(module).items() if name.endswith("Operator")}
+            names.update({name: at_once(operator) for name, operator in found.items()})
+        exec(compile(import_operators.sub("", code), "docs", "exec"), names)
+        return names
 
     return run

@@ -55,21 +55,3 @@ def test_the_command_prints_the_table(
     assert main(options) == 0
     found = capsys.readouterr().out
     assert re.sub(r"20\d\d-\d\d-\d\d(?=  2027)", "2026-11-23", found).splitlines() == table
-
-
-def test_an_address_that_merge_added_leaves_after_one_managed_run(
-    analytics_sandbox: SandboxServer, sync: Any, tmp_path: Path
-) -> None:
-    analytics_sandbox.add_website("a.example")
-
-    def addresses() -> list[str]:
-        [website] = analytics_sandbox.websites()
-        return str(website["exclude_ips"]).splitlines()
-
-    managed = {"state_path": str(tmp_path)}
-    sync("203.0.113.7", "203.0.113.8")
-    sync("203.0.113.7", **managed)
-    assert addresses() == ["203.0.113.7", "203.0.113.8"]
-    sync("203.0.113.7", "203.0.113.8", **managed)
-    sync("203.0.113.7", **managed)
-    assert addresses() == ["203.0.113.7"]

@@ -1,65 +1,73 @@
-"""Recovery in docs/troubleshooting.md: each situation is brought about, and the code of the page is run."""
+"""docs/troubleshooting.md: situations of Recovery and of the longer entries, and what the page says to do then."""
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from airflow.providers.common.compat.sdk import AirflowFailException
+from dag_runs import RunDag
+from samples import sample_dag
 
+from airflow_provider_analytics.commands import main
+from airflow_provider_analytics.exceptions import AmbiguousWriteError
+from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
-from airflow_provider_analytics.operators.websites_as_code import (
-    ApplyWebsitesOperator,
-    ExportWebsitesOperator,
-    PlanWebsitesOperator,
-)
+from airflow_provider_analytics.operators.websites import CreateWebsiteOperator
 from airflow_provider_analytics.sandbox.server import SandboxServer
 from airflow_provider_analytics.snapshots.catalog import list_snapshots
 
-Blocks = Callable[[str], list[str]]
+Advice = Callable[..., list[str]]
 Run = Callable[..., dict[str, Any]]
-TODAY = datetime.now(UTC).date().isoformat()
+
+
+@pytest.fixture(autouse=True)
+def connected(connect: Callable[..., None]) -> None:
+    connect()
 
 
 @pytest.fixture
-def recovery(page: Callable[[str], str]) -> Blocks:
-    """Return the code blocks below the heading in a language: ``recovery("python")``."""
-    _, _, text = page("troubleshooting").partition("\n## Recovery\n")
-    return lambda language: re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+def advice(page: Callable[[str], str]) -> Advice:
+    """Return the code blocks below a heading: ``advice("Remove a bad snapshot", "python")``."""
+
+    def read(heading: str, language: str) -> list[str]:
+        text = page("troubleshooting").partition(f"\n### {heading}\n")[2].partition("\n### ")[0]
+        return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+    return read
 
 
 @pytest.fixture
-def recipe(recovery: Blocks, execute: Callable[..., Any], tmp_path: Path) -> Run:
-    """Run the operators of a code block of the page, in their order; return their results by task id."""
+def recipe(advice: Advice, run_block: Run) -> Run:
+    """Run a Python block below a heading, with its operators."""
+    return lambda heading, number=0: run_block(advice(heading, "python")[number])
 
-    def run(number: int, **places: str) -> dict[str, Any]:
-        code = recovery("python")[number]
-        for there, here in {
-            "s3://my-bucket": tmp_path.as_uri(),
-            "s3://analytics-state": tmp_path.as_uri(),
-            "2026-11-20": TODAY,
-            **places,
-        }.items():
-            code = code.replace(there, here)
-        results: dict[str, Any] = {}
 
-        def runner(operator: type) -> Callable[..., None]:
-            def call(*, task_id: str, **arguments: Any) -> None:
-                results[task_id] = execute(operator, **arguments)
+@pytest.fixture
+def command(advice: Advice, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """Run the command of this package below a heading, and return what it prints."""
 
-            return call
-
-        operators = (ExportWebsitesOperator, PlanWebsitesOperator, ApplyWebsitesOperator, SyncExcludedIpsOperator)
-        exec(compile(code, "docs/troubleshooting.md", "exec"), {one.__name__: runner(one) for one in operators})
-        return results
+    def run(heading: str) -> str:
+        [text] = advice(heading, "console")
+        program, *options = shlex.split(text.replace("s3://analytics-state", str(tmp_path)))
+        assert program == "airflow-provider-analytics"
+        capsys.readouterr()
+        assert main(options) == 0
+        return capsys.readouterr().out
 
     return run
+
+
+@pytest.fixture
+def take(execute: Callable[..., Any], tmp_path: Path) -> Callable[[], None]:
+    return lambda: execute(SnapshotWebsitesOperator, base_path=f"{tmp_path.as_uri()}/analytics")
 
 
 def settings(sandbox: SandboxServer) -> dict[str, Any]:
@@ -67,90 +75,67 @@ def settings(sandbox: SandboxServer) -> dict[str, Any]:
     return {one["domain"]: {name: one[name] for name in fields} for one in sandbox.websites()}
 
 
-def take(execute: Callable[..., Any], tmp_path: Path) -> None:
-    execute(SnapshotWebsitesOperator, base_path=f"{tmp_path.as_uri()}/analytics")
-
-
 def test_half_of_the_websites_were_deleted(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+    analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run
 ) -> None:
-    connect()
     for number in range(1, 21):
-        analytics_sandbox.add_website(
-            f"{number}.example.com",
-            privacy=number % 2,
-            exclude_ips=f"# typed by Ann\n203.0.113.{number + 1} # office {number}\n198.51.100.7",
-        )
-    take(execute, tmp_path)
+        lines = f"# typed by Ann\n203.0.113.{number + 1} # office {number}\n198.51.100.7" if number > 1 else "# nothing"
+        analytics_sandbox.add_website(f"{number}.example.com", privacy=number % 2, exclude_ips=lines)
+    take()
     before = settings(analytics_sandbox)
     for website in analytics_sandbox.websites()[:10]:
         analytics_sandbox.remove_website(website["id"])
     kept = analytics_sandbox.websites()[0]
     analytics_sandbox.change_website(kept["id"], email=1)  # what was changed since stays
-    done = recipe(0)
+    done = recipe("Half of the websites were deleted")
     assert (done["plan"]["creates"], done["plan"]["updates"]) == (10, 0)
     assert (done["apply"]["applied"], done["apply"]["verified"]) == (10, True)
     assert settings(analytics_sandbox) == {**before, kept["domain"]: {**before[kept["domain"]], "email": 1}}
-    assert recipe(0)["plan"]["creates"] == 0
+    assert recipe("Half of the websites were deleted")["plan"]["creates"] == 0
 
 
-def test_one_website_as_it_was(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
-) -> None:
-    connect()
-    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params="utm_source # spring")
+def test_one_website_as_it_was(analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run) -> None:
+    ips, params = "203.0.113.7 # office\n203.0.113.8", "# ads\nutm_source # spring"
+    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_params=params, exclude_ips=ips)
     other = analytics_sandbox.add_website("other.example.com", privacy=1)
-    take(execute, tmp_path)
+    take()
     before = settings(analytics_sandbox)["shop.example.com"]
     for website in (one, other):
         analytics_sandbox.change_website(website["id"], privacy=0, exclude_params="")
-    done = recipe(1)
-    assert (done["export"]["websites"], done["apply"]["applied"]) == (1, 1)
-    assert settings(analytics_sandbox)["shop.example.com"] == before
-    assert settings(analytics_sandbox)["other.example.com"]["privacy"] == 0
-
-
-def test_an_entry_that_was_added_after_the_snapshot_is_removed(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
-) -> None:
-    connect()
-    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_ips="203.0.113.7 # office\n203.0.113.8")
-    take(execute, tmp_path)
+    # An entry that was added after the snapshot is removed; a comment is sent only with an entry that is missing.
     analytics_sandbox.change_website(one["id"], exclude_ips="203.0.113.7 # moved\n198.51.100.9")
-    recipe(1)
-    assert settings(analytics_sandbox)["shop.example.com"]["exclude_ips"] == "203.0.113.7 # moved\n203.0.113.8"
+    done = recipe("One website as it was last week")
+    assert (done["export"]["websites"], done["apply"]["applied"]) == (1, 1)
+    after = settings(analytics_sandbox)
+    assert after["shop.example.com"] == {**before, "exclude_ips": "203.0.113.7 # moved\n203.0.113.8"}
+    assert after["other.example.com"]["privacy"] == 0
 
 
 def test_a_wrong_list_was_synced(
     analytics_sandbox: SandboxServer,
-    connect: Callable[..., None],
-    execute: Any,
+    take: Callable[[], None],
+    execute: Callable[..., Any],
     recipe: Run,
-    recovery: Blocks,
+    advice: Advice,
     tmp_path: Path,
 ) -> None:
-    connect()
     for number in range(1, 13):
         analytics_sandbox.add_website(f"{number}.example.com", exclude_ips=f"# Ann\n203.0.113.{number} # office")
-    take(execute, tmp_path)
+    take()
     before = settings(analytics_sandbox)
     execute(SyncExcludedIpsOperator, exclude_ips=["192.0.2.66"], mode="replace", accept=["loss"])
     for website in analytics_sandbox.websites():
         analytics_sandbox.change_website(website["id"], email=1)  # what was changed since stays
-    recipe(2)
+    recipe("A wrong list was synced")
     with (tmp_path / "lists.yaml").open("a") as file:
-        [lines] = recovery("yaml")
-        file.write(lines)
-    done = recipe(3)
+        file.writelines(advice("A wrong list was synced", "yaml"))
+    done = recipe("A wrong list was synced", 1)
     assert (done["plan"]["updates"], done["apply"]["applied"], done["apply"]["verified"]) == (12, 12, True)
     assert settings(analytics_sandbox) == {domain: {**fields, "email": 1} for domain, fields in before.items()}
 
 
 def test_websites_move_to_another_instance(
-    analytics_sandbox: SandboxServer,
-    connect: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    recipe: Run,
+    analytics_sandbox: SandboxServer, connect: Callable[..., None], monkeypatch: pytest.MonkeyPatch, recipe: Run
 ) -> None:
     connect("old_instance")
     for number in range(30):
@@ -159,124 +144,104 @@ def test_websites_move_to_another_instance(
     with SandboxServer() as new:
         monkeypatch.setenv("AIRFLOW_CONN_NEW_INSTANCE", new.connection_json())
         new.add_website("7.client.example", privacy=0)
-        assert recipe(4)["apply"]["applied"] == 29
+        assert recipe("Websites move to another instance")["apply"]["applied"] == 29
         found = settings(new)
     old = settings(analytics_sandbox)
     assert found.pop("7.client.example")["privacy"] == 0
     assert found == {name: old[name] for name in old if name not in ("stays.example", "7.client.example")}
 
 
-@pytest.mark.parametrize("text", [None, "{"], ids=["lost", "damaged"])
 def test_the_file_of_a_list_is_lost(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, tmp_path: Path, text: str | None
+    analytics_sandbox: SandboxServer, execute: Callable[..., Any], command: Callable[[str], str], tmp_path: Path
 ) -> None:
-    connect()
-    analytics_sandbox.add_website("a.example", exclude_ips="198.51.100.9")
-    arguments = {"state_path": str(tmp_path), "list_name": "offices"}
-    execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7", "203.0.113.8"], **arguments)
-    [table] = tmp_path.glob("*/lists/offices.json")
-    if text is not None:
-        table.write_text(text)
-        with pytest.raises(AirflowFailException, match="This is not the table of a list"):
-            execute(SyncExcludedIpsOperator, exclude_ips=["203.0.113.7"], **arguments)
+    def sync(*addresses: str) -> list[str]:
+        execute(SyncExcludedIpsOperator, exclude_ips=[*addresses], state_path=str(tmp_path))
+        [website] = analytics_sandbox.websites()
+        return str(website["exclude_ips"]).splitlines()
+
+    analytics_sandbox.add_website("a.example", exclude_ips="198.51.100.9")  # typed by a person
+    sync("203.0.113.7", "203.0.113.8")
+    [table] = tmp_path.glob("*/lists/*.json")
+    table.write_text("{")
+    with pytest.raises(AirflowFailException, match="This is not the table of a list"):
+        sync("203.0.113.7")
     table.unlink()
-    for listed in (["203.0.113.7"], ["203.0.113.1"]):
-        execute(SyncExcludedIpsOperator, exclude_ips=listed, **arguments)
-    [website] = analytics_sandbox.websites()
-    assert website["exclude_ips"].splitlines() == ["198.51.100.9", "203.0.113.8", "203.0.113.1"]
+    sync("203.0.113.7")
+    assert sync("203.0.113.1") == ["198.51.100.9", "203.0.113.8", "203.0.113.1"]
+    printed = command("The file of a list is lost").splitlines()
+    assert [line.split()[0] for line in printed if "no list" in line] == ["198.51.100.9", "203.0.113.8"]
 
 
 def test_a_bad_snapshot_is_removed(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+    analytics_sandbox: SandboxServer, take: Callable[[], None], recipe: Run, tmp_path: Path
 ) -> None:
-    connect()
     analytics_sandbox.seed(3)
-    take(execute, tmp_path)
+    take()
     (tmp_path / "analytics" / "websites" / "of_others.txt").write_text("stays")
-    recipe(5)
+    recipe("Remove a bad snapshot")
     assert list_snapshots(str(tmp_path / "analytics")) == []
     assert [path.name for path in (tmp_path / "analytics").rglob("*") if path.is_file()] == ["of_others.txt"]
-    with pytest.raises(ValueError, match=f"No snapshot of {TODAY} is published"):
-        recipe(5)
+    with pytest.raises(ValueError, match=f"No snapshot of {datetime.now(UTC).date()} is published"):
+        recipe("Remove a bad snapshot")
 
 
-def test_an_export_is_the_same_twice_and_loses_only_the_line_that_it_cannot_hold(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, tmp_path: Path
-) -> None:
-    connect()
-    for number in range(3):
-        analytics_sandbox.add_website(f"{number}.example", privacy=2, exclude_ips="203.0.113.7\nnonsense\n203.0.113.8")
-    take(execute, tmp_path)
-    texts = []
-    for name in ("one", "two"):
-        path = tmp_path / f"{name}.yaml"
-        base = f"{tmp_path.as_uri()}/analytics"
-        result = execute(ExportWebsitesOperator, config_path=str(path), base_path=base, snapshot_date=TODAY)
-        assert result["left_out"] == 3
-        texts.append(path.read_text())
-    assert texts[0] == texts[1]
-    assert "Partition(" not in texts[0]
-    assert texts[0].count("password_from") == 2  # one line: what to set, and how for all of them
-    assert "0.example: exclude_ips: line 2 omitted: 'nonsense' " in texts[0]
-    assert yaml.safe_load(texts[0])["websites"]["0.example"]["exclude_ips"] == ["203.0.113.7", "203.0.113.8"]
-
-
-def test_comments_come_back_with_their_entries(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, tmp_path: Path
-) -> None:
-    """On a website that exists, a comment is sent only with the entry that is missing."""
-    connect()
-    text = "# typed by Ann\n203.0.113.7 # office\n203.0.113.8 # home\n203.0.113.9"
-    one = analytics_sandbox.add_website("a.example", privacy=1, exclude_ips=text)
-    path = str(tmp_path / "websites.yaml")
-    execute(ExportWebsitesOperator, config_path=path)
-    assert execute(PlanWebsitesOperator, config_path=path)["changes"] == []
-    analytics_sandbox.change_website(one["id"], exclude_ips="203.0.113.7 # moved\n203.0.113.9")
-    assert execute(ApplyWebsitesOperator, config_path=path)["verified"] is True
-    [website] = analytics_sandbox.websites()
-    assert website["exclude_ips"] == "203.0.113.7 # moved\n203.0.113.9\n203.0.113.8 # home"
-    analytics_sandbox.remove_website(one["id"])
-    assert execute(ApplyWebsitesOperator, config_path=path, max_loss_fraction=1)["verified"] is True
-    assert [website["exclude_ips"] for website in analytics_sandbox.websites()] == [text]
-
-
-COMMENTS = {
-    "headings": "# offices\n203.0.113.7 # Berlin\n# homes\n203.0.113.8\n203.0.113.9 # Ann\n# the end",
-    "dividers": "####\n203.0.113.7\n####\n203.0.113.8 ## Ann",
-}
-
-
-@pytest.mark.parametrize("text", COMMENTS.values(), ids=list(COMMENTS))
-@pytest.mark.parametrize("lost", ["website", "list"])
-def test_comments_of_a_snapshot_come_back_where_they_were(
+def test_a_list_that_has_shrunk(
+    run_dag: RunDag,
     analytics_sandbox: SandboxServer,
-    connect: Callable[..., None],
-    execute: Any,
     recipe: Run,
+    advice: Advice,
     tmp_path: Path,
-    text: str,
-    lost: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    connect()
-    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_ips=text, exclude_params="# ads\nutm_id")
-    take(execute, tmp_path)
-    before = settings(analytics_sandbox)
-    if lost == "website":
-        analytics_sandbox.remove_website(one["id"])
-    else:
-        analytics_sandbox.change_website(one["id"], exclude_ips="", exclude_params="")
-    assert recipe(1)["apply"]["verified"] is True
-    assert settings(analytics_sandbox) == before
-    assert recipe(1)["plan"]["changes"] == []
+    def night(dag_id: str = "nightly_website_snapshot", **conf: Any) -> str:
+        dag = sample_dag(dag_id, tmp_path / "analytics")
+        for task in dag.tasks:
+            task.retries = 0
+        return run_dag(dag, conf=conf).state
+
+    analytics_sandbox.seed(20)
+    assert night() == "success"
+    gone = [website["domain"] for website in analytics_sandbox.websites()[:15]]
+    for website in analytics_sandbox.websites()[:15]:
+        analytics_sandbox.remove_website(website["id"])
+    assert night() == "failed"
+    capsys.readouterr()
+    recipe("more than max_loss_fraction")
+    assert f"20 then, 5 now, gone: {sorted(gone)}" in capsys.readouterr().out
+    [trigger] = advice("more than max_loss_fraction", "console")
+    *begin, dag_id, option, conf = shlex.split(trigger)
+    assert (begin, option) == (["airflow", "dags", "trigger"], "--conf")
+    assert [night(dag_id, **json.loads(conf)), night()] == ["success", "success"]
 
 
-def test_a_list_with_comments_only_comes_back_with_its_website(
-    analytics_sandbox: SandboxServer, connect: Callable[..., None], execute: Any, recipe: Run, tmp_path: Path
+def test_the_commands_are_those_that_the_page_on_deployment_has_run(advice: Advice, page: Callable[[str], str]) -> None:
+    """tests/system/test_deployment.py runs these; the others are variants of them."""
+    test, delete, add = (line for block in advice("API key rejected", "console") for line in block.splitlines())
+    assert test in page("deployment")
+    assert add in page("deployment")
+    assert delete == "airflow connections delete analytics_default"
+    assert advice("is empty. Does its source exist", "console") == ["airflow variables get exclude_ips\n"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_create_whose_outcome_is_unknown(
+    analytics_sandbox: SandboxServer,
+    execute: Callable[..., Any],
+    recipe: Run,
+    capsys: pytest.CaptureFixture[str],
+    stored: bool,
 ) -> None:
-    connect()
-    one = analytics_sandbox.add_website("shop.example.com", privacy=1, exclude_ips="# nothing yet")
-    take(execute, tmp_path)
-    before = settings(analytics_sandbox)
-    analytics_sandbox.remove_website(one["id"])
-    assert recipe(1)["apply"]["verified"] is True
-    assert settings(analytics_sandbox) == before
+    with AnalyticsHook() as hook:
+        hook.find_website("shop.example.com")
+    look_up = len(analytics_sandbox.requests)
+    analytics_sandbox.fault("create", status=502, commit=stored)
+    # The look-up after the create fails as well: if it found the website, nothing would be unknown.
+    analytics_sandbox.fault("list", skip=look_up, status=502, times=None)
+    with pytest.raises(AmbiguousWriteError, match=r"Website 'shop\.example\.com' may or may not"):
+        execute(CreateWebsiteOperator, domain="shop.example.com", privacy="private")
+    analytics_sandbox.clear_faults()
+    capsys.readouterr()
+    recipe("may or may not have been created")
+    assert ("'domain': 'shop.example.com'" in capsys.readouterr().out) == stored
+    execute(CreateWebsiteOperator, domain="shop.example.com", privacy="private", if_exists="update")
+    assert [website["domain"] for website in analytics_sandbox.websites()] == ["shop.example.com"]

@@ -1,9 +1,13 @@
-"""docs/websites_in_git.md, the whole way: its workflows in a real repository, its DAG, and a sandbox."""
+"""docs/websites_in_git.md, the whole way: its workflows in a real repository, its DAG, and a sandbox.
+
+Whoever proposes a change runs no code beside the key of the pipeline that plans it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -40,6 +44,16 @@ elif "/status --jq" in text:
 elif "/statuses?name=" in text:
     print(json.dumps([{{"description": (state / "digest").read_text()}}]))
 """
+INSTALL = re.compile(
+    r'"\S+/bin/pip" install --quiet airflow-provider-analytics==\S+ apache-airflow==[\d.]+'
+    "|pip --isolated install --quiet awscli"
+)
+#: Modules that Python, pip, Airflow or this package imports. ``-m`` and ``-c`` take them from the current folder first.
+MODULES = (
+    "airflow", "airflow_provider_analytics", "ensurepip", "json", "logging", "msgspec", "pip", "pydantic", "requests",
+    "runpy", "sitecustomize", "subprocess", "types", "usercustomize", "venv", "yaml",
+)  # fmt: skip
+HOSTILE = "import os\nwith open(os.environ['STOLEN'], 'a') as file:\n    print(__name__, dict(os.environ), file=file)\n"
 FILES = {
     "client_a.yaml": "defaults: {privacy: private}\nwebsites:\n  www.client-a.example:\n",
     "client_b.yaml": "websites:\n  www.client-b.example: {privacy: public, favorite: true}\n",
@@ -62,7 +76,9 @@ class Repository:
             # The installed command is beside the Python of the tests.
             "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "GITHUB_WORKSPACE": str(folder),
+            "GITHUB_PATH": str(state / "path"),
             "RUNNER_TEMP": str(state),
+            "STOLEN": str(state / "stolen"),
             "TMPDIR": str(state),
             "AIRFLOW_CONN_ANALYTICS_DEFAULT": connection,
             **{f"GIT_{who}_{what}": "a@b.example" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
@@ -71,6 +87,14 @@ class Repository:
         self.git("init", "--quiet", "--initial-branch=main")
         self.git("commit", "--quiet", "--allow-empty", "--message=begin")
         self.git("switch", "--quiet", "--create", "change")
+        # What the author of a change may leave: modules, and links with the names of files that a job may write.
+        for name in MODULES:
+            (folder / f"{name}.py").write_text(HOSTILE)
+        packages = folder / ".venv" / "lib" / "python3" / "site-packages"
+        packages.mkdir(parents=True)
+        (packages / "hostile.pth").write_text("import yaml\n")
+        for name in ("plan.md", "plan.txt", "codequality.json"):
+            (folder / name).symlink_to(state / "overwritten")
 
     def git(self, *arguments: str) -> str:
         command = ["git", *arguments]
@@ -101,13 +125,15 @@ class Repository:
 
 
 def script_of(host: str, job: str, blocks: list[str]) -> str:
-    """Return what a job runs, without the installation. Each step of GitHub begins in the checkout."""
+    """Return what a job runs, without the installation of packages. Each step of GitHub begins in the checkout."""
     workflow = yaml.safe_load(blocks[["github", "gitlab"].index(host)])
     if host == "github":
-        steps = [f"({step['run']})" for step in workflow["jobs"][job]["steps"] if "run" in step]
+        script = "\n".join(f"({step['run']})" for step in workflow["jobs"][job]["steps"] if "run" in step)
     else:
-        steps = workflow[job]["script"]
-    return "\n".join(step for step in steps if "venv" not in step)
+        script = "\n".join(workflow[job]["script"])
+    script = INSTALL.sub("true", script)
+    assert "pip" not in script
+    return script
 
 
 @pytest.fixture
@@ -140,7 +166,8 @@ def variables(head: str, commit: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
 @pytest.mark.parametrize("world", ["stays", "changes"])
-def test_what_was_reviewed_is_applied_or_nothing(
+@pytest.mark.chosen(1)
+def test_what_was_reviewed_is_applied_and_no_code_of_the_checkout_runs(
     host: str,
     world: str,
     repository: Repository,
@@ -158,7 +185,9 @@ def test_what_was_reviewed_is_applied_or_nothing(
     assert len(analytics_sandbox.websites()) == 1
 
     started = repository.run(script_of(host, "apply", workflows), **variables(head, repository.merge()))
+    assert not (repository.state / "stolen").exists()
     assert started.returncode == 0, started.stderr
+    assert not (repository.state / "overwritten").exists()
     if world == "changes":
         analytics_sandbox.add_website("www.client-b.example", privacy="public")
     before = analytics_sandbox.websites()
