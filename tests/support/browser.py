@@ -94,11 +94,6 @@ class Screen:
         self.shown(selector)
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", self.all(selector)[0])
 
-    def link(self, text: str) -> WebElement:
-        """Return a link by its text, also from within a component that hides what it is made of."""
-        found: WebElement = self.wait(lambda driver: driver.execute_script(LINK, text))
-        return found
-
     def gone(self, selector: str) -> None:
         self.wait(lambda _: not self.all(selector))
 
@@ -127,11 +122,6 @@ class Screen:
 
 
 STILL = "return document.getAnimations().every(a => a.playState != 'running' || a.effect.getTiming().iterations > 1)"
-LINK = """
-const find = node => node.matches?.('a') && node.innerText.trim() == arguments[0] ? node :
-  [...(node.shadowRoot || node).children].reduce((found, child) => found || find(child), null);
-return find(document.body);
-"""
 #: Word by word, as a line may be cut at the edge of the box that it is in.
 IN_SIGHT = r"""
 const words = [];

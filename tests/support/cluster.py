@@ -61,7 +61,6 @@ def backends() -> Iterator[Backends]:
     """Start the three servers, and stop them and remove their files afterwards."""
     with tempfile.TemporaryDirectory(prefix="analytics-backends-") as name:
         folder = Path(name)
-        folder.chmod(0o755)  # their users have to reach what is theirs
         with postgres(folder / "postgres") as database, _redis(folder / "redis") as broker, _s3(folder) as s3:
             yield Backends(database, broker, s3)
 
@@ -115,6 +114,7 @@ def _s3(folder: Path) -> Iterator[str]:
 
 def _owner_of(folder: Path) -> str | None:
     """Make a folder for a server, and return its user; None if it is the one who runs this."""
+    folder.parent.chmod(0o755)  # the user has to reach it
     folder.mkdir()
     if os.geteuid() != 0:
         return None

@@ -32,11 +32,14 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
-def tool(name: str, path: str | None = None) -> str:
-    """Return where a program is; where there is none, skip the test, or let it fail in CI."""
+def tool(name: str, install: str, path: str | None = None) -> str:
+    """Return where a program is; where there is none, skip the test, or let it fail in CI.
+
+    :param install: the command that installs it.
+    """
     found = shutil.which(name, path=path)
     if found is None:
-        message = f"{name} is not installed"
+        message = f"{name} is not there. Run: {install}"
         if NOTHING_IS_SKIPPED:
             pytest.fail(message)
         pytest.skip(message)
@@ -45,13 +48,20 @@ def tool(name: str, path: str | None = None) -> str:
 
 @pytest.fixture(scope="session")
 def uv(checkout: Path) -> str:
-    return tool("uv", path=f"{checkout / '.tools' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return tool("uv", "make install", f"{checkout / '.tools' / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture(scope="session")
 def recipes_python(checkout: Path) -> str:
     """The Python with what the recipes of docs/loading.md need."""
-    return tool("python", path=str(checkout / ".tools" / "recipes" / "bin"))
+    return tool("python", "make .tools/recipes/.installed", str(checkout / ".tools" / "recipes" / "bin"))
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> None:
+    """Debian keeps the programs of PostgreSQL apart, by version."""
+    places = [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), os.environ["PATH"]]
+    tool("initdb", "apt-get install postgresql", os.pathsep.join(places))
 
 
 @pytest.fixture(scope="session")
@@ -65,12 +75,12 @@ def wheel(checkout: Path, uv: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    return tool("chromium")
+    return tool("chromium", "apt-get install chromium")
 
 
 @pytest.fixture(scope="session")
 def chromedriver() -> str:
-    return tool("chromedriver")
+    return tool("chromedriver", "apt-get install chromium-driver")
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +18,14 @@ from browser import Screen, browser
 from certificates import Authority
 from local_airflow import PASSWORD, USER, free_port
 from screens_of_airflow_3 import Screens
-from upath import UPath
 
 from airflow_provider_analytics.api.client import AnalyticsClient
 from airflow_provider_analytics.api.dialect import account_id
 from airflow_provider_analytics.api.settings import Settings
 from airflow_provider_analytics.sandbox.server import SandboxServer
-from airflow_provider_analytics.snapshots.catalog import Dataset
+from airflow_provider_analytics.snapshots.catalog import dataset_of
 from airflow_provider_analytics.snapshots.manifest import ListSource
 from airflow_provider_analytics.snapshots.take import Origin, SnapshotOptions, take_snapshot
-from airflow_provider_analytics.storage import StoragePath
 
 pytestmark = [pytest.mark.browser, needs_known_screens]
 
@@ -51,27 +47,18 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     default_args={{"retries": 2, "retry_delay": timedelta(minutes=5)}},
 ):
-    for night, conn_id in {nights!r}.items():
+    for conn_id in {nights!r}:
         SnapshotWebsitesOperator(
-            task_id=night,
+            task_id=conn_id,
             analytics_conn_id=conn_id,
             base_path="{base_path}/" + conn_id,
             partition_date="{day}",
             report=True,
         )
 """
-#: Task to the connection that it uses.
-NIGHT_OF = {
-    "good": "analytics_default",
-    "shrunk": "shrunk",
-    "wrong_key": "wrong_key",
-    "failing": "failing",
-    "login_page": "login_page",
-    "wrong_path": "wrong_path",
-}
-#: Task to what its log has to show at once.
+#: Connection to what the log of its night has to show at once; its task has the same name.
 TOLD = {
-    "good": [
+    "analytics_default": [
         f"Published 264 websites as {TODAY}, since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.",
         "Complete: totals and newest websites matched before and after.",
         f"/websites/dt={TODAY}",
@@ -92,31 +79,15 @@ TOLD = {
         "4 attempts failed. Service: http://127.0.0.1:",
         "connection 'failing'.",
     ],
-    "login_page": [
-        "UnexpectedResponseError: The response is a web page: maintenance, login, or a wrong Base URL.",
-        "connection 'login_page'.",
-    ],
-    "wrong_path": [
-        "NotFoundError: Not found (404 Not Found). Check the Base URL.",
-        "connection 'wrong_path'.",
-    ],
 }
 #: Connection to the colour of its test, and what is said.
 TESTED = {
     "analytics_default": ("green", "accepts the API key: "),
     "wrong_key": ("red", "API key rejected (401 Unauthorized). Correct the API key of the connection."),
     "host_down": ("red", "cannot be reached: Connection refused."),
-    "wrong_path": ("red", "Not found (404 Not Found). Check the Base URL."),
     "http_on_https": ("red", "write https://"),
     "https_on_http": ("red", "does not speak https on this port: write http://, or the port of https."),
 }
-
-
-class Files(SimpleHTTPRequestHandler):
-    """A web server of files: for the reports, and where there is no analytics service."""
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +107,7 @@ class Stage:
             return state if state in (*ENDED, "up_for_retry") else None
 
         state = wait_for(f"the night {night}", ended)
-        as_expected = (state == "success") == (night == "good")
+        as_expected = (state == "success") == (night == "analytics_default")
         assert as_expected, f"{night}: {state}\n{self.airflow.api.log('nights', self.run_id, night)}"
 
 
@@ -148,38 +119,26 @@ def take_nights(sandbox: SandboxServer, base_path: Path, nights: int) -> None:
         midnight = datetime(TODAY.year, TODAY.month, TODAY.day, 0, 2, tzinfo=UTC)
         for before in range(nights, 0, -1):
             then = midnight - timedelta(days=before)
-            take_snapshot(
-                Dataset(StoragePath.of(UPath(base_path)), "websites"),
-                then.date(),
-                origin,
-                options=SnapshotOptions(),
-                now=then,
-                clock=lambda then=then: then,  # type: ignore[misc]
-            )
+            take_snapshot(dataset_of(str(base_path)), then.date(), origin, options=SnapshotOptions(), now=then)
             for number in range(before % 3):
                 sandbox.add_website(f"shop-{before}-{number}.example.com")
 
 
-@contextmanager
-def stage(home: Path, dags: Path) -> Iterator[Stage]:
-    """Set up services of every kind, and an Airflow with a connection to each of them.
-
-    :param home: an empty folder.
-    :param dags: folder of the sample DAGs.
-    """
+@pytest.fixture(scope="module")
+def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage]:
+    """Services of every kind, and an Airflow with a connection to each of them."""
+    home = in_pictures("airflow")
+    (home / "airflow").mkdir()
+    dags = shutil.copytree(checkout / "dags", home / "dags")
     base_path = home / "snapshots"
     base_path.mkdir()
     with ExitStack() as stack:
-        good, shrunk, failing, login = (stack.enter_context(SandboxServer()) for _ in range(4))
+        good, shrunk, failing = (stack.enter_context(SandboxServer()) for _ in range(3))
         certificate, key = Authority(home).server_files("127.0.0.1")
         secure = stack.enter_context(SandboxServer(ssl_certfile=certificate, ssl_keyfile=key))
-        files = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=base_path)))
-        threading.Thread(target=files.serve_forever, daemon=True).start()
-        stack.callback(files.shutdown)
         for sandbox in (good, shrunk):
             sandbox.seed(WEBSITES)
         failing.fault("any", status=500, body="<html><title>Server Error</title></html>", times=None)
-        login.fault("any", status=200, body="<html><title>Log in</title></html>", times=None)
         take_nights(good, base_path / "analytics_default", NIGHTS)
         take_nights(shrunk, base_path / "shrunk", 1)
         found = good.websites()
@@ -194,19 +153,16 @@ def stage(home: Path, dags: Path) -> Iterator[Stage]:
             host, _, port = url.rpartition(":")
             return {"conn_type": "analytics", "host": host, "port": int(port), "password": password}
 
-        files_url = f"http://127.0.0.1:{files.server_port}"
         connections = {
             "analytics_default": connection(good.url),
             "shrunk": connection(shrunk.url, shrunk.api_key),
             "failing": connection(failing.url),
-            "login_page": connection(login.url),
             "wrong_key": connection(good.url, "0123456789abcdef"),
             "host_down": connection(f"http://127.0.0.1:{free_port()}"),
-            "wrong_path": connection(files_url),
             "http_on_https": connection(secure.url.replace("https:", "http:")),
             "https_on_http": connection(good.url.replace("http:", "https:")),
         }
-        nights = DAG.format(nights=NIGHT_OF, base_path=base_path.as_uri(), day=TODAY)
+        nights = DAG.format(nights=list(TOLD), base_path=base_path.as_uri(), day=TODAY)
         (dags / "nights.py").write_text(nights)
         settings = {
             # A browser opens connections before it needs them, and one of them would keep the only worker of Airflow 2.
@@ -218,15 +174,6 @@ def stage(home: Path, dags: Path) -> Iterator[Stage]:
             airflow.api.add_connection({"connection_id": conn_id, **fields})
         airflow.api.unpause("nights")
         yield Stage(airflow, connections, airflow.api.trigger("nights"))
-
-
-@pytest.fixture(scope="module")
-def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage]:
-    home = in_pictures("airflow")
-    (home / "airflow").mkdir()
-    shutil.copytree(checkout / "dags", home / "dags")
-    with stage(home, home / "dags") as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -311,14 +258,14 @@ def test_the_log_of_a_night_tells_how_it_was_at_a_glance(
 
 
 def test_the_report_opens_in_a_browser(staged: Stage, screen: Screen) -> None:
-    staged.wait_for("good")
-    screen.open(staged.airflow.api.xcom("nights", staged.run_id, "good")["report"])
+    staged.wait_for("analytics_default")
+    screen.open(staged.airflow.api.xcom("nights", staged.run_id, "analytics_default")["report"])
     screen.sees("264 websites", f"Since {YESTERDAY}: 1 removed, 2 changed (1 in privacy), 1 added.")
     screen.picture("report")
 
 
 def test_a_snapshot_is_an_event_of_its_asset(staged: Stage, screen: Screen, ways: Screens) -> None:
-    staged.wait_for("good")
+    staged.wait_for("analytics_default")
     ways.assets()
     screen.sees("analytics://analytics_default/websites")
     screen.picture("assets")
@@ -329,11 +276,8 @@ def test_a_snapshot_is_an_event_of_its_asset(staged: Stage, screen: Screen, ways
     screen.picture("asset")
 
 
-@pytest.mark.parametrize("dag_id", ["nightly_website_snapshot", "many_instances", "load_snapshot_into_duckdb"])
-def test_a_form_can_be_sent_with_its_defaults(staged: Stage, ways: Screens, dag_id: str) -> None:
-    ways.trigger_form(dag_id)
+def test_a_form_can_be_sent_with_its_defaults(staged: Stage, ways: Screens) -> None:
+    ways.trigger_form("nightly_website_snapshot")
     ways.trigger()
-    triggered = wait_for(
-        "the run", lambda: [run for run in staged.airflow.api.runs(dag_id) if run["run_type"] == "manual"]
-    )
-    assert len(triggered) == 1
+    runs = partial(staged.airflow.api.runs, "nightly_website_snapshot")
+    assert len(wait_for("the run", lambda: [run for run in runs() if run["run_type"] == "manual"])) == 1
