@@ -238,13 +238,6 @@ class AirflowApi:
         wait_for("the scheduler", has_looked)
         return question
 
-    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
-        """Answer the question of a task."""
-        path, map_index = _task(dag_id, run_id, task_id)
-        path = f"{path}/{map_index}/hitlDetails"
-        params = self.call("GET", path).json()["params"]
-        body = {"chosen_options": [option], "params_input": {name: param["value"] for name, param in params.items()}}
-        self.call("PATCH", path, json=body)
 
     def test_connection(self, connection: Mapping[str, Any]) -> tuple[bool, str]:
         """Test a connection (with its ``connection_id``) as the button does; return whether it is well, and why."""

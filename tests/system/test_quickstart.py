@@ -103,18 +103,21 @@ def test_one_operator_by_itself(shell: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "by_execute.py").write_text(by_execute)
     (tmp_path / "airflow" / "dags").mkdir(parents=True)
     (tmp_path / "airflow" / "dags" / "try_it.py").write_text(by_test)
-    commands = f"""{start}
+    text = f"""```console
+{start}
 trap 'kill %1' EXIT
 until (echo > /dev/tcp/127.0.0.1/8500) 2>/dev/null; do :; done
 python by_execute.py
 airflow db migrate
-cd "$(airflow config get-value core dags_folder 2>/dev/null | tail -n 1)"
-python try_it.py"""
-    run_all(
-        f"```console\n{commands}\n```\n\n```text\n60\nPublished 60 websites\n```\n".replace("8500", str(free_port())),
-        tmp_path,
-        shell,
-    )
+python airflow/dags/try_it.py
+```
+
+```text
+60
+Published 60 websites
+```
+"""
+    run_all(text.replace("8500", str(free_port())), tmp_path, shell)
 
 
 def test_the_tests_of_a_dag(shell: dict[str, str], tmp_path: Path) -> None:

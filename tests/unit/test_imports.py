@@ -84,14 +84,11 @@ def test_the_architecture_names_what_exists() -> None:
     text = (ROOT.parent / "docs" / "internals" / "architecture.md").read_text()
     code = "\n".join(path.read_text() for path in ROOT.rglob("*.py"))
     files = set(re.findall(r"\b(\w+\.py)\b", text))
-    assert len(files) > 10
     assert files <= {path.name for path in ROOT.rglob("*.py")}
-    diagrams = re.findall(r'\["(.*?)"\]', text)
-    names = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+|\b[a-z]+_[a-z_]+\b(?!\.)", "\n".join(diagrams)))
-    names |= set(re.findall(r"`([A-Z]\w+|[a-z]+_[a-z_]+|\w+\.\w+)`", text)) - files - {"_manifest.json"}
+    names = set(re.findall(r"`([A-Z]\w+|[a-z]+_[a-z_]+|\w+\.\w+)`", text)) - files - {"_manifest.json", "_latest.json"}
+    assert len(names) > 10
     missing = {name for name in names if not re.search(rf"\b(class|def) {name.rpartition('.')[2]}\b", code)}
-    assert missing <= {"_manifest.json", "_latest.json"}, missing
-    assert len(text.split()) <= 700
+    assert missing == set()
 
 
 def modules_in(package: str) -> list[str]:
