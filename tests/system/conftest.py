@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from airflow_versions import AIRFLOW_VERSION
+from browser import Screen, browser
 
 #: Set where a missing tool must not go unnoticed: there a test that cannot run fails.
 NOTHING_IS_SKIPPED = bool(os.environ.get("CI"))
@@ -73,14 +75,13 @@ def wheel(checkout: Path, uv: str, tmp_path_factory: pytest.TempPathFactory) -> 
     return built
 
 
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    return tool("chromium", "apt-get install chromium")
-
-
-@pytest.fixture(scope="session")
-def chromedriver() -> str:
-    return tool("chromedriver", "apt-get install chromium-driver")
+@pytest.fixture(scope="module")
+def screen(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Screen]:
+    """A browser, and where its pictures are."""
+    programs = tool("chromium", "apt-get install chromium"), tool("chromedriver", "apt-get install chromium-driver")
+    pictures = checkout / "build" / "screenshots" / AIRFLOW_VERSION
+    with browser(*programs, tmp_path_factory.mktemp("chromium"), pictures) as screen:
+        yield screen
 
 
 @pytest.fixture(scope="module")

@@ -176,7 +176,7 @@ def aws(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
         url = "http://{}:{}".format(*server.get_host_and_port())
         access = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
         client = boto3.client("secretsmanager", region_name=kwargs["region_name"], endpoint_url=url, **access)
-        client.create_secret(Name=f"{kwargs['connections_prefix']}/analytics_default", SecretString=secret)
+        client.create_secret(Name="airflow/connections/analytics_default", SecretString=secret)
         yield {"AWS_ENDPOINT_URL": url, **{name.upper(): value for name, value in access.items()}}
     finally:
         server.stop()
@@ -185,7 +185,7 @@ def aws(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
 @contextmanager
 def vault(secret: str, kwargs: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Stand in for Vault: answer as its HTTP interface does to who reads that one secret with the right token."""
-    path = f"/v1/{kwargs['mount_point']}/data/{kwargs['connections_path']}/analytics_default"
+    path = "/v1/airflow/data/connections/analytics_default"
     answer = {"data": {"data": json.loads(secret), "metadata": {"version": 1}}}
 
     def respond(request: Request) -> bytes:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from airflow_processes import ENDED, AirflowProcesses, wait_for
-from airflow_versions import AIRFLOW_VERSION, needs_known_screens, screens
-from browser import Screen, browser
+from airflow_versions import needs_known_screens, screens
+from browser import Screen
 from certificates import Authority
 from local_airflow import PASSWORD, USER, free_port
 from screens_of_airflow_3 import Screens
@@ -174,15 +174,6 @@ def staged(checkout: Path, in_pictures: Callable[[str], Path]) -> Iterator[Stage
             airflow.api.add_connection({"connection_id": conn_id, **fields})
         airflow.api.unpause("nights")
         yield Stage(airflow, connections, airflow.api.trigger("nights"))
-
-
-@pytest.fixture(scope="module")
-def screen(
-    chromium: str, chromedriver: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Screen]:
-    pictures = checkout / "build" / "screenshots" / AIRFLOW_VERSION
-    with browser(chromium, chromedriver, tmp_path_factory.mktemp("chromium"), pictures) as screen:
-        yield screen
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ import psutil
 import pytest
 import requests
 from airflow_processes import ENDED, AirflowApi, wait_for
-from airflow_versions import AIRFLOW_VERSION, needs_the_screens_of_3_3
-from browser import PATIENCE, Screen, browser
+from airflow_versions import needs_the_screens_of_3_3
+from browser import PATIENCE, Screen
 from local_airflow import PASSWORD, USER, home_of
 from screens_of_airflow_3 import Screens, button
 
@@ -31,15 +31,8 @@ class Interface:
     process: subprocess.Popen[str]
     url: str
     server: str
-    api_key: str
     dags: Path
-
-    @property
-    def api(self) -> AirflowApi:
-        """Airflow's own API, logged in."""
-        api = AirflowApi(self.url)
-        api.log_in()
-        return api
+    api: AirflowApi
 
     def sandbox(self, what: str) -> Any:
         """Return what the analytics server's control endpoints say."""
@@ -47,13 +40,7 @@ class Interface:
 
 
 @pytest.fixture(scope="module")
-def interface(
-    checkout: Path,
-    environment: dict[str, str],
-    chromium: str,
-    chromedriver: str,
-    in_pictures: Callable[[str], Path],
-) -> Iterator[Interface]:
+def interface(checkout: Path, environment: dict[str, str], in_pictures: Callable[[str], Path]) -> Iterator[Interface]:
     copy = in_pictures("checkout")
     for folder in ("scripts", "dags"):
         shutil.copytree(checkout / folder, copy / folder)
@@ -72,10 +59,12 @@ def interface(
                 if line.startswith("Ctrl-C"):
                     break
             airflow = re.search(r"Airflow: +(\S+) +\(user admin, password admin\)", said)
-            server = re.search(r"Analytics server: (\S+) +\(API key (\w+)", said)
+            server = re.search(r"Analytics server: (\S+) +\(API key \w+", said)
             assert airflow, said
             assert server, said
-            yield Interface(process, airflow[1], server[1], server[2], copy / "dags")
+            api = AirflowApi(airflow[1])
+            api.log_in()
+            yield Interface(process, airflow[1], server[1], copy / "dags", api)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -86,22 +75,11 @@ def interface(
                 raise
 
 
-@pytest.fixture(scope="module")
-def screen(
-    interface: Interface, chromium: str, chromedriver: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Screen]:
-    pictures = checkout / "build" / "screenshots" / AIRFLOW_VERSION
-    with browser(chromium, chromedriver, tmp_path_factory.mktemp("chromium"), pictures) as screen:
-        Screens(screen, interface.url).log_in(USER, PASSWORD)
-        yield screen
-
-
 def ended_run(interface: Interface, dag_id: str, run_type: str) -> dict[str, Any]:
     """Return the newest run of this type once it has ended."""
-    api = interface.api
 
     def ended() -> dict[str, Any] | None:
-        runs = [run for run in api.runs(dag_id) if run["run_type"] == run_type]
+        runs = [run for run in interface.api.runs(dag_id) if run["run_type"] == run_type]
         return runs[-1] if runs and runs[-1]["state"] in ENDED else None
 
     return wait_for(f"the end of a run of {dag_id}", ended)
@@ -135,6 +113,7 @@ def test_websites_change_when_a_person_approves_the_plan(interface: Interface, s
     api.wait_for_question("websites_as_code", run_id)
 
     ways = Screens(screen, interface.url)
+    ways.log_in(USER, PASSWORD)
     ways.log("websites_as_code", run_id, "websites.plan")
     screen.sees("create on 2 websites", "2 to create, 2 to update, 0 to delete")
     screen.picture("approve_1_planned")
