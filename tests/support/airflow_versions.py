@@ -75,17 +75,11 @@ needs_what_is_measured = _needs(VERSION >= (3, 3), "the newest Airflow is what i
 needs_known_screens = _needs(
     AIRFLOW_2 or VERSION >= (3, 3), "tests/support knows the screens of the oldest and of the newest Airflow"
 )
-needs_variables_outside_of_tasks = _needs(
-    VERSION != (3, 0), "Airflow 3.0 has an ImportError for a missing variable outside of a task"
-)
 needs_exceptions_in_callbacks = _needs(
     AIRFLOW_2 or VERSION >= (3, 3), "DAG.test hands no exception to callbacks before Airflow 3.3; workers do"
 )
 needs_tracebacks_without_values = _needs(
     VERSION != (3, 0), "`airflow dags test` of Airflow 3.0 prints local variables in clear; its workers do not"
-)
-needs_clearing_while_it_runs = _needs(
-    not AIRFLOW_2, "over REST, Airflow 2.11 answers 200 and leaves a task that runs as it is"
 )
 needs_openlineage = _needs(
     find_spec("airflow.providers.openlineage") is not None, "the OpenLineage provider is optional"

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import pytest
 from airflow_processes import AirflowApi, AirflowProcesses, RunState, wait_for
-from airflow_versions import needs_clearing_while_it_runs
 from local_airflow import free_port
 from statsd_server import StatsD
 
@@ -221,113 +220,57 @@ websites:
     assert after == {**before, existing: {**before[existing], "exclude_params": "gclid"}}
 
 
-class Sync:
-    """The DAG sync_excluded_ips with a list of addresses, while the service answers slowly."""
-
-    DAG, TASK = "sync_excluded_ips", "sync"
-
-    def __init__(self, service: Service, address: str) -> None:
-        self.service, self.address = service, address
-        # For the run of its schedule, which unpausing starts: the address itself is left to ours.
-        service.api.set_variable("exclude_ips", "203.0.113.49")
-        service.api.unpause(self.DAG)
-        wait_for("the end of the scheduled run", self._scheduled_has_ended)
-        service.api.set_variable("exclude_ips", address)
-
-    def _scheduled_has_ended(self) -> bool:
-        states = [run["state"] for run in self.service.api.runs(self.DAG) if run["run_type"] == "scheduled"]
-        return bool(states) and set(states) <= {"success", "failed"}
-
-    def begin(self) -> None:
-        """Trigger it, and wait until it is in the middle of its work."""
-        self.service.sandbox.clear_requests()
-        self.service.sandbox.fault("update", delay=1, times=None)
-        self.run_id = self.service.api.trigger(self.DAG)
-        wait_for("the first updates", lambda: len(self.service.written()) >= 10)
-
-    def log(self, number: int) -> str:
-        return self.service.api.log(self.DAG, self.run_id, self.TASK, number)
-
-    def stopped(self) -> int:
-        """Wait until the first try says how far it came; return how many websites it knows to be changed."""
-        told = wait_for(
-            "the count of a stopped try",
-            lambda: re.search(r"Stopped: (\d+) of (\d+) websites changed", self.log(1)),
-            lambda: self.log(1),
-        )
-        assert int(told[2]) == len(self.service.sandbox.websites())
-        return int(told[1])
-
-    def changed(self) -> set[str]:
-        found = self.service.sandbox.websites()
-        return {str(website["id"]) for website in found if self.address in (website["exclude_ips"] or "").split()}
-
-    def listed(self) -> set[str]:
-        """Return what the table of the list has for all websites."""
-        [table] = self.service.state.glob(f"*/lists/{self.DAG}.{self.TASK}.json")
-        return {
-            entry
-            for group in json.loads(table.read_text())["rows"]["exclude_ips"]
-            for entry in group["entries"]
-            if group["scopes"] == ["*"]
-        }
-
-    def audited(self, *actions: str) -> list[str]:
-        """Return the ids of the websites that the audit trails have with these actions."""
-        trails = self.service.state.glob("*/audit/*/*.jsonl")
-        lines = [json.loads(line) for trail in trails for line in trail.read_text().splitlines()]
-        found = [
-            str(line.get("website_id") or line["website"])
-            for line in lines
-            if line["run_id"] == self.run_id and line["action"] in actions
-        ]
-        return [website.rpartition("(id ")[2].rstrip(")") for website in found]
-
-    def is_done(self) -> None:
-        """Hold service, table and audit trail to each other: each website is right, and was updated once."""
-        everywhere = {str(website["id"]) for website in self.service.sandbox.websites()}
-        assert self.changed() == everywhere
-        assert self.address in self.listed()
-        assert sorted(self.audited("update", "failed")) == sorted(everywhere)
-        assert sorted(self.service.written().values()) == [1] * len(everywhere)
-
-
-@pytest.fixture
-def fast_again(service: Service) -> Iterator[None]:
-    yield
-    service.sandbox.clear_faults()
-
-
-@pytest.mark.usefixtures("fast_again")
 def test_a_task_that_is_marked_failed_stops_and_does_the_rest_when_it_is_cleared(service: Service) -> None:
-    sync = Sync(service, "203.0.113.50")
-    sync.begin()
-    service.api.mark_failed(sync.DAG, sync.run_id, sync.TASK)
-    stopped = sync.stopped()
+    api, sandbox, dag_id, address = service.api, service.sandbox, "sync_excluded_ips", "203.0.113.50"
+    everywhere = sorted(str(website["id"]) for website in sandbox.websites())
+
+    def changed() -> list[str]:
+        return sorted(str(one["id"]) for one in sandbox.websites() if address in (one["exclude_ips"] or "").split())
+
+    def listed() -> set[str]:
+        """Return what the table of the list has for all websites."""
+        [table] = service.state.glob(f"*/lists/{dag_id}.sync.json")
+        groups = json.loads(table.read_text())["rows"]["exclude_ips"]
+        return {entry for group in groups if group["scopes"] == ["*"] for entry in group["entries"]}
+
+    def audited(*actions: str) -> list[str]:
+        """Return the ids of the websites that the audit trails have with these actions."""
+        trails = service.state.glob("*/audit/*/*.jsonl")
+        lines = [json.loads(line) for trail in trails for line in trail.read_text().splitlines()]
+        mine = [line for line in lines if line["run_id"] == run_id and line["action"] in actions]
+        found = [str(line.get("website_id") or line["website"]) for line in mine]
+        return sorted(website.rpartition("(id ")[2].rstrip(")") for website in found)
+
+    # Unpausing starts the run of its schedule, which gets another address.
+    api.set_variable("exclude_ips", "203.0.113.49")
+    api.unpause(dag_id)
+    scheduled = wait_for(
+        "the scheduled run", lambda: [run for run in api.runs(dag_id) if run["run_type"] == "scheduled"]
+    )
+    for run in scheduled:
+        api.wait(dag_id, run["dag_run_id"])
+    api.set_variable("exclude_ips", address)
+    sandbox.clear_requests()
+    sandbox.fault("update", delay=1, times=None)
+    run_id = api.trigger(dag_id)
+    wait_for("the first updates", lambda: len(service.written()) >= 10)
+
+    api.mark_failed(dag_id, run_id, "sync")
+    said = re.compile(r"Stopped: (\d+) of (\d+) websites changed")
+    told = wait_for("the count of a stopped try", lambda: said.search(api.log(dag_id, run_id, "sync")))
     sent = service.written()
-    service.ended(sync.DAG, sync.run_id, "failed")
+    service.ended(dag_id, run_id, "failed")
     # All that was sent is known; without a stop it would have gone on to the end, or until it is killed.
-    assert stopped == len(sync.audited("update"))
-    assert stopped <= len(sync.changed()) < WEBSITES / 2
-    assert sync.address in sync.listed()
+    assert (int(told[1]), int(told[2])) == (len(audited("update")), len(everywhere))
+    assert int(told[1]) <= len(changed()) < WEBSITES / 2
+    assert address in listed()
 
-    service.sandbox.clear_faults()
+    sandbox.clear_faults()
     assert service.written() == sent
-    service.api.clear(sync.DAG, sync.run_id, sync.TASK)
-    wait_for("the second try", lambda: service.api.run(sync.DAG, sync.run_id).tasks[sync.TASK].try_number == 2)
-    run = service.ended(sync.DAG, sync.run_id)
-    assert run.tasks[sync.TASK].try_number == 2
-    sync.is_done()
-
-
-@needs_clearing_while_it_runs
-@pytest.mark.usefixtures("fast_again")
-def test_a_task_that_is_cleared_while_it_runs_stops_and_does_the_rest(service: Service) -> None:
-    sync = Sync(service, "203.0.113.51")
-    sync.begin()
-    service.api.clear(sync.DAG, sync.run_id, sync.TASK)
-    assert sync.stopped() < WEBSITES / 2
-    service.sandbox.clear_faults()
-    run = service.ended(sync.DAG, sync.run_id)
-    assert run.tasks[sync.TASK].try_number == 2
-    sync.is_done()
+    api.clear(dag_id, run_id, "sync")
+    wait_for("the second try", lambda: api.run(dag_id, run_id).tasks["sync"].try_number == 2)
+    assert service.ended(dag_id, run_id).tasks["sync"].try_number == 2
+    # Service, table and audit trail agree: each website is right, and was updated once.
+    assert changed() == audited("update", "failed") == everywhere
+    assert address in listed()
+    assert sorted(service.written().values()) == [1] * len(everywhere)

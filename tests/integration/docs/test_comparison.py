@@ -1,8 +1,9 @@
-"""docs/comparison.md: each row of its first table, done in three ways."""
+"""docs/comparison.md: each row of its first table, by HttpOperator, by a script and by this package."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import requests
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.providers.http.operators.http import HttpOperator
 
-from airflow_provider_analytics.exceptions import AnalyticsError, IncompleteListError, UnexpectedResponseError
+from airflow_provider_analytics.exceptions import AnalyticsError
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
@@ -30,9 +31,13 @@ Execute = Callable[..., Any]
 def service(
     analytics_sandbox: SandboxServer, connect: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> SandboxServer:
-    connect()
+    connect(extra={"max_retries": 1})
     monkeypatch.setenv("AIRFLOW_CONN_HTTP_DEFAULT", json.dumps({"conn_type": "http", "host": analytics_sandbox.url}))
     return analytics_sandbox
+
+
+def key_of(service: SandboxServer) -> dict[str, str]:
+    return {"Authorization": f"Bearer {service.api_key}", "Accept": "application/json"}
 
 
 def by_operator(execute: Execute, service: SandboxServer, method: str, path: str = LIST, **more: Any) -> Any:
@@ -51,7 +56,7 @@ def list_by_operator(execute: Execute, service: SandboxServer) -> list[str]:
     return [website["domain"] for text in texts for website in json.loads(text)["data"]]
 
 
-def list_by_script(service: SandboxServer) -> list[str]:
+def list_by_script(execute: Execute, service: SandboxServer) -> list[str]:
     domains, number, last = [], 1, 1
     while number <= last:
         response = requests.get(f"{service.url}{LIST}", params={"page": number}, headers=key_of(service))
@@ -61,56 +66,57 @@ def list_by_script(service: SandboxServer) -> list[str]:
     return domains
 
 
-def list_by_package(execute: Execute) -> list[str]:
+def list_by_package(execute: Execute, service: SandboxServer) -> list[str]:
     return [website["domain"] for website in execute(ListWebsitesOperator)]
 
 
-def key_of(service: SandboxServer) -> dict[str, str]:
-    return {"Authorization": f"Bearer {service.api_key}", "Accept": "application/json"}
-
-
-def test_a_list_that_moves(service: SandboxServer, execute: Execute) -> None:
-    def missing(read: Callable[[], list[str]]) -> int:
-        service.reset()
-        service.seed(250)
+@pytest.mark.parametrize(
+    ("websites", "options", "fault", "expected"),
+    [
         # Between the first page and the second, a website of the first one goes: all others move up.
-        service.fault("list", drift={"delete": [250]})
-        found = set(read())
-        return len({website["domain"] for website in service.websites()} - found)
-
-    assert missing(lambda: list_by_operator(execute, service)) == 1
-    assert missing(lambda: list_by_script(service)) == 1
-    assert missing(lambda: list_by_package(execute)) == 0
-
-
-def test_a_list_that_is_cut(service: SandboxServer, execute: Execute) -> None:
-    service.seed(20)
-    service.configure(total_offset=10)
-    assert len(list_by_operator(execute, service)) == 20
-    assert len(list_by_script(service)) == 20
-    with pytest.raises(IncompleteListError):
-        list_by_package(execute)
+        (250, {}, {"drift": {"delete": [250]}}, ["248", "248", "249"]),
+        (20, {"total_offset": 10}, {}, ["20", "20", "IncompleteListError"]),
+        (3, {}, {"body": "<h1>Back", "times": None}, ["JSONDecodeError", "JSONDecodeError.*line 1", "Back"]),
+        (3, {}, {"status": 429, "headers": {"Retry-After": "0"}}, ["AirflowException.*429", "HTTPError.*429", "3"]),
+        (0, {}, {}, ["0", "0", "0"]),
+    ],
+    ids=["that moves", "that is cut", "page instead of an answer", "limit of requests", "empty"],
+)
+def test_a_list_in_three_ways(
+    service: SandboxServer,
+    execute: Execute,
+    websites: int,
+    options: dict[str, Any],
+    fault: dict[str, Any],
+    expected: list[str],
+) -> None:
+    for read, outcome in zip((list_by_operator, list_by_script, list_by_package), expected, strict=True):
+        service.reset()
+        service.seed(websites)
+        service.configure(**options)
+        if fault:
+            service.fault("list", **fault)
+        try:
+            read_domains = read(execute, service)
+            found = str(len({website["domain"] for website in service.websites()} & {*read_domains}))
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+        assert re.search(outcome, found)
 
 
 def test_a_page_instead_of_an_answer(service: SandboxServer, execute: Execute) -> None:
-    service.seed(3)
-    service.fault("list", body="<h1>Back soon</h1>", times=None)
+    service.fault("list", body="<h1>Back soon</h1>")
     assert by_operator(execute, service, "GET") == "<h1>Back soon</h1>"
-    with pytest.raises(ValueError, match="line 1 column 1"):
-        list_by_script(service)
-    with pytest.raises(UnexpectedResponseError, match="Back soon"):
-        list_by_package(execute)
 
 
 def test_a_create_whose_answer_is_lost(service: SandboxServer, execute: Execute) -> None:
-    service.configure(allow_duplicates=True)  # else it would be up to the service
+    service.configure(allow_duplicates=True)  # otherwise it would be up to the service
     form = {"domain": "new.example", "privacy": "1"}
 
     def script() -> None:
         requests.post(f"{service.url}{LIST}", data=form, headers=key_of(service)).raise_for_status()
 
     def websites_of(create: Callable[[], Any], *lost: type[Exception]) -> int:
-        service.clear_requests()
         for website in service.websites():
             service.remove_website(website["id"])
         service.fault("create", status=502, commit=True)
@@ -128,23 +134,6 @@ def test_a_create_whose_answer_is_lost(service: SandboxServer, execute: Execute)
     assert websites_of(lambda: execute(CreateWebsiteOperator, **ours), AnalyticsError) == 1
 
 
-def test_a_limit_of_requests(service: SandboxServer, connect: Callable[..., None], execute: Execute) -> None:
-    connect(extra={"max_retries": 1})
-    service.seed(3)
-
-    def limited() -> None:
-        service.fault("list", status=429, headers={"Retry-After": "0"})
-
-    limited()
-    with pytest.raises(AirflowException, match="429"):
-        by_operator(execute, service, "GET")
-    limited()
-    with pytest.raises(requests.HTTPError, match="429"):
-        list_by_script(service)
-    limited()
-    assert len(list_by_package(execute)) == 3
-
-
 def test_a_value_that_is_not_taken(service: SandboxServer, execute: Execute) -> None:
     service.add_website("shop.example", privacy=0)
     service.configure(ignored_fields=["privacy"])
@@ -155,11 +144,9 @@ def test_a_value_that_is_not_taken(service: SandboxServer, execute: Execute) -> 
         execute(UpdateWebsiteOperator, domain="shop.example", privacy="private")
 
 
-def test_a_list_that_is_empty(service: SandboxServer, execute: Execute, tmp_path: Path) -> None:
+def test_a_list_that_is_empty_tonight(service: SandboxServer, execute: Execute, tmp_path: Path) -> None:
     service.seed(20)
     execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
     service.reset()
-    assert list_by_operator(execute, service) == []
-    assert list_by_script(service) == []
     with pytest.raises(AirflowFailException, match="max_loss_fraction"):
         execute(SnapshotWebsitesOperator, base_path=str(tmp_path))
