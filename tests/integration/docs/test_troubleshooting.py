@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class World:
 
     def certificate(self, host: str, *, expired: bool = False, is_known: bool = True) -> None:
         authority = Authority(self.folder)
-        extra = {"verify": str(authority.path)} if is_known else {}
+        extra: dict[str, Any] = {"verify": str(authority.path)} if is_known else {}
         self.raw(http(200, {}), tls=authority.server_context(host, expired=expired), **extra)
 
     def unchanged(self, number: int) -> None:
@@ -239,9 +240,9 @@ FAULTS: dict[str, dict[str, Any]] = {
 }
 #: Heading to what makes its error or its warning.
 CASES: dict[str, Callable[[World], Any]] = {
-    **{text: lambda world, changes=changes: world.account(**changes) for text, changes in CONNECTIONS.items()},
+    **{text: partial(World.account, **changes) for text, changes in CONNECTIONS.items()},
     **{
-        text: lambda world, fault=fault: world.fault("any", GetAccountOperator, {}, **fault)
+        text: partial(World.fault, operation="any", operator=GetAccountOperator, arguments={}, **fault)
         for text, fault in FAULTS.items()
     },
     "isn't defined": lambda world: world.execute(GetAccountOperator, analytics_conn_id="nobody_made_this"),
