@@ -342,6 +342,7 @@ def test_each_check_of_a_list_has_its_advice() -> None:
         *((heading, heading, provoke) for heading, provoke in CASES.items()),
         *((words, *entry) for words, entry in WORDS.items()),
     ],
+    ids=[*CASES, *WORDS],
 )
 def test_the_error_says_what_its_entry_says(
     words: str,
