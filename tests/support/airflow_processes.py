@@ -238,7 +238,6 @@ class AirflowApi:
         wait_for("the scheduler", has_looked)
         return question
 
-
     def test_connection(self, connection: Mapping[str, Any]) -> tuple[bool, str]:
         """Test a connection (with its ``connection_id``) as the button does; return whether it is well, and why."""
         result = self.call("POST", "/connections/test", json=dict(connection)).json()
