@@ -58,12 +58,6 @@ def _needs(holds: bool, reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not holds, reason=reason)
 
 
-needs_the_form_of_the_hook = _needs(AIRFLOW_2, "later versions read the provider info")
-# Airflow 3.0 imports wtforms and flask_appbuilder before it asks for any provider's form, and needs neither itself.
-needs_the_form_of_the_provider_info = _needs(
-    VERSION > (3, 0) or (VERSION == (3, 0) and find_spec("flask_appbuilder") is not None),
-    "Airflow 2 asks the hook, and a plain Airflow 3.0 shows no provider's form",
-)
 needs_wtforms = _needs(find_spec("wtforms") is not None, "wtforms comes with Airflow 2 only")
 needs_approvals = _needs(VERSION >= (3, 1), "approvals came with Airflow 3.1, in the standard provider that needs it")
 needs_deadlines = _needs(VERSION >= (3, 3), "deadlines came with 3.1; the models that a test needs are those of 3.3")
