@@ -11,6 +11,7 @@ from selenium import webdriver
 from selenium.common.exceptions import (
     ElementClickInterceptedException,
     ElementNotInteractableException,
+    JavascriptException,
     StaleElementReferenceException,
     TimeoutException,
 )
@@ -42,7 +43,12 @@ class Screen:
 
     def wait(self, condition: Callable[[webdriver.Chrome], Any], patience: float = PATIENCE) -> Any:
         """Wait until the condition holds; what it looks at may be drawn anew meanwhile, or still be covered."""
-        moving = [ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException]
+        moving = [
+            ElementClickInterceptedException,
+            ElementNotInteractableException,
+            JavascriptException,  # the page was left while a script ran
+            StaleElementReferenceException,
+        ]
         try:
             return WebDriverWait(self.driver, patience, ignored_exceptions=moving).until(condition)
         except TimeoutException as error:
@@ -105,11 +111,15 @@ class Screen:
     def sees(self, *texts: str) -> None:
         """Wait until all these texts can be read, however their lines are broken.
 
+        The page itself looks again and again: a notice that goes after five seconds is otherwise missed when the
+        machine is busy.
+
         :raises AssertionError: with what can be read, if one of them cannot.
         """
         wanted = ["".join(text.split()) for text in texts]
+        self.driver.set_script_timeout(PATIENCE)
         try:
-            self.wait(lambda _: all(text in "".join(self.in_sight().split()) for text in wanted))
+            self.wait(lambda driver: driver.execute_async_script(ALL_IN_SIGHT, wanted))
         except TimeoutException:
             seen = self.in_sight()
             missing = [text for text, bare in zip(texts, wanted, strict=True) if bare not in "".join(seen.split())]
@@ -147,6 +157,14 @@ function read(node) {
 }
 read(document.body);
 return words.join(' ');
+"""
+ALL_IN_SIGHT = f"""
+const [wanted, done] = arguments;
+const inSight = () => {{ {IN_SIGHT} }};
+(function look() {{
+  const seen = inSight().replace(/\\s/g, '');
+  wanted.every(text => seen.includes(text)) ? done(true) : setTimeout(look, 100);
+}})();
 """
 
 

@@ -42,13 +42,14 @@ class Screens:
         self.screen.click("//button[normalize-space()='Save']")
         self.screen.gone("#test-connection")
 
-    def test_connection(self, conn_id: str, fields: Mapping[str, Any]) -> str | None:
+    def test_connection(self, conn_id: str, fields: Mapping[str, Any], said: str) -> str | None:
         """The form tests what it shows: the key has to be entered again. Its results are yellow, whatever they are."""
         self.edit_connection(conn_id)
         self.screen.type("[name=password]", fields["password"])
         self.screen.click("#test-connection")
         # The result takes the place of a warning at the top of the page, whose button is at the bottom.
         self.screen.to(".alert-success, .alert-error")
+        self.screen.sees(said)
         return None
 
     def edit_connection(self, conn_id: str) -> None:

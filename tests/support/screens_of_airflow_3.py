@@ -53,13 +53,14 @@ class Screens:
         self.screen.click(button("Save", dialog=True))
         self.screen.gone(DIALOG)
 
-    def test_connection(self, conn_id: str, fields: Mapping[str, Any]) -> str | None:
-        """Press the button that tests a saved connection; return the colour of the result, if it tells anything."""
+    def test_connection(self, conn_id: str, fields: Mapping[str, Any], said: str) -> str | None:
+        """Press the button that tests a saved connection; wait for what it says, and return its colour, if any."""
         self.screen.open(f"{self.url}/connections")
         tested = (
             f"//tr[td[@data-testid='table-cell-connection_id'][.='{conn_id}']]//button[@aria-label='Test Connection']"
         )
         self.screen.click(tested)
+        self.screen.sees(said)  # at once, as it does not stay
         icon = f"{tested}//*[name()='svg']"
         self.screen.wait(lambda _: self.screen.read(icon, "color") in ("green", "red"))
         return self.screen.read(icon, "color")

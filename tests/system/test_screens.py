@@ -197,7 +197,8 @@ def test_a_connection_is_filled_in_and_reopened(staged: Stage, screen: Screen, w
     screen.picture("connection_extras")
     ways.save_connection()
 
-    assert ways.test_connection("stats", staged.connections["analytics_default"]) in ("green", None)
+    colour, said = TESTED["analytics_default"]
+    assert ways.test_connection("stats", staged.connections["analytics_default"], said) in (colour, None)
     ways.edit_connection("stats")
     screen.sees("Base URL http://127.0.0.1")
     assert staged.connections["analytics_default"]["password"] not in screen.driver.page_source
@@ -211,8 +212,7 @@ def test_the_test_of_a_connection_says_what_is_wrong(
     staged: Stage, screen: Screen, ways: Screens, conn_id: str
 ) -> None:
     colour, said = TESTED[conn_id]
-    assert ways.test_connection(conn_id, staged.connections[conn_id]) in (colour, None)
-    screen.sees(said)
+    assert ways.test_connection(conn_id, staged.connections[conn_id], said) in (colour, None)
     screen.picture(f"test_{conn_id}")
 
 
@@ -228,8 +228,9 @@ def test_the_form_of_each_sample_names_and_explains_its_params(staged: Stage, sc
             for text in (name, param["description"]):
                 assert "".join(text.split()) in form, (dag_id, text, form)
             explained.add(name)
-        for name in list(params)[:1]:  # below it, forms of 3.3 are longer than the screen
-            screen.sees(name, params[name]["description"])
+        if params:  # below the first one, forms are longer than the screen
+            first = min(params.values(), key=lambda param: form.index("".join(param["description"].split())))
+            screen.sees(first["description"])
         screen.picture(f"trigger_{dag_id}")
     assert {"dry_run", "accept", "only", "approved_digest"} <= explained
 
