@@ -78,9 +78,25 @@ def scripted(pages: Iterable[Page], query: dict[str, str]) -> Listing:
     return Listing(lambda _: next(left), {"per_page": "10", **query}, "page")
 
 
-FAVORITES = {"favorite": "true"}
+BY_DOMAIN, FAVORITES = {"sort_by": "domain", "sort": "asc"}, {"favorite": "true"}
 #: Query, pages, the check that fails, whether the list moved, and a part of the message.
 REFUSED: dict[str, tuple[dict[str, str], list[Page], str, bool, str]] = {
+    # 1 to 19 and 22 by domain. After page 1, 22 and one or two of its websites are deleted, so that as many move up,
+    # and the next websites get ids from 20 on.
+    **{
+        f"an id up to {newest} is given again": (
+            BY_DOMAIN,
+            [
+                Page([*rows(22), *down(19, 11)], 20, 1),
+                Page(up(1, 10), 20, 1),
+                Page([*up(newest - 9, 19), *up(20, newest)], 20, 2),
+                Page([*down(newest, 20), *down(19, newest - 9)], 20, 1),
+                Page([*rows(newest, **again), *down(newest - 1, newest - 9)], 20, 1),
+            ],
+            "closing head", True, "",
+        )
+        for newest, again in ((21, {}), (22, {"domain": "another.example"}))
+    },
     **{
         f"the other end is {ids}": ({}, [Page(rows(5, 3, 1), 3, 1), Page(rows(*ids), len(ids), 1)], check, True, "")
         for ids, check in (((3, 5), "other end"), ((1, 2, 3), "other end"), ((5, 3, 1), "sort order"))
