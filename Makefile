@@ -58,7 +58,7 @@ test-all: test test-rest  ## Run the whole test suite
 	@:
 
 # About three minutes on two cores. A test that makes it much longer is quicker or marked before it lands.
-FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/oracle tests/security
+FAST := -m "not (kill or browser or system or slow)" tests/unit tests/contract tests/integration tests/oracle
 
 test-fast: install  ## Run what answers within three minutes: no kills, no browser, no commands of Airflow
 	@$(PY) -m pytest $(PYTEST_FLAGS) $(FAST)

@@ -1,0 +1,19 @@
+"""The threat model in docs/internals/threat_model.md names a test for each attack, and only what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+DOCUMENT = TESTS.parent / "docs" / "internals" / "threat_model.md"
+
+
+def test_each_attack_has_a_test_and_each_test_exists() -> None:
+    text = DOCUMENT.read_text()
+    attacks = text.partition("\n## Limits")[0]
+    rows = [line for line in attacks.splitlines() if re.match(r"\| (?!attack|---)", line)]
+    assert [row for row in rows if "`test" not in row] == []
+    assert [path for path in re.findall(r"`(tests/[\w/]+\.py)`", text) if not (TESTS.parent / path).exists()] == []
+    sources = "\n".join(path.read_text() for path in TESTS.rglob("test_*.py"))
+    assert {name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in sources} == set()
