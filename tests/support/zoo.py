@@ -27,7 +27,6 @@ from airflow_provider_analytics.sandbox.service import Service
 from airflow_provider_analytics.sandbox.store import Store, Website
 
 Write = Literal["create", "update", "delete"]
-_PROXY_PAGE = "<!DOCTYPE html><title>Access denied</title><p>This request was blocked by a proxy."
 _LOGIN = "<!DOCTYPE html><title>Login</title><p>Log in to see your websites."
 _LISTS = ("exclude_params", "exclude_ips")
 #: Templates of stored domains.
@@ -135,8 +134,6 @@ class ZooOptions(Options):
     ] = "sent"  # fmt: skip
     #: Fields that are validated but never stored.
     ignored_fields: frozenset[str] = frozenset()
-    #: Headers without which a proxy in front returns status 403 and an HTML page.
-    required_headers: Mapping[str, str] = {}
 
     @field_validator("ignored_fields")
     @classmethod
@@ -314,8 +311,6 @@ class ZooService(Service):
 
     def respond(self, request: RecordedRequest, options: Options) -> Response:
         assert isinstance(options, ZooOptions)
-        if any(request.header(name) != value for name, value in options.required_headers.items()):
-            return HTMLResponse(_PROXY_PAGE, 403, {"CF-Ray": "8f00sandbox-AMS"})
         response = super().respond(request, options)
         if not isinstance(response, JSONResponse):
             return response
