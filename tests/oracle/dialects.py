@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_analytics.sandbox.options import PRESETS
@@ -99,7 +100,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
     return options
 
 
-def extras(options: dict[str, Any]) -> dict[str, Any]:
+def extras(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the extras of the connection that somebody sets who knows the service."""
     known = {"page_parameter": options["page_parameter"]} if "page_parameter" in options else {}
     if options.get("favorite_filter") == "truth of text" or options.get("boolean_rule"):

@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -68,31 +68,40 @@ _FAULTS: list[dict[str, Any]] = [
 ]
 
 
+#: Field to what websites have in it; nobody sends the last value of the first one, which needs a password.
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "privacy": (0, 1, 1, 2),
+    "email": (0, 1),
+    "exclude_bots": (0, 1),
+    "favorite": (False, True),
+}
+_OFTEN = {"create": 2, "update": 2, "sync": 4, "apply": 5, "hand": 2}
+_RARELY = ("list", "find", "delete", "drift", "snapshot", "compare", "prune", "export")
+_RENAMED = "renamed.example"
+
+Step = dict[str, Any]
+
+
 class Draw:
     """Draws a world: dialect, websites and steps, as plain values."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
+        self.choice = self.chance.choice
+        self.domains = [*_DOMAINS, *(f"{one}.many.example" for one in range(40))]
 
     def script(self) -> Script:
-        dialect = self.chance.choice(dialects.CALM) if self.maybe(0.5) else dialects.draw(self.chance)
-        size = self.chance.choice((2, 4, 6, 8, 12, 12, 30))
-        domains = [*_DOMAINS, *(f"{one}.many.example" for one in range(40))][:size]
-        self.domains = [*domains, *_NEW]
-        websites = [{"domain": domain, **self.website()} for domain in domains]
-        if self.chance.random() < 0.1:
-            websites.append({"domain": domains[0]})
-        number = self.chance.randint(3, 9)
-        steps: list[dict[str, Any]] = []
-        while len(steps) < number:
-            steps += self.night()
-        return dialect, websites, steps
+        dialect = self.choice(dialects.CALM) if self.maybe(0.5) else dialects.draw(self.chance)
+        there = self.domains[: self.choice((2, 4, 6, 8, 12, 12, 30))]
+        self.domains = [*there, *_NEW]
+        websites = [{"domain": domain, **self.website()} for domain in there]
+        if self.maybe(0.1):
+            websites.append({"domain": there[0]})
+        return dialect, websites, [step for _ in range(self.chance.randint(3, 8)) for step in self.night()]
 
-    def night(self) -> list[dict[str, Any]]:
+    def night(self) -> list[Step]:
         """Return a step; after a sync that was killed often another one, with a shorter list."""
-        if self.maybe(0.3):
-            return [self.both()]
-        step = self.step()
+        step = self.both() if self.maybe(0.3) else self.step()
         is_killed = any(what == "kill" for _, what, *_ in step.get("meanwhile", ()))
         if step["do"] != "sync" or not is_killed or self.maybe(0.3):
             return [step]
@@ -102,161 +111,113 @@ class Draw:
     def maybe(self, probability: float) -> bool:
         return self.chance.random() < probability
 
-    def lines(self, name: str, of: Mapping[str, Sequence[str]] = _LINES) -> list[str]:
-        return self.chance.sample(of[name], self.chance.randint(0, min(4, len(of[name]))))
+    def some(self, of: Sequence[str], least: int = 1, most: int = 99) -> list[str]:
+        return self.chance.sample(of, self.chance.randint(least, min(most, len(of))))
 
     def website(self) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name, choice in (("privacy", (0, 1, 1, 2)), ("email", (0, 1)), ("exclude_bots", (0, 1))):
-            if self.maybe(0.6):
-                values[name] = self.chance.choice(choice)
-        if self.maybe(0.3):
-            values["favorite"] = True
-        for name in LISTS:
-            if self.maybe(0.7):
-                values[name] = "\n".join(self.lines(name)) or None
-        return values
+        values = {name: self.choice(choices) for name, choices in _VALUES.items() if self.maybe(0.6)}
+        return values | {name: "\n".join(self.some(_LINES[name], 0, 4)) or None for name in LISTS if self.maybe(0.7)}
 
     def settings(self, *, update: bool) -> dict[str, Any]:
         """Return settings to send, in the terms of the world."""
-        values: dict[str, Any] = {}
-        for name, choice in (("privacy", (0, 1)), ("email", (0, 1)), ("exclude_bots", (0, 1))):
-            if self.maybe(0.5):
-                values[name] = self.chance.choice(choice)
-        if update and self.maybe(0.3):
-            values["favorite"] = self.maybe(0.5)
-        for name in LISTS:
-            if self.maybe(0.4):
-                values[name] = sorted(self.lines(name, _ENTRIES))
+        names = [name for name in _VALUES if (update or name != "favorite") and self.maybe(0.5)]
+        values = {name: self.choice(_VALUES[name][:2]) for name in names}
+        values |= {name: sorted(self.some(_ENTRIES[name], 0, 4)) for name in LISTS if self.maybe(0.4)}
         return values or {"email": 1}
 
     def config(self) -> dict[str, Any]:
-        chosen = self.chance.sample(self.domains, self.chance.randint(1, len(self.domains)))
-        is_one_kind = self.maybe(0.5)
-        same = self.settings(update=True)
-        config: dict[str, Any] = {
+        same = self.settings(update=True) if self.maybe(0.5) else None
+        return {
+            "modes": {name: self.choice(("merge", "managed")) for name in LISTS if self.maybe(0.6)},
+            # A file has to say who sees the statistics page of a new website.
             "websites": {
-                # A file has to say who sees the statistics page of a new website.
-                domain: {"privacy": self.chance.choice((0, 1)), **(same if is_one_kind else self.settings(update=True))}
-                for domain in chosen
-            }
+                domain: {"privacy": self.choice((0, 1)), **(same or self.settings(update=True))}
+                for domain in self.some(self.domains)
+            },
         }
-        modes = {name: self.chance.choice(("merge", "managed")) for name in LISTS if self.maybe(0.6)}
-        return {"modes": modes, **config} if modes else config
 
     def hand(self) -> dict[str, Any]:
-        do = self.chance.choice(("set", "type", "type", "type", "untype", "add", "delete", "restore", "rename"))
-        edit: dict[str, Any] = {"do": do, "domain": self.chance.choice(self.domains)}
+        do = self.choice(("set", "type", "type", "type", "untype", "add", "delete", "restore", "rename"))
+        edit: dict[str, Any] = {"do": do, "domain": self.choice(self.domains)}
+        name = self.choice(LISTS)
         if do == "set":
-            name = self.chance.choice(("privacy", "email", "exclude_bots"))
-            edit |= {"field": name, "value": self.chance.choice((0, 1))}
-        elif do in ("type", "untype"):
-            name = self.chance.choice(LISTS)
-            edit |= {"field": name, "value": self.chance.choice([*_LINES[name], *_ENTRIES[name]])}
-        elif do == "rename":
-            edit |= {"value": "renamed.example"}
-        elif do == "add" and self.maybe(0.2):
-            edit |= {"twice": True}
-        return edit
+            return {**edit, "field": self.choice(("privacy", "email", "exclude_bots")), "value": self.choice((0, 1))}
+        if do in ("type", "untype"):
+            return {**edit, "field": name, "value": self.choice([*_LINES[name], *_ENTRIES[name]])}
+        return {**edit, "value": _RENAMED, "twice": self.maybe(0.2)}
 
     def meanwhile(self) -> list[Any]:
-        if self.maybe(0.4):
-            return []
         found: list[Any] = []
-        for _ in range(self.chance.randint(1, 3)):
-            at = self.chance.choice((self.chance.randint(1, 6), self.chance.randint(1, 40)))
-            kind = self.chance.choice(("hand", "hand", "hand", "fault", "fault", "stop", "kill"))
-            detail: list[Any] = []
-            if kind == "hand":
-                detail = [self.hand()]
-            elif kind == "fault":
-                detail = [self.chance.choice(_FAULTS)]
-            elif kind == "kill":
-                detail = [self.maybe(0.5)]
-            found.append((at, kind, *detail))
+        for _ in range(0 if self.maybe(0.4) else self.chance.randint(1, 3)):
+            at = self.chance.randint(1, self.choice((6, 40)))
+            kind = self.choice(("hand", "hand", "hand", "fault", "fault", "stop", "kill"))
+            detail = {"hand": self.hand(), "fault": self.choice(_FAULTS), "kill": self.maybe(0.5)}
+            found.append([at, kind, *([detail[kind]] if kind in detail else [])])
         return found
 
-    def both(self) -> dict[str, Any]:
+    def both(self) -> Step:
         """Return two tasks at once: two lists, a list and a file, two files, or a list and single updates."""
-        shared = self.maybe(0.3)  # entries that both lists have
-        tasks: list[dict[str, Any]] = []
-        for number in (0, 1):
-            do = self.chance.choice(("sync", "sync", "apply", "updates") if number else ("sync", "sync", "apply"))
-            task: dict[str, Any] = {"do": do}
-            if do == "sync":
-                task |= {**self.sync(), "force": True}
-                task["mode"] = self.chance.choice(("merge", "merge", "merge", "managed", "replace"))
-            elif do == "apply":
-                task |= {"config": self.config(), "force": True}
-            else:
-                there = self.domains[: -len(_NEW)]
-                some = self.chance.sample(there, min(5, len(there)))
-                task["of"] = [{"domain": one, "settings": self.settings(update=True)} for one in some]
-            if number and not shared and do == "sync" and tasks[0].get("field") == task["field"]:
-                task["entries"] = [one for one in task["entries"] if one not in tasks[0]["entries"]]
-            names = {"list": "second"} if number else {}  # else both write one ledger
-            tasks.append({**task, **names, "parallel_requests": self.chance.choice((1, 2))})
-        turns = [(self.chance.randint(1, 30), self.chance.choice((1, 2, 3, 5, 1000))) for _ in range(5)]
-        step = {"do": "both", "first": tasks[0], "second": tasks[1], "turns": sorted(dict(turns).items())}
-        if self.maybe(0.3):
-            step["meanwhile"] = [(self.chance.randint(1, 30), "hand", self.hand())]
-        return step
+        step: Step = {"do": "both"}
+        for which, kinds in (("first", ("sync", "sync", "apply")), ("second", ("sync", "sync", "apply", "updates"))):
+            task = step[which] = self.task(self.choice(kinds))
+            task |= {"force": True, "prune": False, "approved": False, "audit": False}
+            task["parallel_requests"] = self.choice((1, 2))
+            if task["do"] == "sync":
+                task["mode"] = self.choice(("merge", "merge", "merge", "managed", "replace"))
+        first, second = step["first"], step["second"]
+        second["list"] = "second"  # else both write one ledger
+        if first.get("field", "") == second.get("field") and self.maybe(0.7):
+            second["entries"] = [one for one in second["entries"] if one not in first["entries"]]
+        turns = {self.chance.randint(1, 30): self.choice((1, 2, 3, 5, 1000)) for _ in range(5)}
+        events = [[self.chance.randint(1, 30), "hand", self.hand()]] if self.maybe(0.3) else []
+        return {**step, "turns": sorted(turns.items()), "meanwhile": events}
 
-    def sync(self) -> dict[str, Any]:
-        name = self.chance.choice(LISTS)
-        many = self.chance.sample(self.domains, self.chance.randint(1, len(self.domains)))
-        return {
-            "field": name,
-            "entries": sorted(self.lines(name, _ENTRIES)),
-            "mode": self.chance.choice(("merge", "merge", "managed", "managed", "replace")),
-            "websites": None if self.maybe(0.6) else many,
-        }
-
-    def step(self) -> dict[str, Any]:
-        do = self.chance.choice(
-            ("list", "find", "create", "create", "update", "update", "delete", "sync", "sync", "sync", "sync")
-            + ("apply",) * 5
-            + ("drift", "snapshot", "compare", "prune", "export", "hand", "hand")
-        )
-        step: dict[str, Any] = {"do": do}
-        if do == "hand":
-            return {**step, "edits": [self.hand() for _ in range(self.chance.randint(1, 3))]}
-        if do == "list" and self.maybe(0.4):
-            step["favorite"] = True
+    def task(self, do: str) -> Step:
+        """Return a task of which nobody disturbs anything."""
+        step: Step = {"do": do}
         if do in ("find", "create", "update", "delete"):
-            step["domain"] = self.chance.choice(self.domains)
+            step["domain"] = self.choice(self.domains)
         if do in ("create", "update"):
             step["settings"] = self.settings(update=do == "update")
-        if do == "create":
-            step["if_exists"] = self.chance.choice(("skip", "update", "fail"))
-        if do == "sync":
-            step |= self.sync()
-        if do in ("apply", "drift"):
-            step["config"] = self.config()
-            step["prune"] = self.maybe(0.2)
-        if do == "apply":
-            step["approved"], step["audit"] = self.maybe(0.3), self.maybe(0.3)
-        if do in ("sync", "apply"):
-            step["force"] = self.maybe(0.5)
-            step["parallel_requests"] = self.chance.choice((1, 8))
-        if do == "snapshot":
+        if do == "list":
+            step["favorite"] = self.maybe(0.4) or None
+        elif do == "create":
+            step["if_exists"] = self.choice(("skip", "update", "fail"))
+        elif do == "updates":
+            there = self.some(self.domains[: -len(_NEW)], most=5)
+            step["of"] = [{"domain": domain, "settings": self.settings(update=True)} for domain in there]
+        elif do == "sync":
+            name = step["field"] = self.choice(LISTS)
+            step["entries"] = sorted(self.some(_ENTRIES[name], 0, 4))
+            step["mode"] = self.choice(("merge", "merge", "managed", "managed", "replace"))
+            step["websites"] = None if self.maybe(0.6) else self.some(self.domains)
+        elif do in ("apply", "drift"):
+            step |= {"config": self.config(), "prune": self.maybe(0.2)}
+        elif do == "snapshot":
             step["day"] = f"2026-11-{self.chance.randint(10, 20)}"
+        if do == "apply":
+            step |= {"approved": self.maybe(0.3), "audit": self.maybe(0.3)}
+        if do in ("sync", "apply"):
+            step |= {"force": self.maybe(0.5), "parallel_requests": self.choice((1, 8))}
+        return step
+
+    def step(self) -> Step:
+        do = self.choice((*Counter(_OFTEN).elements(), *_RARELY))
+        if do == "hand":
+            return {"do": do, "edits": [self.hand() for _ in range(self.chance.randint(1, 3))]}
+        step = self.task(do)
         if do in ("compare", "prune"):
             return step
         meanwhile = self.meanwhile()
+        asked = list(step.get("config", {}).get("websites", [step.get("domain")]))
         if do in ("create", "apply") and self.maybe(0.2):  # someone else creates the same website
-            rivals = [step["domain"]] if do == "create" else list(step["config"]["websites"])
-            rival = {"do": "add", "domain": self.chance.choice(rivals), "settings": self.website()}
-            meanwhile.append((self.chance.randint(1, 12), "hand", rival))
+            rival = {"do": "add", "domain": self.choice(asked), "settings": self.website()}
+            meanwhile.append([self.chance.randint(1, 12), "hand", rival])
         if (do == "delete" or step.get("prune")) and self.maybe(0.5):  # a website gets another domain before its delete
-            unwanted = [one for one in self.domains if one not in step.get("config", {}).get("websites", ())]
-            domain = step.get("domain") or self.chance.choice(unwanted or self.domains)
-            rename = {"do": "rename", "domain": domain, "value": "renamed.example"}
-            meanwhile.append((self.chance.randint(3, 9), "hand", rename))
-        if meanwhile:
-            step["meanwhile"] = meanwhile
-        step["heal"] = self.maybe(0.4)
-        return step
+            unwanted = [one for one in self.domains if (one in asked) == (do == "delete")] or self.domains
+            rename = {"do": "rename", "domain": self.choice(unwanted), "value": _RENAMED}
+            meanwhile.append([self.chance.randint(3, 9), "hand", rename])
+        return {**step, "meanwhile": meanwhile, "heal": self.maybe(0.4)}
 
 
 @contextlib.contextmanager

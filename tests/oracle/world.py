@@ -355,20 +355,14 @@ class World:
 
     def _wanted(self, step: Step) -> Wanted:
         """Return what a task wants of each website and of new ones."""
-        do = step["do"]
+        do, modes = step["do"], _modes(step)
         domains = {number: _key(one["domain"]) for number, one in self.before.items()}
-        wanted: dict[str, Goal] = {}
-        if do in ("create", "update", "updates"):
-            wanted = {one["domain"]: Goal(one["settings"]) for one in step.get("of", [step])}
-        elif do == "delete":
-            wanted = {step["domain"]: Goal(delete=True)}
-        elif do == "sync":
-            goal = Goal({step["field"]: step["entries"]}, _modes(step), do=_list_of(step))
-            wanted = dict.fromkeys(domains.values() if step["websites"] is None else step["websites"], goal)
-        elif do == "apply":
-            websites = step["config"]["websites"]
-            wanted = {one: Goal(settings, _modes(step), do=_list_of(step)) for one, settings in websites.items()}
-        goals = {number: wanted[domain] for number, domain in domains.items() if domain in wanted}
+        wanted = {
+            domain: Goal(settings, modes, delete=do == "delete", do=_list_of(step))
+            for domain, settings in _asked(step).items()
+        }
+        reached = {number: domain if domain in wanted else "*" for number, domain in domains.items()}
+        goals = {number: wanted[domain] for number, domain in reached.items() if domain in wanted}
         if do == "create" and step["if_exists"] != "update":
             goals = {}
         if do == "apply" and step.get("prune"):
@@ -723,8 +717,7 @@ class World:
         new = [record for one, record in self.after.items() if one not in self.before and one not in by_others]
         domains = [_plain(record["domain"]) for record in new]
         # One that somebody deletes meanwhile is created again.
-        named = [step["domain"]] if step["do"] == "create" else step.get("config", {}).get("websites", ())
-        asked = {_plain(one) for one in (*wanted.creations, *named)}
+        asked = {_plain(one) for one in _asked(step)} if step["do"] in ("create", "apply") else set()
         assert set(domains) <= asked, f"websites that nobody asked for: {new}"
         assert len(set(domains)) == len(domains), f"two websites of one domain: {new}\n{outcome.text[-3000:]}"
         for domain, goal in wanted.creations.items() if outcome.is_green else ():
@@ -772,16 +765,15 @@ class World:
             assert is_so, f"deleted is {result['deleted']}"
         elif do == "drift":
             wanted = self._wanted({**step, "do": "apply"})
-            ids = [one for one, goal in wanted.goals.items() if not self._is_as_wanted(one, goal, self.before[one])]
-            assert not ids, f"no drift, it says, but {ids} differ"
+            for one, goal in wanted.goals.items():
+                was = self.before[one]
+                is_so = not goal.delete and all(self._as_wanted(one, name, goal, was, was) for name in goal.fields)
+                assert is_so, f"no drift, it says, but {was} differs from {goal}"
             assert not wanted.creations, f"no drift, it says, but {list(wanted.creations)} are not there"
         elif do in ("sync", "apply"):
             changed = sum(self.before.get(one) != after.get(one) for one in {*self.before, *after})
             is_so = not result["verified"] or result["applied"] == changed
             assert is_so, f"it says that {result['applied']} websites were changed; these are {changed}"
-
-    def _is_as_wanted(self, website_id: int, goal: Goal, record: Record) -> bool:
-        return not goal.delete and all(self._as_wanted(website_id, one, goal, record, record) for one in goal.fields)
 
     def _no_secret(self, told: Sequence[str]) -> None:
         texts = [*told, *(path.read_text(errors="replace") for path in self.folder.rglob("*") if path.is_file())]
@@ -793,17 +785,10 @@ class World:
     def _learn(self, step: Step, outcome: Outcome) -> None:
         """Note what the tables of managed lists have after a task."""
         modes = _modes(step)
-        if "managed" not in modes.values() or step["do"] not in ("sync", "apply"):
-            return
-        for name in LISTS:
-            if modes.get(name) != "managed":  # what the list had of this field has left
-                rows = set()
-            elif step["do"] == "sync":
-                scopes = [_key(one) for one in step["websites"] or ("*",)]
-                rows = {(scope, entry(one)) for scope in scopes for one in step["entries"]}
-            else:
-                websites = step["config"]["websites"].items()
-                rows = {(_key(domain), entry(one)) for domain, goal in websites for one in goal.get(name, ())}
+        for name in LISTS if "managed" in modes.values() and step["do"] in ("sync", "apply") else ():
+            # What the list had of a field that it manages no more has left.
+            asked = _asked(step).items() if modes.get(name) == "managed" else ()
+            rows = {(_key(domain), entry(one)) for domain, settings in asked for one in settings.get(name, ())}
             self.tables[_list_of(step), name].note(rows, surely=outcome.is_green)
 
     def _owned(self, name: str, goal: Goal, record: Record) -> tuple[set[str], set[str]]:
@@ -838,6 +823,16 @@ def _is_loss(name: str, before: Any, now: Any) -> bool:
 def _list_of(step: Step) -> str:
     """Return the name of the managed lists of a step."""
     return str(step.get("list", step["do"]))
+
+
+def _asked(step: Step) -> dict[str, dict[str, Any]]:
+    """Return the domains that a step is to change (``*``: all) with the settings that it asks for."""
+    if step["do"] == "sync":
+        return {domain: {step["field"]: step["entries"]} for domain in step["websites"] or ("*",)}
+    if step["do"] == "apply":
+        return dict(step["config"]["websites"])
+    is_change = step["do"] in ("create", "update", "updates", "delete")
+    return {one["domain"]: one.get("settings", {}) for one in step.get("of", [step])} if is_change else {}
 
 
 def _modes(step: Step) -> dict[str, str]:
