@@ -15,54 +15,54 @@ def _each(option: str, *values: Any) -> list[dict[str, Any]]:
     return [{option: value} for value in values]
 
 
-#: Question to the ways in which services answer it, as options of the zoo; the first is the ordinary one.
+#: Question to the ways in which services answer it, as options of the zoo, other than the ordinary one.
 ROWS: dict[str, list[dict[str, Any]]] = {
     "what selects a page": [
-        {}, {"paginator": "cursor", "page_parameter": "cursor"}, {"metadata": "flat"}, {"metadata": "none"},
+        {"paginator": "cursor", "page_parameter": "cursor"}, {"metadata": "flat"}, {"metadata": "none"},
         {"first_page": 0}, {"links": "list"}, {"links": "header"}, {"links": "absent"}, {"page_parameter": "p"},
         {"ignored": ["page"]}, {"behind_last": "not found"}, {"behind_last": "last"}, {"list_key": None},
         {"list_key": "data.data"},
     ],
-    "does per_page hold": [{}, {"page_size_limit": 25}, {"page_size_limit": 7}, {"ignored": ["per_page"]}],
+    "does per_page hold": [{"page_size_limit": 25}, {"page_size_limit": 7}, {"ignored": ["per_page"]}],
     "what does the total count": [
-        {}, {"total": "page"}, {"paginator": "simple"}, {"total_cap": 10}, {"total_offset": 1}, {"total_offset": -1},
+        {"total": "page"}, {"paginator": "simple"}, {"total_cap": 10}, {"total_offset": 1}, {"total_offset": -1},
     ],
-    "are rows capped": [{}, {"row_cap": 10}, {"row_cap": 25}],
-    "does the order hold": [{}, {"ignored": ["sort"]}],
+    "are rows capped": [{"row_cap": 10}, {"row_cap": 25}],
+    "does the order hold": [{"ignored": ["sort"]}],
     "does search find": [
-        {}, *_each("search_matches", "case", "start", "label", "exact", "late", "nothing"), {"ignored": ["search"]},
+        *_each("search_matches", "case", "start", "label", "exact", "late", "nothing"), {"ignored": ["search"]},
     ],
-    "does favorite filter": [{}, {"favorite_filter": "truth of text"}, {"ignored": ["favorite"]}],
+    "does favorite filter": [{"favorite_filter": "truth of text"}, {"ignored": ["favorite"]}],
     "what do rows show": [
-        {}, *_each("list_hides", ["exclude_ips", "exclude_params"], ["favorite"], ["domain"], ["privacy", "email"]),
+        *_each("list_hides", ["exclude_ips", "exclude_params"], ["favorite"], ["domain"], ["privacy", "email"]),
     ],
-    "where is the record": [{}, {"record_key": None}, {"record_key": "website"}],
+    "where is the record": [{"record_key": None}, {"record_key": "website"}],
     "how is a list of entries written": [
-        {}, *_each("lists_as", "CR LF", "commas", "blanks", "br", "json", "array", "cut", "cut with dots", "null"),
+        *_each("lists_as", "CR LF", "commas", "blanks", "br", "json", "array", "cut", "cut with dots", "null"),
     ],
     "how are values written": [
-        {}, {"numbers_as_text": True}, *_each("favorite_as", "integer", "text", "null"), {"flags_as": "boolean"},
+        {"numbers_as_text": True}, *_each("favorite_as", "integer", "text", "null"), {"flags_as": "boolean"},
     ],
     "how are domains kept": [
-        {}, *_each("domain_as", "ascii", "unicode", "lower", "without www", "with www", "with scheme", "with port",
+        *_each("domain_as", "ascii", "unicode", "lower", "without www", "with www", "with scheme", "with port",
                    "with slash"),
     ],
-    "can one domain be there twice": [{}, {"allow_duplicates": True}],
-    "what is not found": [{}, *_each("missing", "410", "403", "200")],
-    "what says that a website is deleted": [{}, {"deletes": "mark"}, {"deletes": "keep"}],
-    "how fresh are reads": [{}, {"reads_behind": 1}, {"reads_behind": 3}],
-    "do updates keep other fields": [{}, {"updates": "reset others"}],
+    "can one domain be there twice": [{"allow_duplicates": True}],
+    "what is not found": [*_each("missing", "410", "403", "200")],
+    "what says that a website is deleted": [{"deletes": "mark"}, {"deletes": "keep"}],
+    "how fresh are reads": [{"reads_behind": 1}, {"reads_behind": 3}],
+    "do updates keep other fields": [{"updates": "reset others"}],
     "is a write stored as sent": [
-        {}, *_each("lists_stored", "new lines", "last line", "no comments", "no networks", "40 characters",
+        *_each("lists_stored", "new lines", "last line", "no comments", "no networks", "40 characters",
                    "normalized"),
         *_each("ignored_fields", ["exclude_ips"], ["privacy"]),
     ],
     "what does a write answer": [
-        {}, {"echoes": ["create", "update"]}, {"create_status": 204, "update_status": 204, "delete_status": 204},
+        {"echoes": ["create", "update"]}, {"create_status": 204, "update_status": 204, "delete_status": 204},
         *_each("empty_answers", _WRITES), *_each("message_answers", _WRITES), {"short_answers": ["create", "update"]},
     ],
     "are secrets repeated": [
-        {}, {"extra_fields": {"token": "{api_key}", "page_password": "{password}"}},
+        {"extra_fields": {"token": "{api_key}", "page_password": "{password}"}},
         {"extra_fields": {"note": "made by {api_key} for {domain}"}},
     ],
 }  # fmt: skip
@@ -82,21 +82,13 @@ CALM: list[dict[str, Any]] = [
 ]
 
 
-def is_calm(options: dict[str, Any]) -> bool:
-    """Return whether a dialect is one of those in which no task may be red for what others do."""
-    return options in CALM
-
-
 def draw(chance: random.Random) -> dict[str, Any]:
     """Return the options of a dialect: most rows ordinary, some otherwise, in any combination."""
-    otherwise = chance.choice((0, 1, 1, 2, 2, 3, 5))
     options: dict[str, Any] = {}
-    for row in chance.sample(sorted(ROWS), otherwise):
-        for name, value in chance.choice(ROWS[row][1:]).items():
+    for row in chance.sample(sorted(ROWS), chance.choice((0, 1, 1, 2, 2, 3, 5))):
+        for name, value in chance.choice(ROWS[row]).items():
             both = isinstance(value, list) and name in options
             options[name] = sorted({*options[name], *value}) if both else value
-    if options.get("paginator") == "cursor":
-        options.pop("metadata", None)
     return options
 
 

@@ -8,11 +8,9 @@ never happen is made as small as possible, and printed as it stands in worlds.ya
 from __future__ import annotations
 
 import argparse
-import atexit
 import contextlib
 import os
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -24,10 +22,9 @@ from typing import Any
 from unittest import mock
 
 if "airflow" not in sys.modules:  # an Airflow of its own, which logs what is wrong only
-    _HOME = tempfile.mkdtemp(prefix="airflow-home-")
-    atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+    _HOME = tempfile.TemporaryDirectory(prefix="airflow-home-", ignore_cleanup_errors=True)
     os.environ |= {
-        "AIRFLOW_HOME": _HOME,
+        "AIRFLOW_HOME": _HOME.name,
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "CRITICAL",
     }

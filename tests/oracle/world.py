@@ -322,8 +322,8 @@ class World:
         for website_id in goals.keys() & others.keys():
             record, goal = self.before[website_id], others[website_id]
             for name in goal.fields.keys() - goals[website_id].fields.keys():
-                is_cleared = goal.mode(name) == "replace" and lines(record[name]) if name in LISTS else False
-                if is_cleared or (name not in LISTS and goal.fields[name] == DEFAULTS[name] != record[name]):
+                is_reset = goal.fields[name] == DEFAULTS[name] != record[name]
+                if goal.mode(name) == "replace" and lines(record[name]) if name in LISTS else is_reset:
                     return True
         return False
 
@@ -344,10 +344,9 @@ class World:
 
     def _drain(self) -> None:
         """Let a service that shows writes late show them."""
-        behind = self.sandbox.options.reads_behind
         writes = sum(one.operation in ("create", "update", "delete") for one in self._served)
         headers = {"Authorization": f"Bearer {self.sandbox.api_key}"}
-        for _ in range(behind * writes):
+        for _ in range(self.sandbox.options.reads_behind * writes):
             with contextlib.suppress(requests.RequestException):
                 requests.get(f"{self.sandbox.url}/api/v1/websites", headers=headers, timeout=60)
 
@@ -357,10 +356,7 @@ class World:
         """Return what a task wants of each website and of new ones."""
         do, modes = step["do"], _modes(step)
         domains = {number: _key(one["domain"]) for number, one in self.before.items()}
-        wanted = {
-            domain: Goal(settings, modes, delete=do == "delete", do=_list_of(step))
-            for domain, settings in _asked(step).items()
-        }
+        wanted = {domain: Goal(one, modes, do == "delete", _list_of(step)) for domain, one in _asked(step).items()}
         reached = {number: domain if domain in wanted else "*" for number, domain in domains.items()}
         goals = {number: wanted[domain] for number, domain in reached.items() if domain in wanted}
         if do == "create" and step["if_exists"] != "update":
@@ -380,11 +376,8 @@ class World:
         counts = [(deleted, websites, f"{deleted} of {websites} websites deleted")]
         # Lists in another form show fewer entries than they have.
         for name in LISTS if self.dialect.get("lists_as", "lines") in ("lines", "CR LF", "array") else ():
-            shorter = [
-                len(entries(one[name])) - len(goal.fields[name])
-                for one, goal in compared
-                if name in goal.fields and goal.mode(name) == "replace"
-            ]
+            replaced = [one for one in compared if name in one[1].fields and one[1].mode(name) == "replace"]
+            shorter = [len(entries(one[name])) - len(goal.fields[name]) for one, goal in replaced]
             lost, total = sum(max(0, one) for one in shorter), sum(len(entries(one[name])) for one, _ in compared)
             counts.append((lost, total, f"{lost} of {total} entries of {name} lost"))
         closed = [goal for one, goal in compared if one["privacy"]]
@@ -527,7 +520,7 @@ class World:
         many |= {"websites": step.get("websites")}
         modes = dict.fromkeys(LISTS, "replace") | modes
         file = {"config": {**step.get("config", {}), "modes": modes}, "prune": step.get("prune", False), **state}
-        stored: Any = {"base_path": str(self.folder / "snapshots")}
+        stored = {"base_path": str(self.folder / "snapshots")}
         snapshot = {"partition_date": step.get("day"), "accept": list(GUARDS), "late": "label", **stored}
         kinds: dict[str, tuple[Any, dict[str, Any]]] = {
             "list": (websites.ListWebsitesOperator, {"favorite": step.get("favorite")}),
@@ -545,11 +538,9 @@ class World:
             "prune": (snapshots.PruneSnapshotsOperator, {"keep_days": 2, **stored}),
             "export": (websites_as_code.ExportWebsitesOperator, {"config_path": str(self.folder / "websites.yaml")}),
         }
-        chosen = [kinds[one] for one in (["plan", "apply"] if step.get("approved") else [do + name])]
-        operators = [kind(task_id=do, **arguments) for kind, arguments in chosen]
-        for operator in operators:
-            operator.analytics_conn_id = connection
-        return operators
+        chosen = [kinds[kind] for kind in (["plan", "apply"] if step.get("approved") else [do + name])]
+        common = {"task_id": do} | ({} if do in ("compare", "prune") else {"analytics_conn_id": connection})
+        return [kind(**common, **arguments) for kind, arguments in chosen]
 
     def _edit(self, edit: Mapping[str, Any], at: int) -> None:
         """Do what somebody else does by hand: ``{"do": ..., "domain": ..., "field": ..., "value": ...}``."""
@@ -639,11 +630,8 @@ class World:
 
     def _numbers(self, operation: str, domain: str = "") -> list[int]:
         """Return the numbers of the requests of an operation; of the creates of a domain, if it is named."""
-        return [
-            number
-            for number, one in enumerate(self._served, 1)
-            if one.operation == operation and (not domain or _key(dict(one.form).get("domain", "")) == domain)
-        ]
+        found = [(number, one) for number, one in enumerate(self._served, 1) if one.operation == operation]
+        return [number for number, one in found if not domain or _key(dict(one.form).get("domain", "")) == domain]
 
     def _as_before(self, website_id: int, name: str, record: Record, now: Record) -> bool:
         mine = self._edits_of(website_id, name)
@@ -685,7 +673,9 @@ class World:
         may_go: set[str] = set()
         if goal.mode(name) == "managed":
             must_go, may_go = (one - wanted for one in self._owned(name, goal, record))
-            gone = must_go & {one for one in self._seen_lines(record[name]) if "#" not in one}
+            # One that is cut without a mark looks whole.
+            seen = lines((record[name] or "")[:20] if self.dialect.get("lists_as") == "cut" else record[name])
+            gone = must_go & {one for one in seen if "#" not in one}
         must = {one for one in before - untyped | kept if "#" in one or entry(one) not in may_go}
         allowed = before | typed | {one for one in there if entry(one) in wanted}
         return must <= there <= allowed and not (gone - {entry(one) for one in typed}) & entries(now[name])
@@ -695,21 +685,12 @@ class World:
         as_what = self.dialect.get("lists_as")
         return as_what == "null" or (as_what is not None and (value or "").startswith("#"))
 
-    def _seen_lines(self, value: str | None) -> list[str]:
-        """Return the lines that the service shows of a list: one that is cut without a mark looks whole."""
-        return lines((value or "")[:20] if self.dialect.get("lists_as") == "cut" else value)
-
     def _may_be_overwritten(self, edit: Edit) -> bool:
         """Whether an edit came between the show and the update of its website, or reads may not show it."""
         if self.sandbox.options.reads_behind:
             return True
-        own = [
-            (number, request.operation)
-            for number, request in enumerate(self._served, 1)
-            if request.path.endswith(f"/websites/{edit.website_id}")
-        ]
-        following = [operation for number, operation in own if number >= edit.at]
-        return bool(following) and following[0] in ("update", "delete")
+        following = [one.operation for one in self._served[edit.at - 1 :] if one.path.endswith(f"/{edit.website_id}")]
+        return following[:1] in (["update"], ["delete"])
 
     def _new_ones(self, step: Step, wanted: Wanted, outcome: Outcome) -> None:
         """No duplicates, and each new website is one that was asked for."""
@@ -725,8 +706,9 @@ class World:
             # Whatever is there when it is created has to be seen.
             seen = max([*self._numbers("list"), *self._numbers("create", domain)], default=0)
             late = [one.website_id for one in self.edits if one.do in _COMING and one.at > seen]
-            is_late = any(one["id"] in late for one in same)
-            assert len(same) <= 1 or is_late, f"green, and two websites of {domain}: {same}"
+            assert len(same) <= 1 or any(one["id"] in late for one in same), (
+                f"green, and two websites of {domain}: {same}"
+            )
             is_there = same or any(edit.do in ("delete", "rename") for edit in self.edits)
             assert is_there, f"green, and no website of {domain}"
             for one in same:
@@ -805,11 +787,9 @@ class World:
 
 def _differing(record: Record, settings: Mapping[str, Any]) -> set[str]:
     """Return the fields of a record that are not as in these settings."""
-    return {
-        name
-        for name, value in settings.items()
-        if (entries(record[name]) != {entry(line) for line in value or ()} if name in LISTS else record[name] != value)
-    }
+    lists = {name: {entry(line) for line in settings[name] or ()} for name in LISTS if name in settings}
+    shown = {name: entries(record[name]) if name in LISTS else record[name] for name in settings}
+    return {name for name, value in {**settings, **lists}.items() if shown[name] != value}
 
 
 def _is_loss(name: str, before: Any, now: Any) -> bool:
