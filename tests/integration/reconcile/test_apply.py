@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -162,18 +161,14 @@ def test_at_most_so_many_requests_are_under_way(night: Night, distortion: Distor
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counters by name, and the number of calls of each timer."""
+    """Counters by name."""
     told = Counter[str]()
 
     def incr(name: str, count: int = 1, *, tags: dict[str, str]) -> None:
         assert (tags, type(count)) == ({"conn_id": "analytics_default"}, int)
         told[name.removeprefix("analytics.")] += count
 
-    def timing(name: str, duration: timedelta, *, tags: dict[str, str]) -> None:
-        incr(name, 1 if 0 <= duration.total_seconds() < 60 else 1000, tags=tags)
-
     monkeypatch.setattr(Stats, "incr", incr)
-    monkeypatch.setattr(Stats, "timing", timing)
     return told
 
 
@@ -181,16 +176,6 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def hook(night: Night) -> Iterator[AnalyticsHook]:
     with AnalyticsHook() as made:
         yield made
-
-
-def test_a_list_that_changes_is_counted_once_and_its_second_reading_is_told(
-    night: Night, hook: AnalyticsHook, told: Counter[str]
-) -> None:
-    night.sandbox.seed(250)
-    night.sandbox.fault("list", commit=True, skip=1, drift={"delete": 1})
-    assert len(hook.list_websites()) == 249
-    requests = len(night.sandbox.requests)
-    assert told == {"requests": requests, "pages": requests, "lists_read_again": 1, "websites": 249, "waited": 1}
 
 
 def test_changes_count_as_applied_or_failed_and_bad_arguments_as_neither(

@@ -21,6 +21,7 @@ from airflow_provider_analytics.sandbox.server import SandboxServer
 
 OFFICES = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"]
 SHARED, OTHER = "198.51.100.1", "198.51.100.2"
+CORP, SHOP = "1.example", ["2.example", "3.example"]
 
 
 def updates(sandbox: SandboxServer) -> int:
@@ -145,36 +146,24 @@ def test_the_clock_of_the_scheduler_decides_which_run_is_older(nights: Nights) -
 
 
 def test_a_website_that_left_a_file_is_not_kept_from_other_lists(nights: Nights) -> None:
-    domains = ["1.example", "2.example", "3.example"]
-    nights.apply("file", {key: [SHARED] for key in domains})
+    nights.apply("file", {key: [SHARED] for key in (CORP, *SHOP)})
     nights.sync("office", SHARED, OTHER)
-    nights.apply("file", {key: [SHARED] for key in domains[:2]})
+    nights.apply("file", {key: [SHARED] for key in SHOP})
     nights.sync("office", OTHER)
-    assert nights.lists() == {**{key: {SHARED, OTHER} for key in domains[:2]}, "3.example": {OTHER}}
+    assert nights.lists() == {CORP: {OTHER}, **{key: {SHARED, OTHER} for key in SHOP}}
     # A file that has no lists any more keeps nothing.
     nights.apply("file", {}, config={"websites": {"1.example": {"privacy": "private"}}})
     nights.sync("office", OTHER)
     assert nights.everywhere() == {OTHER}
 
 
-@pytest.mark.parametrize(
-    ("with_state", "expected"),
-    [(False, {"10.0.0.1", "10.0.0.2 # Ann", SHARED, OTHER}), (True, {"10.0.0.1", "10.0.0.2 # Ann", OTHER})],
-    ids=["merge", "managed"],
-)
-@pytest.mark.parametrize("way", ["operator", "file"])
-def test_the_default_mode_is_the_same_for_operators_and_files(
-    nights: Nights, way: str, with_state: bool, expected: set[str]
+@pytest.mark.parametrize(("state", "left"), [({"state_path": None}, {SHARED, OTHER}), ({}, {OTHER})], ids=str)
+def test_a_file_removes_entries_only_where_it_keeps_state(
+    nights: Nights, state: dict[str, Any], left: set[str]
 ) -> None:
-    arguments: dict[str, Any] = {} if with_state else {"state_path": None}
-    for number in range(1, 4):
-        nights.sandbox.change_website(number, exclude_ips="10.0.0.1\n10.0.0.2 # Ann")
-    for entries in ([SHARED, OTHER, "10.0.0.2"], [OTHER]):
-        if way == "operator":
-            nights.sync("office", *entries, **arguments)
-        else:
-            nights.apply("office", dict.fromkeys(["1.example", "2.example", "3.example"], entries), **arguments)
-    assert nights.everywhere() == expected
+    for entries in ([SHARED, OTHER], [OTHER]):
+        nights.apply("office", dict.fromkeys((CORP, *SHOP), entries), **state)
+    assert nights.everywhere() == left
 
 
 def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(nights: Nights) -> None:
@@ -196,7 +185,6 @@ def test_a_field_of_a_file_that_is_not_managed_any_more_is_guarded_and_left(nigh
     assert nights.everywhere() == {"192.0.2.99"}
 
 
-CORP, SHOP = "1.example", ["2.example", "3.example"]
 #: Arguments that select only the shops.
 SHOPS_ONLY: list[dict[str, Any]] = [{"websites": SHOP}, {"websites": ["[23].example"]}, {"except_websites": [CORP]}]
 

@@ -176,26 +176,16 @@ def test_a_write_with_a_condition_that_fails_is_told_by_what_is_there(
         assert SharedFile(f"{bucket}/file.json", "state_path").text == "after"
 
 
-AT_EVERY_STEP = (
-    pytest.mark.kill,
-    pytest.mark.chosen(5),
-    pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 17, 19, 21, 22, 23]),
-    pytest.mark.parametrize("arrives", [False, True], ids=["lost", "arrives"]),
-)
 Kill = Callable[..., None]
+STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 17, 19, 21, 22, 23)
 
 
-def at_every_step(test: Any) -> Any:
-    for mark in AT_EVERY_STEP:
-        test = mark(test)
-    return test
-
-
-@pytest.fixture
-def kill(started: TaskProcess, night: Night, distortion: Distortion) -> Kill:
+@pytest.fixture(params=itertools.product(STEPS, (False, True)), ids=str)
+def kill(request: pytest.FixtureRequest, started: TaskProcess, night: Night, distortion: Distortion) -> Kill:
     """Kill a job while its request number ``step`` is under way, which is applied after the kill if it ``arrives``."""
+    step, arrives = request.param
 
-    def run_and_kill(operator: str, step: int, arrives: bool, **arguments: Any) -> None:
+    def run_and_kill(operator: str, **arguments: Any) -> None:
         numbers = itertools.count(1)
         held = threading.Event()
 
@@ -218,22 +208,22 @@ def kill(started: TaskProcess, night: Night, distortion: Distortion) -> Kill:
     return run_and_kill
 
 
-@at_every_step
-def test_a_killed_sync_converges_on_the_next_run(night: Night, kill: Kill, step: int, arrives: bool) -> None:
+@pytest.mark.kill
+@pytest.mark.chosen(5)
+def test_a_killed_sync_converges_on_the_next_run(night: Night, kill: Kill) -> None:
     """The table says what came and what left before the first website changes."""
     night.add(10, exclude_ips="10.0.0.1\n203.0.113.6")
     night.managed("203.0.113.6")
-    kill("SyncExcludedIpsOperator", step, arrives, exclude_ips=["203.0.113.7"])
+    kill("SyncExcludedIpsOperator", exclude_ips=["203.0.113.7"])
     audited, changed = len(night.trail()), 10 - night.lists().count("10.0.0.1\n203.0.113.6")
     assert audited <= changed <= audited + 2  # what was under way
     night.managed("203.0.113.8", run_id="next")
     assert night.lists() == ["10.0.0.1\n203.0.113.8"] * 10
 
 
-@at_every_step
-def test_a_killed_apply_of_an_approved_plan_converges_on_the_next_run(
-    night: Night, kill: Kill, step: int, arrives: bool
-) -> None:
+@pytest.mark.kill
+@pytest.mark.chosen(5)
+def test_a_killed_apply_of_an_approved_plan_converges_on_the_next_run(night: Night, kill: Kill) -> None:
     night.add("old1.example old2.example old3.example gone1.example gone2.example", exclude_ips="10.0.0.1")
     night.add("same.example", exclude_ips="10.0.0.1", privacy=1)
     night.sandbox.configure(allow_duplicates=True)
@@ -250,7 +240,7 @@ def test_a_killed_apply_of_an_approved_plan_converges_on_the_next_run(
     write("203.0.113.7")
     prune: dict[str, Any] = {**night.state, "prune": True}
     approved = {"prune": True, "expected_digest": night.plan(**prune)["digest"]}
-    kill("ApplyWebsitesOperator", step, arrives, config_path=str(night.file), **approved)
+    kill("ApplyWebsitesOperator", config_path=str(night.file), **approved)
     night.apply(**night.state, **approved)
     assert state() == (Counter(domains), {1}, {True}, {"203.0.113.7"})
     # A finished task can be run again.

@@ -123,14 +123,6 @@ def test_a_missing_password_stops_everything_before_it_starts(
     assert night.operations == {"account": 1, "list": 2}
 
 
-@pytest.mark.parametrize("config", [[], "[]", {"websites": {}}])
-def test_an_inventory_that_found_nothing_deletes_nothing(night: Night, config: Any) -> None:
-    night.add(9)
-    with pytest.raises(AirflowFailException, match=r"^All 9 websites would be deleted"):
-        night.apply(config=config, prune=True)
-    assert len(night.sandbox.websites()) == 9
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -147,21 +139,6 @@ def test_bad_files_fail_without_a_retry(night: Night, content: Any, message: str
     with pytest.raises(AirflowFailException, match=message):
         night.apply()
     assert night.operations.keys() <= {"account", "list"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"state_path": True}, "state_path=True is not allowed; allowed: a URL such as"),
-        ({"config_path": "websites.yaml"}, "config_path='websites.yaml' is not allowed; allowed: a URL such as"),
-        ({"config_path": None, "config": "websites.yaml"}, "config='websites.yaml' .* the path of a file belongs in"),
-    ],
-)
-def test_a_place_that_cannot_be_read_is_named(night: Night, arguments: dict[str, Any], message: str) -> None:
-    night.write(PRIVATE)
-    with pytest.raises(AirflowFailException, match=message):
-        night.plan(**arguments)
-    assert night.operations.keys() <= {"account"}
 
 
 def test_drift_fails_skips_or_reports(night: Night) -> None:
@@ -260,17 +237,3 @@ def test_an_approved_change_of_a_website_that_somebody_changed_is_not_sent(
     with pytest.raises(BulkError, match=r"since the plan was approved: .*exclude_ips remove 10\.0\.0\.2"):
         night.apply(**night.state, expected_digest=digest)
     assert night.lists() == ["10.0.0.1\n10.0.0.2", "192.0.2.1"]
-
-
-def test_a_website_that_somebody_else_creates_at_the_same_time_is_no_success(
-    night: Night, distortion: Distortion
-) -> None:
-    night.sandbox.configure(allow_duplicates=True)
-
-    def create_too(method: str, path: str) -> None:
-        if method == "POST":
-            night.add("NEW.example", privacy=1)
-
-    distortion.before = create_too
-    with pytest.raises(BulkError, match=r"Created, but: 2 websites have the domain 'new\.example': ids"):
-        night.apply(config={"websites": {"new.example": {"privacy": "private"}}})

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import requests
 from fixture_types import Call
-from operations import PREFIX
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 NEW = {"domain": "c.example"}
-
-
-@contextlib.contextmanager
-def begun(sandbox: SandboxServer, method: str, path: str, body: str | None = None) -> Iterator[None]:
-    """Send a request whose response nobody waits for."""
-    connection = http.client.HTTPConnection(urlsplit(sandbox.url).netloc, timeout=10)
-    headers = {"Authorization": f"Bearer {sandbox.api_key}", **(FORM if body else {})}
-    with contextlib.closing(connection):
-        connection.request(method, f"{PREFIX}{path}", body=body, headers=headers)
-        yield
 
 
 @pytest.fixture
@@ -41,14 +25,10 @@ def stored(sandbox: SandboxServer) -> list[str]:
     return [website["domain"][0] for website in sandbox.websites()]
 
 
-# Which requests
-
-
 @pytest.mark.parametrize(
     ("faults", "paths", "statuses"),
     [
         ([{"operation": "list", "status": 503, "skip": 1, "times": 2}], ["/websites"] * 5, [200, 503, 503, 200, 200]),
-        ([{"operation": "show", "status": 500}], ["/websites", "/account", "/websites/1"], [200, 200, 500]),
         ([{"status": 503, "times": None}], ["/websites", "/account", "/nothing"] * 2, [503] * 6),
         # The oldest one that matches wins.
         (
@@ -76,9 +56,6 @@ def test_which_requests_a_fault_meets(
     assert call("GET", "/account").status_code == 200
 
 
-# Answers
-
-
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 
@@ -86,11 +63,8 @@ JSON = "application/json"
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"delay": 0.01, "headers": {"X-A": "b"}}, (201, b"...", JSON, True)),
         ({"commit": False}, (200, b"", None, False)),
         ({"status": 500}, (500, b'{"message":"Server Error"}', JSON, False)),
-        ({"status": 599}, (599, b'{"message":"Error"}', JSON, False)),
-        ({"status": 200}, (200, b"", None, False)),
         ({"status": 204, "body": "text that cannot be sent"}, (204, b"", None, False)),
         ({"status": 502, "commit": True}, (502, b'{"message":"Bad Gateway"}', JSON, True)),
         ({"body": "", "commit": True}, (201, b"", HTML, True)),
@@ -106,9 +80,8 @@ def test_the_response_and_whether_the_request_is_processed(
 ) -> None:
     sandbox.fault("create", **fields)
     answer = call("POST", "/websites", data=NEW)
-    body = b"..." if expected[1] == b"..." else answer.content  # that of a record
     kind, is_stored = answer.headers.get("Content-Type"), "c" in stored(sandbox)
-    assert (answer.status_code, body, kind, is_stored) == expected
+    assert (answer.status_code, answer.content, kind, is_stored) == expected
     assert ("Content-Length" in answer.headers) == (answer.status_code != 204)
     assert call("GET", "/account").status_code == 200
 
@@ -124,25 +97,12 @@ def test_headers_are_added_replaced_and_removed(call: Call, sandbox: SandboxServ
         assert status or len(answer.json()["data"]) == 2
 
 
-# Time
-
-
-def test_a_delay_holds_up_one_response_and_no_other(call: Call, sandbox: SandboxServer) -> None:
+def test_a_delay_holds_up_the_response(call: Call, sandbox: SandboxServer) -> None:
     sandbox.fault("account", delay=0.2)
     assert call("GET", "/account").elapsed.total_seconds() >= 0.2
-    sandbox.fault("list", delay=60)
-    with begun(sandbox, "GET", "/websites"):
-        assert call("GET", "/account").status_code == 200
 
 
-def test_a_write_may_be_stored_although_the_answer_is_late(call: Call, sandbox: SandboxServer) -> None:
-    sandbox.fault("create", delay=60)
-    with begun(sandbox, "POST", "/websites", "domain=c.example"):
-        assert any(call("GET", "/websites").json()["meta"]["total"] == 3 for _ in range(1000))
-    assert [one.status for one in sandbox.requests if one.operation == "create"] == [None]
-
-
-@pytest.mark.parametrize("commit", [None, False, True])
+@pytest.mark.parametrize("commit", [None, True])
 def test_a_dropped_connection(call: Call, sandbox: SandboxServer, commit: bool | None) -> None:
     sandbox.fault("create", drop=True, commit=commit)
     with pytest.raises(requests.ConnectionError, match="Connection reset by peer"):
@@ -152,16 +112,12 @@ def test_a_dropped_connection(call: Call, sandbox: SandboxServer, commit: bool |
     assert call("GET", "/websites").status_code == 200
 
 
-# Drift
-
-
 @pytest.mark.parametrize(
     ("drift", "left", "favorites"),
     [
         ({"create": ["new.example"], "delete": ["a.example", 2]}, ["n"], 0),
         ({"flip_favorite": ["a.example"]}, ["a", "b"], 1),
-        ({"flip_favorite": 2}, ["a", "b"], 2),
-        ({"delete": 50}, [], 0),  # more than there are
+        ({"delete": 50, "create": 2}, [], 0),  # more than there are
     ],
     ids=str,
 )
@@ -173,23 +129,3 @@ def test_drift_happens_between_two_requests(
     assert readings[0] == readings[1] != readings[2]
     assert [website["domain"][0] for website in readings[2]] == left
     assert sum(website["favorite"] for website in readings[2]) == favorites
-
-
-def test_drift_at_random_is_repeatable(call: Call, sandbox: SandboxServer) -> None:
-    after = []
-    for _ in range(2):
-        sandbox.reset()
-        sandbox.seed(20)
-        sandbox.fault("list", times=None, drift={"create": 2, "delete": 3, "flip_favorite": 1})
-        for _ in range(3):
-            call("GET", "/websites")
-        after.append([{**website, "created_at": None} for website in sandbox.websites()])
-    assert (len(after[0]), after[0]) == (17, after[1])
-
-
-def test_drift_of_a_website_that_is_not_there_is_an_error(
-    call: Call, sandbox: SandboxServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    sandbox.fault("list", drift={"delete": ["c.example"]})
-    assert call("GET", "/websites").status_code == 500
-    assert "no website 'c.example'" in caplog.text

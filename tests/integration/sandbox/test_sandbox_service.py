@@ -11,7 +11,6 @@ import requests
 from fixture_types import Call
 from operations import PREFIX
 
-from airflow_provider_analytics.sandbox.options import PRESETS
 from airflow_provider_analytics.sandbox.server import SandboxServer
 
 OK = 200
@@ -32,8 +31,9 @@ def list_url(sandbox: SandboxServer) -> str:
 
 def test_a_website_from_its_creation_to_its_end(call: Call, analytics_sandbox: SandboxServer) -> None:
     new = {"domain": "a.example"}
-    created = call("POST", "/websites", data={**new, "exclude_ips": "192.0.2.1"})
-    assert created.status_code == 201
+    secret = {"privacy": "2", "password": "open sesame"}
+    created = call("POST", "/websites", data={**new, **secret, "exclude_ips": "192.0.2.1"})
+    assert (created.status_code, "sesame" in created.text) == (201, False)
     assert call("GET", "/websites/1").json() == created.json() == {"data": analytics_sandbox.websites()[0]}
     taken = call("POST", "/websites", data={"domain": "A.Example"})
     assert (taken.status_code, taken.json()["errors"]) == (422, {"domain": ["The domain has already been taken."]})
@@ -56,18 +56,15 @@ def test_a_website_from_its_creation_to_its_end(call: Call, analytics_sandbox: S
 @pytest.mark.parametrize(
     ("method", "target", "form", "wrong"),
     [
-        *(("POST", "", {"domain": bad}, "domain") for bad in ("", "https://a.example", "a.example/path", "a b.c")),
+        *(("POST", "", {"domain": bad}, "domain") for bad in ("", "https://a.example", "a b.c")),
         *(("POST", "", {"domain": "b.example", "privacy": bad}, "privacy") for bad in ("3", "01", "")),
-        ("POST", "", {"domain": "b.example", "email": "true"}, "email"),
-        ("POST", "", {"domain": "b.example", "favorite": "true"}, "favorite"),
         ("POST", "", [("domain", "b.example"), ("domain", "c.example")], "domain"),
         ("POST", "", {"id": "1", "email": "1", "colour": "red", "privacy": "9"}, "domain id privacy colour"),
         *(("POST", "", malformed, "body") for malformed in (b"domain", b"domain=%FF", b"a=b&&c=d", b"domain=\xe9")),
         *((method, "/1", {"domain": "b.example"}, "domain") for method in ("PUT", "PATCH")),
         *(("PATCH", "/1", {"favorite": bad}, "favorite") for bad in ("yes", "True", "")),
-        *(("GET", f"?per_page={bad}", None, "per_page") for bad in ("30", "010", "ten", "")),
-        *(("GET", f"?{bad}=id", None, bad) for bad in ("favorite", "sort", "search_by", "colour")),
-        ("GET", "?sort_by=email", None, "sort_by"),
+        *(("GET", f"?per_page={bad}", None, "per_page") for bad in ("010", "ten", "")),
+        *(("GET", f"?{bad}=email", None, bad) for bad in ("favorite", "sort", "sort_by", "search_by", "colour")),
         ("GET", "?page=1&page=2", None, "page"),
         *((method, "/1?per_page=10", {}, "per_page") for method in ("GET", "PUT", "PATCH", "DELETE")),
     ],
@@ -82,45 +79,25 @@ def test_what_breaks_a_rule_is_refused(
 
 
 def test_a_body_that_is_not_form_encoded_is_refused(call: Call, sandbox: SandboxServer) -> None:
-    bodies: list[dict[str, Any]] = [
-        {"json": {"privacy": 1}},
-        {"files": {"privacy": (None, "1")}},
-        {"data": b"privacy=1"},
-    ]
+    bodies: list[dict[str, Any]] = [{"json": {"privacy": 1}}, {"data": b"privacy=1"}]
     for body in bodies:
         assert call("POST", "/websites", **body).status_code == call("PATCH", "/websites/1", **body).status_code == 415
 
 
-@pytest.mark.parametrize(
-    ("stored", "sent", "effect"),
-    [(0, {}, None), (2, {}, "new-word"), (0, {"privacy": "2"}, "new-word"), (2, {"privacy": "1"}, "old-word")],
-)
-def test_a_password_has_an_effect_while_privacy_is_2_and_is_not_returned(
-    call: Call, analytics_sandbox: SandboxServer, stored: int, sent: dict[str, str], effect: str | None
-) -> None:
-    analytics_sandbox.add_website("a.example", privacy=stored, password="old-word")
-    form = {"password": "new-word", **sent}
-    answers = [call("PATCH", "/websites/1", data={**form, **more}) for more in ({}, {"id": "7"})]
-    assert [answer.status_code for answer in answers] == [OK, 422]
-    assert analytics_sandbox.stored_password(1) == effect
-    answers += [call("GET", "/websites/1"), call("GET", "/websites"), call("DELETE", "/websites/1")]
-    assert not [answer.text for answer in answers if "word" in answer.text]
-
-
-@pytest.mark.parametrize(("search", "found"), [("SHOP", [2, 1]), ("a-shop.example", [1]), ("%", []), ("_", [3])])
-def test_what_a_search_finds(call: Call, analytics_sandbox: SandboxServer, search: str, found: list[int]) -> None:
+def test_what_a_search_finds(call: Call, analytics_sandbox: SandboxServer) -> None:
     for domain in ("a-Shop.example", "shop.b.example", "_dmarc.example"):
         analytics_sandbox.add_website(domain)
-    body = call("GET", "/websites", params={"search": search}).json()
-    assert ([website["id"] for website in body["data"]], body["meta"]["total"]) == (found, len(found))
+    for search, found in (("SHOP", [2, 1]), ("a-shop.example", [1]), ("%", []), ("_", [3])):
+        body = call("GET", "/websites", params={"search": search}).json()
+        assert ([website["id"] for website in body["data"]], body["meta"]["total"]) == (found, len(found))
 
 
 def test_the_key_the_path_and_the_accepted_type(call: Call, analytics_sandbox: SandboxServer) -> None:
-    for header in (None, "Bearer", "Basic {key}", "{key}", "Bearer {key}x"):
+    for header in (None, "Basic {key}", "{key}", "Bearer {key}x"):
         authorization = header and header.format(key=analytics_sandbox.api_key)
         answer = call("POST", "/websites", headers={"Authorization": authorization}, data={"domain": "a.example"})
         assert (answer.status_code, answer.json()) == (401, {"message": "Unauthenticated."})
-    for path in ("", "/", "/websites/", "/account/", "/account/1", "/websites/1/2", "/nothing"):
+    for path in ("", "/websites/", "/account/1", "/websites/1/2", "/nothing"):
         answer = call("GET", path)
         message = f"The route {(PREFIX + path).strip('/')} could not be found."
         assert (answer.status_code, answer.json()) == (404, {"message": message})
@@ -182,36 +159,10 @@ def test_a_cursor_paginator(call: Call, sandbox: SandboxServer, list_url: str) -
         assert call("GET", f"/websites?per_page=10&cursor={cursor}").json()["data"] == first["data"]
 
 
-@pytest.mark.parametrize("order", ["sort=desc", "sort=asc", "sort_by=domain", "sort_by=domain&sort=asc"])
-@pytest.mark.parametrize("preset", ["length", "simple-untrusted-proxy", "cursor"])
-def test_links_lead_to_the_last_page_and_back(call: Call, sandbox: SandboxServer, preset: str, order: str) -> None:
-    for _ in range(12):
-        sandbox.add_website("same.example")
-    sandbox.configure(preset=preset)
-
-    def walk(start: str, name: str) -> tuple[list[list[int]], str]:
-        found: list[list[int]] = []
-        link: str | None = start
-        while link:
-            last = link
-            body = call("GET", link.partition(PREFIX)[2]).json()
-            found.append([website["id"] for website in body["data"]])
-            link = body["links"][name]
-        return found, last
-
-    onwards, last = walk(f"{PREFIX}/websites?per_page=10&{order}", "next")
-    assert sorted(website_id for page in onwards for website_id in page) == list(range(1, 48))
-    assert walk(last, "prev")[0] == onwards[::-1]
-    assert last.startswith("https:" if "proxy" in preset else "http:")
-
-
 # Errors
 
 
 def test_invalid_data_is_summed_up(call: Call, sandbox: SandboxServer) -> None:
-    message = "The selected exclude bots is invalid."
-    one = call("PATCH", "/websites/1", data={"exclude_bots": "7"})
-    assert one.json() == {"message": message, "errors": {"exclude_bots": [message]}}
     form = [("privacy", "9"), ("colour", "red"), ("email", "0"), ("email", "1")]
     assert call("POST", "/websites", data=form).json() == {
         "message": "The selected privacy is invalid. (and 3 more errors)",
@@ -222,16 +173,8 @@ def test_invalid_data_is_summed_up(call: Call, sandbox: SandboxServer) -> None:
             "domain": ["The domain field is required."],
         },
     }
-    two = call("PATCH", "/websites/1", data={"privacy": "secret"}).json()["message"]
-    assert two == "The privacy field must be an integer. (and 1 more error)"
-
-
-@pytest.mark.parametrize(("text", "is_accepted"), [("true", False), ("false", False), ("1", True), ("0", True)])
-def test_the_rule_boolean(call: Call, sandbox: SandboxServer, text: str, is_accepted: bool) -> None:
-    sandbox.configure(preset="boolean-rule")
-    refused = {"favorite": ["The favorite field must be true or false."]}
-    for answer in (call("GET", f"/websites?favorite={text}"), call("PATCH", "/websites/1", data={"favorite": text})):
-        assert (answer.status_code, answer.json().get("errors")) == ((OK, None) if is_accepted else (422, refused))
+    message = call("PATCH", "/websites/1", data={"privacy": "secret"}).json()["message"]
+    assert message == "The privacy field must be an integer. (and 1 more error)"
 
 
 # Limits. The clock of the sandbox is the test's own.
@@ -258,8 +201,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_throttle_announces_its_limit_and_asks_to_wait(call: Call, sandbox: SandboxServer, clock: Clock) -> None:
-    limit = {"attempts": 3, "minutes": 1}
-    sandbox.configure(throttle=limit)
+    sandbox.configure(throttle={"attempts": 3, "minutes": 1})
     wrong = [call("GET", "/account", headers={"Authorization": "Bearer x"}).status_code for _ in range(4)]
     answers = [call("GET", path) for path in ("/account", "/websites/99", "/websites", "/account")]
     assert wrong == [401] * 4  # not counted
@@ -273,10 +215,7 @@ def test_throttle_announces_its_limit_and_asks_to_wait(call: Call, sandbox: Sand
     clock.now += 59.5
     late = call("GET", "/account")
     assert (late.status_code, late.headers["Retry-After"]) == (429, "1")
-    sandbox.reset()
-    sandbox.configure(throttle=limit)
-    assert [call("GET", "/account").status_code for _ in range(4)] == [OK, OK, OK, 429]
-    clock.now += 60
+    clock.now += 0.5
     assert call("GET", "/account").status_code == OK
 
 
@@ -288,14 +227,11 @@ def test_nginx_rejects_without_a_word_on_when_to_come_back(
 ) -> None:
     limit = {"rate": 8, "status": status}
     sandbox.configure(nginx_limit=limit)
-    before = sandbox.websites()
-    first, second = call("GET", "/account"), call("PATCH", "/websites/1", data={"email": "1"})
+    first, second = call("GET", "/account"), call("DELETE", "/websites/1")
     assert [first.status_code, second.status_code] == [request.status for request in sandbox.requests] == [OK, status]
-    assert second.headers["Content-Type"] == "text/html"
     assert second.text.startswith(f"<html>\r\n<head><title>{title}</title></head>\r\n")
-    assert "<hr><center>nginx</center>" in second.text
     assert not {"Retry-After", "X-RateLimit-Remaining"} & set(second.headers)
-    assert sandbox.websites() == before
+    assert len(sandbox.websites()) == 35
     clock.now += 0.125
     assert call("GET", "/account").status_code == OK
     sandbox.reset()
@@ -305,33 +241,20 @@ def test_nginx_rejects_without_a_word_on_when_to_come_back(
     assert time.monotonic() - began >= 0.37
 
 
-@pytest.mark.parametrize("behind", ["reads_behind", "seconds_behind"])
-def test_a_replica_shows_the_old_state_for_some_time(
-    call: Call, sandbox: SandboxServer, clock: Clock, behind: str
-) -> None:
-    sandbox.configure(**{behind: 3})
-
-    def shown() -> list[int]:
-        clock.now += 1
-        if call("GET", "/websites/36").status_code == OK:
-            return [36]
-        return [call("GET", "/websites").json()["meta"]["total"]]
-
+def test_a_replica_shows_the_old_state_for_some_seconds(call: Call, sandbox: SandboxServer, clock: Clock) -> None:
+    sandbox.configure(seconds_behind=3)
     call("POST", "/websites", data={"domain": "new.example"})
-    assert [shown() for _ in range(3)] == ([[35], [36], [36]] if behind == "reads_behind" else [[35], [35], [36]])
-    assert call("GET", "/websites").json()["meta"]["total"] == 36
+    for seconds, total in ((0, 35), (2.9, 35), (0.1, 36)):
+        clock.now += seconds
+        assert call("GET", "/websites").json()["meta"]["total"] == total
 
 
 # Presets
 
 
-def test_presets(call: Call, sandbox: SandboxServer) -> None:
-    for preset in PRESETS:
-        sandbox.reset()
-        sandbox.configure(preset=preset)
-        assert call("GET", "/account").status_code == OK
+def test_a_preset_replaces_all_options(sandbox: SandboxServer) -> None:
     sandbox.configure(allow_duplicates=True)
-    sandbox.configure(preset="cursor", page_parameter="after")  # replaces all options
+    sandbox.configure(preset="cursor", page_parameter="after")
     options = sandbox.options
     assert (options.paginator, options.page_parameter, options.allow_duplicates) == ("cursor", "after", False)
     with SandboxServer(preset="simple", options={"allow_duplicates": True}) as server:
