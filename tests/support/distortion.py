@@ -20,17 +20,12 @@ class Distortion:
 
     def __init__(self, sandbox: SandboxServer) -> None:
         self.sandbox = sandbox
-        #: Fields that no list row shows, and fields that no record shows.
+        #: Fields that no list row shows.
         self.hidden_in_lists: set[str] = set()
-        self.hidden: set[str] = set()
         #: Method and path (below the prefix) to the status to answer with.
         self.failing: dict[tuple[str, str], int] = {}
-        #: Seconds of ``Retry-After`` that these answers ask for.
-        self.retry_after: int | None = None
         #: Called before a request is passed on; returns a status to answer with, or None.
         self.before: Callable[[str, str], int | None] = lambda method, path: None
-        #: Called after a request was processed; returns a status to answer with instead, or None.
-        self.after: Callable[[str, str], int | None] = lambda method, path: None
         #: Called with each record of a response, to change it; ``path`` is that of the request.
         self.change: Callable[[str, str, Website], None] = lambda method, path, record: None
         #: Passes requests on; a test may stand before it.
@@ -38,9 +33,7 @@ class Distortion:
 
     def __call__(self, request: Request) -> bytes:
         """Answer a request, as a server of ``raw_server.py``."""
-        status, content = self.forward(request)
-        wait = [] if status < 400 or self.retry_after is None else [("Retry-After", str(self.retry_after))]
-        return http(status, content, headers=wait)
+        return http(*self.forward(request))
 
     def to_the_sandbox(self, request: Request) -> tuple[int, Any]:
         """Return status and content of the response."""
@@ -52,11 +45,9 @@ class Distortion:
             connection.request(method, request.target, request.body or None, headers)
             response = connection.getresponse()
             data = json.loads(response.read() or b"null")
-        if status := self.after(method, path):
-            return status, {}
         is_list = path == "/websites" and method == "GET"
         for record in data["data"] if is_list else [(data or {}).get("data", {})]:
-            for name in self.hidden | (self.hidden_in_lists if path == "/websites" else set()):
+            for name in self.hidden_in_lists if path == "/websites" else ():
                 record.pop(name, None)
             self.change(method, path, record)
         return response.status, data

@@ -24,16 +24,16 @@ class Nights:
         self._execute = execute
 
     def sync(self, name: str, *entries: str, **arguments: Any) -> dict[str, Any]:
-        self.now += timedelta(seconds=1)
-        given = {"run_id": uuid.uuid4().hex, "task_id": name, "list_name": name, "state_path": str(self.folder)}
-        result: dict[str, Any] = self._execute(SyncExcludedIpsOperator, exclude_ips=entries, **given | arguments)
-        return result
+        return self._run(SyncExcludedIpsOperator, name, exclude_ips=entries, **arguments)
 
     def apply(self, name: str, websites: dict[str, list[str]], **arguments: Any) -> dict[str, Any]:
-        self.now += timedelta(seconds=1)
         config = {"websites": {domain: {"exclude_ips": entries} for domain, entries in websites.items()}}
+        return self._run(ApplyWebsitesOperator, name, **{"config": config} | arguments)
+
+    def _run(self, operator: type, name: str, **arguments: Any) -> dict[str, Any]:
+        self.now += timedelta(seconds=1)
         given = {"run_id": uuid.uuid4().hex, "task_id": name, "list_name": name, "state_path": str(self.folder)}
-        result: dict[str, Any] = self._execute(ApplyWebsitesOperator, **{"config": config} | given | arguments)
+        result: dict[str, Any] = self._execute(operator, **given | arguments)
         return result
 
     def lists(self) -> dict[str, set[str]]:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any, Self
 
 from connections import with_parallel_requests
@@ -36,11 +35,7 @@ class AirflowTaskTerminated(BaseException):
 
 def run(job):
     os.environ.update(job["environment"])
-    apply.SETTLE_SECONDS = job["settle_seconds"]
-    if job["s3"]:
-        import s3fs
-        from airflow_versions import attach
-        attach("s3", s3fs.S3FileSystem(**job["s3"]))
+    apply.SETTLE_SECONDS = 0
     task = globals()[job["operator"]](task_id="sync", **job["arguments"])
     of_try = {"run_id": job["run_id"], "try_number": job["try_number"]}
     ti = SimpleNamespace(dag_id="the_dag", task_id="sync", map_index=-1, start_date=None, **of_try)
@@ -74,7 +69,7 @@ for line in sys.stdin:
 """
 
 #: Of a job. Airflow 3 goes on with the task after ``on_kill``, 2 raises an exception.
-DEFAULTS: dict[str, Any] = {"airflow": 3, "settle_seconds": 0, "try_number": 1, "run_id": "run"}
+DEFAULTS: dict[str, Any] = {"airflow": 3, "try_number": 1, "run_id": "run"}
 
 
 class TaskProcess:
@@ -91,19 +86,15 @@ class TaskProcess:
             stderr=self._log,
             text=True,
             encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
         )
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=60)
 
-    def start(
-        self, operator: str, *, parallel_requests: int | None = None, s3: dict[str, Any] | None = None, **given: Any
-    ) -> None:
+    def start(self, operator: str, *, parallel_requests: int | None = None, **given: Any) -> None:
         """Begin to run an operator.
 
-        :param s3: arguments of the file system for ``s3://``.
         :param given: values of :data:`DEFAULTS`, and arguments of the operator.
         """
         job = {
@@ -111,7 +102,6 @@ class TaskProcess:
             "operator": operator,
             "arguments": given,
             "environment": {"AIRFLOW_CONN_ANALYTICS_DEFAULT": with_parallel_requests(parallel_requests)},
-            "s3": s3,
         }
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(job) + "\n")

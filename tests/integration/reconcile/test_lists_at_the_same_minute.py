@@ -20,6 +20,8 @@ from airflow_provider_analytics.reconcile.lists import Lists
 from airflow_provider_analytics.sandbox.requests import RecordedRequest
 
 A, B, C, V = "203.0.113.1", "203.0.113.2", "203.0.113.3", "198.51.100.1"
+#: A list, and its entries.
+Run = tuple[str, ...]
 #: A run sends about this many requests.
 REQUESTS = range(20)
 
@@ -48,23 +50,22 @@ def before_request(zoo: Zoo, number: int, run: Callable[[], object], *, of: Sequ
 
 
 @pytest.mark.parametrize("number", REQUESTS)
-def test_an_address_that_moves_to_another_list_stays(analytics_sandbox: Zoo, nights: Nights, number: int) -> None:
-    nights.sync("office", A, B)
-    nights.sync("vpn", V)
-    with before_request(analytics_sandbox, number, lambda: nights.sync("vpn", V, B)):
-        nights.sync("office", A)
-    assert nights.everywhere() == {A, B, V}
-
-
-@pytest.mark.parametrize("number", REQUESTS)
-def test_an_address_that_moves_to_a_list_that_runs_already_stays(
-    analytics_sandbox: Zoo, nights: Nights, number: int
+@pytest.mark.parametrize(
+    ("before", "outer", "inner", "left"),
+    [
+        pytest.param((V,), ("office", A), ("vpn", V, B), {A, B, V}, id="to a list that runs later"),
+        pytest.param((V,), ("vpn", V, B), ("office", A), {A, B, V}, id="to a list that runs already"),
+        pytest.param((V, B), ("vpn", V), ("office", A), {A, V}, id="out of both lists"),
+    ],
+)
+def test_an_address_that_moves_to_another_list_stays(
+    analytics_sandbox: Zoo, nights: Nights, before: Run, outer: Run, inner: Run, left: set[str], number: int
 ) -> None:
     nights.sync("office", A, B)
-    nights.sync("vpn", V)
-    with before_request(analytics_sandbox, number, lambda: nights.sync("office", A)):
-        nights.sync("vpn", V, B)
-    assert nights.everywhere() == {A, B, V}
+    nights.sync("vpn", *before)
+    with before_request(analytics_sandbox, number, lambda: nights.sync(*inner)):
+        nights.sync(*outer)
+    assert nights.everywhere() == left
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -77,15 +78,6 @@ def test_a_list_does_not_remove_what_left_it_lately_and_another_one_adds(
     with before_request(analytics_sandbox, number, lambda: nights.sync("office", A, B), of=["account", "list"]):
         nights.sync("vpn", V, C)
     assert nights.everywhere() == {A, B, C, V}
-
-
-@pytest.mark.parametrize("number", REQUESTS)
-def test_an_address_that_leaves_both_lists_goes(analytics_sandbox: Zoo, nights: Nights, number: int) -> None:
-    nights.sync("office", A, B)
-    nights.sync("vpn", V, B)
-    with before_request(analytics_sandbox, number, lambda: nights.sync("office", A)):
-        nights.sync("vpn", V)
-    assert nights.everywhere() == {A, V}
 
 
 @pytest.mark.parametrize("number", REQUESTS[1:])

@@ -232,7 +232,7 @@ def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -
 
     def look_up(name: str) -> list[str]:
         if name == VPN:
-            for_ever.wait()
+            for_ever.wait(30)
         return ["1.1.1.1"]
 
     monkeypatch.setattr(host_names, "look_up", look_up)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -122,46 +120,6 @@ def handler_of_before() -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
 
 
-def make_dag(night: Night, **arguments: Any) -> DAG:
-    with DAG(f"stopped_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        SyncExcludedIpsOperator(task_id="sync", exclude_ips=[NEW], **night.state, **arguments)
-    return dag
-
-
-@contextmanager
-def ends_a_test_run(name: str) -> Iterator[None]:
-    """Expect that what interrupts a task ends ``dag.test()`` of Airflow 2 as well."""
-    with pytest.raises(BaseException) as raised:  # noqa: PT011 - the class has another place in each version
-        yield
-    assert type(raised.value).__name__ == name
-
-
-@pytest.mark.usefixtures("handler_of_before")
-def test_airflow_stops_a_task_and_its_retry_does_the_rest(
-    night: Night, distortion: Distortion, run_dag: RunDag, task_log: Callable[[], str]
-) -> None:
-    numbers = itertools.count(1)
-
-    def before(method: str, path: str) -> None:
-        # Airflow's own handler, or the process of the tests would end.
-        if method == "PATCH" and next(numbers) == 21 and callable(signal.getsignal(signal.SIGTERM)):
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    distortion.before = before
-    dag = make_dag(night, retries=1, retry_delay=timedelta(0))
-    if AIRFLOW_2:
-        with ends_a_test_run("AirflowTaskTerminated"):
-            run_dag(dag)
-    task = run_dag(dag).tasks["sync"]
-    assert (task.state, task.try_number) == ("success", 1 if AIRFLOW_2 else 2)
-    said = re.search(r"Stopped: (\d+) of 60 websites changed", task_log())
-    assert said
-    trails = sorted(night.folder.rglob("*.jsonl"))
-    first, second = ({line["website_id"] for line in night.trail(trail.stem)} for trail in trails)
-    assert (len(first), len(first & second), len(first | second)) == (int(said[1]), 0, WEBSITES)
-    assert changed(night) == first | second
-
-
 @pytest.mark.usefixtures("handler_of_before")
 def test_a_task_that_takes_too_long_leaves_true_records(
     night: Night,
@@ -178,10 +136,16 @@ def test_a_task_that_takes_too_long_leaves_true_records(
 
     distortion.before = before
     monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", with_parallel_requests(1))
-    dag = make_dag(night, list_name="addresses", execution_timeout=timedelta(seconds=2))
+    with DAG(f"stopped_{uuid.uuid4().hex}", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        limit = timedelta(seconds=2)
+        SyncExcludedIpsOperator(
+            task_id="sync", exclude_ips=[NEW], list_name="addresses", execution_timeout=limit, **night.state
+        )
     if AIRFLOW_2:
-        with ends_a_test_run("AirflowTaskTimeout"):
+        # What interrupts a task ends DAG.test() as well.
+        with pytest.raises(BaseException) as raised:  # noqa: PT011 - the class has another place in each version
             run_dag(dag)
+        assert type(raised.value).__name__ == "AirflowTaskTimeout"
     else:
         assert run_dag(dag).tasks["sync"].state == "failed"
     assert "Stopped: 20 of 60 websites changed, 1 may have been" in task_log()
