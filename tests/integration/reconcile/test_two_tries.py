@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from airflow_versions import attach
 from distortion import Distortion
+from raw_server import Request
 from reconciling import Night
 from task_process import TaskProcess
 
@@ -188,6 +189,7 @@ def kill(request: pytest.FixtureRequest, started: TaskProcess, night: Night, dis
     def run_and_kill(operator: str, **arguments: Any) -> None:
         numbers = itertools.count(1)
         held = threading.Event()
+        passed_on: list[threading.Event] = []
 
         def hold(method: str, path: str) -> None:
             if next(numbers) >= step:
@@ -196,14 +198,25 @@ def kill(request: pytest.FixtureRequest, started: TaskProcess, night: Night, dis
                 if not arrives:
                     raise ConnectionError("never arrives")
 
+        def forward(request: Request) -> tuple[int, Any]:
+            passed_on.append(is_done := threading.Event())
+            try:
+                return distortion.to_the_sandbox(request)
+            finally:
+                is_done.set()
+
         distortion.before = hold
+        distortion.forward = forward
         started.start(operator, parallel_requests=2, **night.state, **arguments)
         while not held.wait(0.01) and not started.gone.is_set():
             pass
         if held.is_set():
             started.kill()
         started.wait()
+        for one in passed_on:  # the next run begins after what arrived late
+            assert one.wait(60)
         distortion.before = lambda method, path: None
+        distortion.forward = distortion.to_the_sandbox
 
     return run_and_kill
 
