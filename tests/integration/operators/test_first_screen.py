@@ -34,11 +34,9 @@ def assert_short(error: BaseException, reason: str) -> None:
 @pytest.mark.parametrize(
     ("operator", "arguments", "fault", "reason"),
     [
-        (SnapshotWebsitesOperator, SNAPSHOT, {"status": 503}, "503 Service Unavailable"),
         (SyncExcludedIpsOperator, SYNC, {"status": 503}, "503 Service Unavailable"),
         (SnapshotWebsitesOperator, SNAPSHOT, {"body": "<html>Log in</html>"}, "is a web page"),
         (SyncExcludedIpsOperator, SYNC, {"drop": True}, "connection"),
-        (SnapshotWebsitesOperator, SNAPSHOT, {"status": 401}, "Not retried: correct"),
         (SyncExcludedIpsOperator, SYNC, {"status": 401}, "Not retried: correct"),
         (SnapshotWebsitesOperator, {"base_path": "/folder/file/a"}, {}, "/file/a"),
         (CompareSnapshotsOperator, {"base_path": "/folder/file/a"}, {}, "/file/a"),

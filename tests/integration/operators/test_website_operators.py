@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from fixture_types import RunTasks
 
 from airflow_provider_analytics.exceptions import AnalyticsError, DomainError, NotFoundError
-from airflow_provider_analytics.operators.account import GetAccountOperator
 from airflow_provider_analytics.operators.websites import (
     CreateWebsiteOperator,
     DeleteWebsiteOperator,
@@ -29,56 +27,6 @@ def run(operator: type, **arguments: Any) -> Any:
 
 def sent(sandbox: SandboxServer, operation: str) -> list[dict[str, str]]:
     return [dict(request.form) for request in sandbox.requests if request.operation == operation]
-
-
-SIX: dict[str, tuple[type, dict[str, Any]]] = {
-    "create": (
-        CreateWebsiteOperator,
-        {
-            "domain": "{{ dag_run.conf['domain'] }}",
-            "privacy": "{{ 'private' }}",
-            "email_reports": "{{ 1 }}",
-            "exclude_bots": "{{ false }}",
-            "exclude_params": "{{ 'utm_source\nutm_medium' }}",
-            "exclude_ips": ["{{ '10.0.0.1' }}", "10.0.0.2"],
-            "if_exists": "{{ 'update' }}",
-            "analytics_conn_id": "{{ dag_run.conf['conn'] }}",
-        },
-    ),
-    "websites": (
-        ListWebsitesOperator,
-        {"search": "{{ dag_run.conf['domain'] }}", "per_page": "{{ 5 * 2 }}", "max_records": "{{ 1 }}"},
-    ),
-    "get": (GetWebsiteOperator, {"website_id": "{{ ti.xcom_pull('create')['website_id'] }}"}),
-    "update": (
-        UpdateWebsiteOperator,
-        {"domain": "{{ ti.xcom_pull('get')['domain'] }}", "favorite": "{{ True }}", "exclude_ips": []},
-    ),
-    "account": (GetAccountOperator, {}),
-    "delete": (DeleteWebsiteOperator, {"domain": "{{ dag_run.conf['gone'] }}", "ignore_missing": "{{ True }}"}),
-}
-
-
-def test_all_six_operations_in_one_run_and_again(sandbox: SandboxServer, run_tasks: RunTasks) -> None:
-    sandbox.add_website("old.example.com")
-    conf = {"domain": "www.example.com", "gone": "old.example.com", "conn": "analytics_default"}
-    first, again = ({name: task.returned for name, task in run_tasks(conf, **SIX).items()} for _ in range(2))
-    created = first["create"]["website"]
-    switches = {"privacy": 1, "email": 1, "exclude_bots": 0, "favorite": False}
-    lists = {"exclude_params": "utm_source\nutm_medium", "exclude_ips": "10.0.0.1\n10.0.0.2"}
-    assert created.items() >= {"domain": "www.example.com", **switches, **lists}.items()
-    assert (first["websites"], first["get"], first["account"]["id"]) == ([created], created, 1)
-    done = {"website_id": 2, "domain": "www.example.com", "created": True, "verified": True, "website": created}
-    nothing: dict[str, Any] = {key: [] for key in ("updated", "differing", "unverified", "unexpected_changes")}
-    assert first["create"] == {**done, **nothing}
-    assert first["update"]["website"] == {**created, "favorite": True, "exclude_ips": None}
-    assert first["update"]["updated"] == ["exclude_ips", "favorite"]
-    assert first["delete"] == {"website_id": None, "domain": "old.example.com", "deleted": True}
-    assert again["create"]["updated"] == ["exclude_ips"]
-    assert again["update"] == first["update"]
-    assert again["delete"] == {**first["delete"], "deleted": False}
-    assert sandbox.websites() == [first["update"]["website"]]
-    assert len(sent(sandbox, "create")) == 1
 
 
 def test_list(sandbox: SandboxServer) -> None:
@@ -127,8 +75,10 @@ def test_create_where_nothing_is(sandbox: SandboxServer, page_password: str) -> 
     plain, password, _ = sandbox.websites()
     assert (plain["privacy"], plain["email"], plain["exclude_bots"]) == (0, 0, 1)
     assert sandbox.stored_password(password["id"]) == page_password
-    assert (done["website"], done["verified"], done["unverified"]) == (password, False, ["password"])
     assert sent(sandbox, "create")[0] == {"domain": "plain.example.com"}
+    nothing: dict[str, Any] = {name: [] for name in ("updated", "differing", "unexpected_changes")}
+    told = {"website_id": 2, "domain": "password.example.com", "created": True, "verified": False}
+    assert done == {**told, **nothing, "website": password, "unverified": ["password"]}
 
 
 @pytest.mark.parametrize("if_exists", ["skip", "update", "fail"])

@@ -55,8 +55,6 @@ NOON, EVENING = "0 12 * * *", "30 23 * * *"
 CASES = [
     # What is planned is filed under the day that it is planned for, which is the day on which the list is read.
     Case(NOON, "scheduled", at("12:00"), at("12:02"), day=0),
-    Case(EVENING, "scheduled", at("23:30"), at("23:32"), day=0),
-    Case("@hourly", "scheduled", at("0:00"), at("0:02"), day=0),
     # Retried past midnight: filed, marked as late, for 12 hours, where the day has no snapshot.
     Case(EVENING, "scheduled", at("23:30"), at("12:00", 1), day=0, late=True),
     Case(EVENING, "scheduled", at("23:30"), at("12:01", 1), day=None),
@@ -73,8 +71,6 @@ CASES = [
     Case(WEDNESDAYS, "manual", at("10:36", 1), at("10:37", 1), day=1),
     Case(None, "manual", at("23:59"), at("0:01", 1), day=1),
     Case(None, "asset_triggered", at("10:36"), at("10:37"), day=0),
-    Case(None, "dataset_triggered", at("10:36"), at("10:37"), day=0),
-    Case(None, "operator_triggered", at("10:36"), at("10:37"), day=0),
     # A backfill is for days that are over.
     Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=None),
     Case(NOON, "backfill", at("12:00"), at("12:00", 9), day=0, late=True, mode="label"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,20 @@ from airflow_versions import needs_openlineage
 from jsonschema import Draft202012Validator
 from local_airflow import environment
 from referencing import Registry, Resource
+from shelf import NIGHT, Shelf
 
 from airflow_provider_analytics.sandbox.server import SandboxServer
+from airflow_provider_analytics.snapshots.manifest import ListSource
 
 DAG_FILE = """
 import os
 import pendulum
-import requests
-from airflow.providers.common.compat.sdk import DAG, task
+from airflow.providers.common.compat.sdk import DAG
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 
-@task
-def lose_websites():
-    for path, body in (("reset", {}), ("seed", {"websites": 5})):
-        requests.post(f"{os.environ['SANDBOX']}/_sandbox/{path}", json=body, timeout=10).raise_for_status()
-
 with DAG("lineage", schedule=None, start_date=pendulum.datetime(2026, 1, 1, tz="UTC")):
-    first, second = (
-        SnapshotWebsitesOperator(task_id=name, base_path=os.environ["BASE"], retries=0) for name in ("first", "second")
-    )
-    first >> lose_websites() >> second
+    for name in ("first", "shrunk"):
+        SnapshotWebsitesOperator(task_id=name, base_path=f"{os.environ['BASE']}/{name}", retries=0)
 """
 
 #: The JSON Schemas of OpenLineage 1 (https://github.com/OpenLineage/OpenLineage, Apache License 2.0).
@@ -50,7 +45,6 @@ def events(sandbox: SandboxServer, folder: Path) -> dict[str, dict[str, Any]]:
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps({"type": "file", "log_file_path": str(path), "append": True}),
         "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
         "BASE": str(folder / "base"),
-        "SANDBOX": sandbox.url,
         **sandbox.connection_env,
     }
     # 3.0 runs no task whose assets it does not know.
@@ -84,22 +78,24 @@ def assertions(event: dict[str, Any]) -> dict[str, bool]:
 @pytest.mark.slow
 def test_a_run_tells_what_it_read_wrote_and_asserted(analytics_sandbox: SandboxServer, tmp_path: Path) -> None:
     analytics_sandbox.seed(30)
+    last_night, source = datetime.now(UTC) - NIGHT, ListSource(url=analytics_sandbox.url, account_id="1")
+    Shelf(f"{tmp_path}/base/shrunk").take(100, last_night, source=source)
     found = events(analytics_sandbox, tmp_path)
     event = found["lineage.first"]
     assert event["eventType"] == "COMPLETE"
     assert {"schema", "outputStatistics", "dataQualityAssertions"} <= check_by_the_schemas(event)
     (listed,), (written,) = event["inputs"], event["outputs"]
     assert (listed["namespace"], listed["name"]) == ("analytics://analytics_default", "websites")
-    assert (written["namespace"], written["name"]) == ("file", f"{tmp_path}/base/websites")
+    assert (written["namespace"], written["name"]) == ("file", f"{tmp_path}/base/first/websites")
     fields = {field["name"]: field["type"] for field in written["facets"]["schema"]["fields"]}
     assert (fields["id"], fields["privacy"], fields["snapshot_date"]) == ("string", "integer", "date")
-    (data,) = (tmp_path / "base").glob("websites/*/*")
+    (data,) = (tmp_path / "base").glob("first/websites/*/*")
     statistics = written["outputFacets"]["outputStatistics"]
     assert (statistics["rowCount"], statistics["size"], statistics["fileCount"]) == (30, data.stat().st_size, 1)
     assert assertions(event) == {"same_source": True, "complete": True, "not_shrunk": True}
 
-    event = found["lineage.second"]
+    event = found["lineage.shrunk"]
     assert event["eventType"] == "FAIL"
     assert "dataQualityAssertions" in check_by_the_schemas(event)
     assert assertions(event) == {"same_source": True, "complete": True, "not_shrunk": False}
-    assert [output["name"] for output in event["outputs"]] == [f"{tmp_path}/base/websites"]
+    assert [output["name"] for output in event["outputs"]] == [f"{tmp_path}/base/shrunk/websites"]

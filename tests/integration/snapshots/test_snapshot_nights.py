@@ -101,22 +101,22 @@ def loaded(database: Path, *sources: Path) -> list[int]:
     return [int(day.removeprefix("2026-11-")) for day in found]
 
 
-@pytest.mark.parametrize(
-    ("file_format", "compression"), [("jsonl", None), ("jsonl", "zstd"), ("csv", "gzip"), ("parquet", None)]
-)
-def test_every_format_is_loaded_with_its_history(tmp_path: Path, file_format: str, compression: str | None) -> None:
+def test_every_format_is_loaded_and_another_format_makes_no_new_version(tmp_path: Path) -> None:
     base, database = tmp_path / "base", tmp_path / "test.duckdb"
     shelf = Shelf(str(base))
-    kept, gone = websites(2)
-    nights = [[kept, gone], [kept, gone], [], [kept | {"privacy": 2}]]
-    for night, records in enumerate(nights):
+    kept, gone = websites(2, exclude_params="")
+    both = [kept, gone]
+    nights = [(both, "jsonl", None), (both, "csv", "gzip"), (both, "parquet", None), ([], "jsonl", None)]
+    for night, (records, file_format, compression) in enumerate([*nights, ([kept | {"privacy": 2}], "jsonl", "zstd")]):
         shelf.take(records, night * NIGHT, format=file_format, compression=compression, accept={"count"})
-    assert loaded(database, base) == [20, 21, 22, 23]
+    assert loaded(database, base) == [20, 21, 22, 23, 24]
     assert loaded(database, base) == []
     counts = asked(database, "SELECT day(snapshot_date), websites FROM snapshots ORDER BY ALL")
-    assert counts == [(20, 2), (21, 2), (22, 0), (23, 1)]
-    history = "SELECT id, privacy, day(valid_from), day(valid_to) FROM website_history ORDER BY valid_from, id"
-    assert asked(database, history) == [("1", 0, 20, 22), ("2", 0, 20, 22), ("2", 2, 23, None)]
+    assert counts == [(20, 2), (21, 2), (22, 2), (23, 0), (24, 1)]
+    history = """SELECT id, privacy, exclude_params, exclude_ips, day(valid_from), day(valid_to)
+        FROM website_history ORDER BY valid_from, id"""
+    found = [("1", 0, None, None, 20, 23), ("2", 0, None, None, 20, 23), ("2", 2, None, None, 24, None)]
+    assert asked(database, history) == found
 
 
 def test_a_day_with_a_changed_byte_is_skipped_until_it_is_whole(
@@ -145,12 +145,3 @@ def test_a_replaced_snapshot_is_loaded_again_and_two_sources_share_a_database(tm
     assert loaded(database, *sources) == [20]
     counts = asked(database, "SELECT source, count(*) FROM websites GROUP BY ALL ORDER BY ALL")
     assert counts == [(str(source), count) for source, count in zip(sources, (3, 4), strict=True)]
-
-
-def test_another_format_makes_no_new_version(tmp_path: Path) -> None:
-    base, database = tmp_path / "base", tmp_path / "test.duckdb"
-    for night, file_format in enumerate(("jsonl", "csv", "parquet")):
-        Shelf(str(base)).take(websites(1, exclude_params=""), night * NIGHT, format=file_format)
-    loaded(database, base)
-    history = "SELECT version, exclude_params, exclude_ips, day(valid_from), day(valid_to) FROM website_history"
-    assert asked(database, history) == [(1, None, None, 20, None)]

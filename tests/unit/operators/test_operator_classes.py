@@ -17,7 +17,6 @@ from airflow.exceptions import AirflowProviderDeprecationWarning
 from airflow.providers.common.compat.sdk import Asset, BaseOperator
 
 import airflow_provider_analytics.operators
-from airflow_provider_analytics.hooks.analytics import AnalyticsHook
 from airflow_provider_analytics.operators import task_arguments
 from airflow_provider_analytics.operators.snapshots import SnapshotWebsitesOperator
 from airflow_provider_analytics.operators.task_arguments import TaskArguments
@@ -157,11 +156,3 @@ def test_equal_arguments_have_equal_defaults() -> None:
 def test_airflows_email_is_not_taken_for_the_websites(operator: Any, email: Any) -> None:
     with pytest.raises(ValueError, match="email_reports"):
         operator(task_id="a_task", domain="www.example.com", email=email)
-
-
-@pytest.mark.parametrize(
-    "method", [AnalyticsHook.create_website, AnalyticsHook.update_website, AnalyticsHook.list_websites]
-)
-def test_mypy_refuses_misspelt_settings_of_the_hook(method: Any) -> None:
-    [last] = [one for one in inspect.signature(method).parameters.values() if one.kind is inspect.Parameter.VAR_KEYWORD]
-    assert str(last.annotation).startswith("Unpack[")

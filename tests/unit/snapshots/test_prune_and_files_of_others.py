@@ -131,16 +131,6 @@ def test_what_no_manifest_names_is_refused_untouched(local: Shelf, base: Path) -
     assert files_below(base) == before
 
 
-def test_a_history_that_was_copied_beside_a_new_snapshot_stays(local: Shelf, base: Path) -> None:
-    """Only the newest day has a manifest, as if the data had been restored, and one night had passed."""
-    for day in range(20, 24):
-        shutil.rmtree(base / "_websites" / f"dt=2026-11-{day}")
-    before = files_below(base)
-    pruning = pruned(local, 1)
-    assert (pruning.removed, pruning.count, numbers(pruning.unknown)) == ([], 0, [23, 22, 21, 20])
-    assert files_below(base) == before
-
-
 @pytest.mark.parametrize("linked", ["websites", "_websites"])
 def test_a_dataset_behind_a_link_is_refused(linked: str, local: Shelf, base: Path, tmp_path: Path) -> None:
     (base / linked).rename(tmp_path / "elsewhere")

@@ -7,18 +7,11 @@ from typing import Any
 
 import pytest
 import time_machine
-from shelf import HOUR, NOON, Shelf, websites
+from shelf import HOUR, NOON, Shelf
 
 ENDINGS = {None: "", "gzip": ".gz", "zstd": ".zst"}
 FORMATS = pytest.mark.parametrize("file_format", ["jsonl", "csv", "parquet"])
 COMPRESSIONS = pytest.mark.parametrize("compression", ENDINGS)
-ODD = {
-    "domain": "b\u00fccher.example",
-    "exclude_params": 'quote"d\ncomma,d\n=1+1',
-    "exclude_ips": "192.0.2.1\n2001:db8::1",
-    "favorite": True,
-    "note": "line\u2028separator\r\nand \x00 nul \U0001f600",
-}
 
 
 @FORMATS
@@ -27,9 +20,8 @@ ODD = {
 def test_every_format_reads_back_as_it_was_written(
     shelf: Shelf, count: int, file_format: str, compression: str | None
 ) -> None:
-    records = [ODD | {"id": 1000}, *websites(count)[1:]] if count else []
-    expected = list(Shelf(shelf.base / "plain").take(records).rows())
-    shelf.take(records, format=file_format, compression=compression)
+    expected = list(Shelf(shelf.base / "plain").take(count).rows())
+    shelf.take(count, format=file_format, compression=compression)
     read = shelf.read()
     assert read is not None
     assert list(read.rows()) == expected

@@ -12,7 +12,7 @@ from shelf import HOUR, NIGHT, NOON, Shelf, websites
 from airflow_provider_analytics import __version__
 from airflow_provider_analytics.api import listing
 from airflow_provider_analytics.exceptions import GuardError
-from airflow_provider_analytics.snapshots.catalog import Snapshot, newest_snapshot
+from airflow_provider_analytics.snapshots.catalog import Snapshot
 from airflow_provider_analytics.snapshots.manifest import json_schema
 from airflow_provider_analytics.snapshots.take import what_changed
 
@@ -99,14 +99,6 @@ def test_a_newer_manifest_of_the_same_version_may_know_more(shelf: Shelf) -> Non
     first = shelf.take(3)
     shelf.fs.pipe_file(first.partition.manifest.path, json.dumps(stored(first) | {"novelty": 1}).encode())
     assert shelf.read().manifest == first.manifest  # type: ignore[union-attr]
-
-
-def test_a_folder_without_success_is_not_published(shelf: Shelf) -> None:
-    first, second = shelf.take(3), shelf.take(3, NIGHT)
-    shelf.fs.rm_file(second.partition.success.path)
-    assert second.partition.read() is None
-    assert newest_snapshot(shelf.base) == first
-    assert list(shelf.dataset.published(before=first.manifest.snapshot_date)) == []
 
 
 def test_a_clock_that_went_backwards_is_noticed(shelf: Shelf) -> None:
