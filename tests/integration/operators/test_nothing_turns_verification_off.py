@@ -1,0 +1,79 @@
+"""No argument of an operator, and no extra of the connection, makes a task succeed that has not read what it wrote."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_provider_analytics.hooks.connection import EXTRAS
+from airflow_provider_analytics.operators.exclusions import SyncExcludedIpsOperator, SyncExcludedParamsOperator
+from airflow_provider_analytics.operators.websites import (
+    CreateWebsiteOperator,
+    DeleteWebsiteOperator,
+    UpdateWebsiteOperator,
+)
+from airflow_provider_analytics.operators.websites_as_code import ApplyWebsitesOperator
+from airflow_provider_analytics.sandbox.server import SandboxServer
+
+#: Each operator that writes, with arguments that make it write.
+WRITES: dict[type[BaseOperator], dict[str, Any]] = {
+    CreateWebsiteOperator: {"domain": "new.example"},
+    UpdateWebsiteOperator: {"website_id": 1, "privacy": "private"},
+    DeleteWebsiteOperator: {"website_id": 1},
+    SyncExcludedIpsOperator: {"exclude_ips": ["192.0.2.1"]},
+    SyncExcludedParamsOperator: {"exclude_params": ["a"]},
+    ApplyWebsitesOperator: {"config": {"websites": {"a.example": {"privacy": "private"}}}},
+}
+#: Values with which an argument may turn something off, or on.
+VALUES = (True, False, "skip")
+
+
+def arguments(operator: type[BaseOperator]) -> Iterator[str]:
+    for one in operator.__mro__[: operator.__mro__.index(BaseOperator)]:
+        if "__init__" in vars(one):
+            found = inspect.signature(inspect.unwrap(vars(one)["__init__"])).parameters.values()
+            yield from (parameter.name for parameter in found if parameter.kind is parameter.KEYWORD_ONLY)
+
+
+@pytest.fixture
+def write(sandbox: SandboxServer) -> Callable[..., bool]:
+    """Run an operator; return whether it succeeded after a write, with nothing read after it."""
+
+    def writing(operator: type[BaseOperator], **more: Any) -> bool:
+        sandbox.reset()
+        sandbox.add_website("a.example")
+        sandbox.clear_requests()
+        try:
+            operator(task_id="task", **{**WRITES[operator], **more}).execute({})
+        except Exception:
+            return False
+        kinds = [request.method for request in sandbox.requests]
+        return kinds != [] and kinds[-1] != "GET"
+
+    return writing
+
+
+@pytest.mark.parametrize("operator", WRITES)
+def test_no_argument_does(operator: type[BaseOperator], write: Callable[..., bool], sandbox: SandboxServer) -> None:
+    assert not write(operator)
+    assert {request.method for request in sandbox.requests} > {"GET"}, "the example writes nothing"
+    found = [
+        f"{name}={value!r}"
+        for name in dict.fromkeys(arguments(operator))
+        if name not in (*WRITES[operator], "analytics_conn_id")
+        for value in VALUES
+        if write(operator, **{name: value})
+    ]
+    assert not found, f"{operator.__name__} does not read what it wrote with {', '.join(found)}"
+
+
+def test_no_extra_does(write: Callable[..., bool], connect_sandbox: Callable[..., None]) -> None:
+    given = {"verify": "false", "update_method": "PUT", "max_retries": "0", "boolean_format": "1/0"}
+    for name in EXTRAS:
+        connect_sandbox("analytics_default", extra={name: given.get(name, "1")})
+        for operator in (CreateWebsiteOperator, UpdateWebsiteOperator, DeleteWebsiteOperator):
+            assert not write(operator), f"{operator.__name__} does not read what it wrote with the extra {name}"
