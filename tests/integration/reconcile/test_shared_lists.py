@@ -145,7 +145,9 @@ def test_a_website_that_left_a_file_is_not_kept_from_other_lists(nights: Nights)
     assert nights.everywhere() == {OTHER}
 
 
-@pytest.mark.parametrize(("state", "left"), [({"state_path": None}, {SHARED, OTHER}), ({}, {OTHER})], ids=["add only", "managed"])
+@pytest.mark.parametrize(
+    ("state", "left"), [({"state_path": None}, {SHARED, OTHER}), ({}, {OTHER})], ids=["add only", "managed"]
+)
 def test_a_file_removes_entries_only_where_it_keeps_state(
     nights: Nights, state: dict[str, Any], left: set[str]
 ) -> None:
