@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections import Counter
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from distortion import Distortion, Website
+from raw_server import Request
 from reconciling import Night
 
 from airflow_provider_analytics.exceptions import AnalyticsError, BulkError
@@ -290,3 +293,34 @@ def test_a_part_is_synced_with_the_fewest_requests_and_its_own_list(night: Night
     night.managed("198.18.7.2", websites=[1, 2, 3])
     assert ["198.18.7.2" in (one or "") for one in night.lists()] == [True] * 3 + [False] * 937
     assert not [one for one in night.lists() if PART in (one or "")]
+
+
+@pytest.mark.parametrize("then", [None, 429, 409, 422, 503], ids=lambda status: f"then {status}")
+def test_a_change_whose_response_was_lost_is_told_by_the_website(
+    night: Night, distortion: Distortion, monkeypatch: pytest.MonkeyPatch, then: int | None
+) -> None:
+    """The update is applied, its response is lost, and the next attempt is refused."""
+    night.add(1)
+    connection = json.loads(os.environ["AIRFLOW_CONN_ANALYTICS_DEFAULT"])
+    extra = {"max_retries": 1 if then else 0, "timeout": 5}
+    monkeypatch.setenv("AIRFLOW_CONN_ANALYTICS_DEFAULT", json.dumps({**connection, "extra": extra}))
+    spoilt: list[int] = []
+
+    def spoil(request: Request) -> tuple[int, Any]:
+        if len(spoilt) == 1 and then:
+            spoilt.append(then)
+            return then, {"message": "refused"}
+        answer = distortion.to_the_sandbox(request)
+        if request.method == "PATCH" and not spoilt:
+            spoilt.append(500)
+            return 500, {"message": "lost"}
+        return answer
+
+    distortion.forward = spoil
+    result = night.managed("192.0.2.1")
+    assert (result["applied"], result["verified"]) == (1, True)
+    assert spoilt == [500, *([then] if then else [])]
+    assert [line["action"] for line in night.trail()] == ["update"]
+    # It is known as added, so that the list can take it away again.
+    night.managed("192.0.2.2")
+    assert night.lists() == ["192.0.2.2"]

@@ -141,6 +141,21 @@ def test_bad_files_fail_without_a_retry(night: Night, content: Any, message: str
     assert night.operations.keys() <= {"account", "list"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"state_path": True}, "state_path=True is not allowed; allowed: a URL such as"),
+        ({"config_path": "websites.yaml"}, "config_path='websites.yaml' is not allowed; allowed: a URL such as"),
+        ({"config_path": None, "config": "websites.yaml"}, "config='websites.yaml' .* the path of a file belongs in"),
+    ],
+)
+def test_a_place_that_cannot_be_read_is_named(night: Night, arguments: dict[str, Any], message: str) -> None:
+    night.write(PRIVATE)
+    with pytest.raises(AirflowFailException, match=message):
+        night.plan(**arguments)
+    assert night.operations.keys() <= {"account"}
+
+
 def test_drift_fails_skips_or_reports(night: Night) -> None:
     night.add(1)
     night.write(PRIVATE)
